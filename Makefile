@@ -1,0 +1,96 @@
+# Everything runs in a private environment, .venv, that the first command builds and later ones reuse.
+# Works from anywhere: make -C path/to/deniable demo
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+
+# What the caller's shell says about other environments must not leak into ours.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_USER := 0
+# The site generator would print an advertisement for its successor; docs/adr/0002-dependencies.md has the fact.
+export NO_MKDOCS_2_WARNING := 1
+
+# PYTHON=... chooses an interpreter; otherwise the first that is new enough.
+PYTHON ?=
+BIN := .venv/bin
+TO_RUN := plots,cli
+
+# $(call build_env,folder,what to install)
+define build_env
+	@if [ ! -x $(1)/bin/python ] || ! $(1)/bin/python -m pip --version >/dev/null 2>&1; then \
+	  for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	    if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$python; break; fi; \
+	  done; \
+	  if [ -z "$${found:-}" ]; then \
+	    echo "deniable needs Python 3.11 or newer; none was found. Install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; \
+	  fi; \
+	  echo "building $(1) with $$("$$found" --version)"; \
+	  rm -rf $(1); \
+	  "$$found" -m venv $(1) || { rm -rf $(1); echo "$$found cannot make an environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }; \
+	fi
+	@echo "installing into $(1) (once, and again when the requirements change)"
+	@$(1)/bin/python -m pip install -qq $(2)
+	@touch $@
+endef
+
+# Stamps: a second run finds them newer than the requirements and does nothing.
+.venv/.ready-to-run: pyproject.toml
+	$(call build_env,.venv,-e ".[$(TO_RUN)]")
+
+.venv/.ready-to-develop: pyproject.toml
+	$(call build_env,.venv,-e ".[dev]")
+
+.venv-bench/.ready: pyproject.toml benchmarks/requirements.txt
+	$(call build_env,.venv-bench,-e . -r benchmarks/requirements.txt)
+
+.PHONY: help
+help:  ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+
+.PHONY: demo
+demo: .venv/.ready-to-run  ## a guided tour in the terminal; pictures land in demo-output/
+	@$(BIN)/deniable demo --out demo-output/
+
+.PHONY: test
+test: .venv/.ready-to-develop  ## every test, every doctest, every code block of the docs
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+.PHONY: test-quick
+test-quick: .venv/.ready-to-develop  ## the same without the slow ones
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+
+.PHONY: coverage
+coverage: .venv/.ready-to-develop  ## the tests, and which lines they miss
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term --cov-report=html
+
+.PHONY: check
+check: .venv/.ready-to-develop  ## format, lint, types, doors between rooms, docs build
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/mkdocs build --strict
+
+.PHONY: format
+format: .venv/.ready-to-develop  ## put the code into shape
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+# Never with --quiet: --strict counts only the warnings that may be printed.
+.PHONY: docs
+docs: .venv/.ready-to-develop  ## build the documentation into site/
+	@$(BIN)/mkdocs build --strict
+	@echo "open site/index.html"
+
+.PHONY: bench-curves
+bench-curves: .venv-bench/.ready  ## us and our peers on the same curves, in one run
+	@.venv-bench/bin/python benchmarks/curves.py
+
+.PHONY: clean
+clean:  ## remove environments, caches and everything built
+	@rm -rf .venv .venv-bench demo-output site build dist htmlcov .coverage .coverage.* \
+	  .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	@find src tests docs benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

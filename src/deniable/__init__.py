@@ -1,0 +1,58 @@
+"""Differential privacy as one object: a mechanism is a function that carries a curve.
+
+Doing two things multiplies their curves. Everything else makes a mechanism, spends a curve, draws a curve, or tries to
+break one.
+
+This front door is lazy (PEP 562): importing it loads only the standard library, and a room is opened by its first use.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deniable import curves, errors, plots, units
+    from deniable.curves.calibration import calibrate
+    from deniable.errors import DeniableError
+    from deniable.units import Guarantee, Sensitivity, Unit
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DeniableError",
+    "Guarantee",
+    "Sensitivity",
+    "Unit",
+    "calibrate",
+    "curves",
+    "errors",
+    "plots",
+    "units",
+]
+
+# Where each name lives. A name that is its module's own last part stands for the module itself.
+_DOORS = {
+    "DeniableError": "deniable.errors",
+    "Guarantee": "deniable.units",
+    "Sensitivity": "deniable.units",
+    "Unit": "deniable.units",
+    "calibrate": "deniable.curves.calibration",
+    "curves": "deniable.curves",
+    "errors": "deniable.errors",
+    "plots": "deniable.plots",
+    "units": "deniable.units",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _DOORS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    home = _DOORS[name]
+    module = import_module(home)
+    value: object = module if home == f"{__name__}.{name}" else getattr(module, name)
+    globals()[name] = value  # the next access does not come through here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,140 @@
+"""What a curve means to an attacker: the trade-off function β(α) and the equal error rate, from bounds on δ(ε)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.curves.compose import Side
+from deniable.curves.reading import Product
+from deniable.curves.rounding import Floats
+from deniable.curves.views import direction_delta, product_of
+
+if TYPE_CHECKING:
+    from deniable.curves.curve import Curve
+
+
+def end_of(product: Product, smallest: float) -> float:
+    """An ε beyond which δ(ε) <= smallest (or the largest loss)."""
+    if product.needs_panels:
+        left = smallest - product.infinity("upper")
+        found = product.aim(left).epsilon if left > 0 else math.inf
+    else:
+        found = product.epsilon(smallest, "upper") if smallest > product.infinity("upper") else math.inf
+    if not math.isfinite(found):
+        found = product.highest if math.isfinite(product.highest) else product.aim(smallest).epsilon
+    return max(found, 1e-6)
+
+
+class SearchedProfile:
+    """δ bounds of one direction on a growing set of nodes, for views that search over ε."""
+
+    def __init__(self, ahead: Product, back: Product, smallest: float) -> None:
+        self.ahead, self.back = ahead, back
+        right, left = end_of(ahead, smallest), end_of(back, smallest)
+        self.right, self.left = right, left
+
+    def grid(self, count: int) -> Floats:
+        scale = min(1.0, self.left, self.right) / 2
+        ends = -math.asinh(self.left / scale), math.asinh(self.right / scale)
+        points = scale * np.sinh(np.linspace(*ends, count))
+        return np.unique(np.concatenate((points, [0.0, -self.left, self.right])))
+
+    def delta(self, epsilon: Floats, side: Side) -> Floats:
+        return direction_delta(self.ahead, self.back, epsilon, side)
+
+
+def beta_bounds(curve: Curve, alpha: Floats) -> tuple[Floats, Floats]:
+    """Certified bounds on the trade-off function: the attacker's smallest miss rate at false-alarm rate alpha.
+
+    β(α) = sup_x 1 - δ(x) - xα over x = e^ε > 0, per direction, then the smaller of the two directions. The supremand is concave in x:
+    any x gives a lower bound, and lines through neighbouring values bound it from above between grid points.
+    """
+    forward, backward = product_of(curve)
+    low, high = beta_of(forward, backward, alpha)
+    if backward is not forward:
+        low2, high2 = beta_of(backward, forward, alpha)
+        low, high = np.minimum(low, low2), np.minimum(high, high2)
+    return low, high
+
+
+def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Floats]:
+    # α = 0 and α = 1 are exact: misses at no alarms are the mass that P cannot reach, and β(1) = 0.
+    smallest = float(np.min(alpha[(alpha > 0) & (alpha < 1)], initial=0.5))
+    profile = SearchedProfile(ahead, back, max(smallest * 1e-4, 1e-30))
+    coarse = profile.grid(600)
+    rough_high = profile.delta(coarse, "upper")
+    low, high = np.zeros_like(alpha), np.ones_like(alpha)
+    for i, a in enumerate(alpha):
+        if a in (0.0, 1.0):
+            low[i] = (1 - ahead.infinity("upper")) if a == 0 else 0.0
+            high[i] = (1 - ahead.infinity("lower")) if a == 0 else 0.0
+            continue
+        value = 1 - rough_high - np.exp(coarse) * a
+        best = int(np.argmax(value))
+        points = coarse
+        for width in (4, 3, 2):
+            fine = np.linspace(points[max(best - width, 0)], points[min(best + width, len(points) - 1)], 80)
+            points = np.unique(np.concatenate((points, fine)))
+            d = profile.delta(points, "upper")
+            value = 1 - d - np.exp(points) * a
+            best = int(np.argmax(value))
+        low[i] = max(float(value[best]), 0.0) * (1 - 4e-16)
+        high[i] = _concave_bound(points, 1 - profile.delta(points, "lower") - np.exp(points) * a, value, a)
+    return low, np.maximum(np.minimum(high, 1 - alpha), low)
+
+
+def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float) -> float:
+    """An upper bound on a concave function of x = e^ε from bounds at points: lines through neighbours, extended inwards."""
+    x = np.exp(points)
+    left = np.full(len(x) - 1, np.inf)
+    right = np.full(len(x) - 1, np.inf)
+    slope = (over[1:] - under[:-1]) / np.diff(x)
+    left[1:] = slope[:-1]
+    back = (over[:-1] - under[1:]) / np.diff(x)
+    right[:-1] = back[1:]
+    gap = np.diff(x)
+    # In cell i: value <= over[i] + left*(x - x_i) and value <= over[i+1] + right*(x_(i+1) - x); best of the worst crossing.
+    at_left = over[:-1] + np.maximum(left, 0.0) * gap
+    at_right = over[1:] + np.maximum(right, 0.0) * gap
+    with np.errstate(invalid="ignore", divide="ignore"):
+        crossing = (over[1:] - over[:-1] + right * gap) / (left + right)
+        inside = over[:-1] + left * crossing
+    usable = np.isfinite(inside) & (crossing >= 0) & (crossing <= gap) & (left > 0) & (right > 0)
+    cells = np.where(usable, inside, np.minimum(at_left, at_right))
+    # Left of the first point: 1 - δ(x) <= 1 - δ_low(x_0), because δ falls; right of the last: -xα falls by itself.
+    beyond_left = float(over[0] + x[0] * alpha)
+    beyond_right = 1 - float(x[-1]) * alpha
+    return float(max(np.max(cells), np.max(over), beyond_left, min(beyond_right, float(over[-1]) + 1e-12), 0.0))
+
+
+def equal_error_rate(curve: Curve) -> float:
+    """A lower bound on γ with β(γ) = γ: sup over ε of (1 - δ(ε))/(1 + e^ε); the same in both directions."""
+    forward, backward = product_of(curve)
+    profile = SearchedProfile(forward, backward, 1e-12)
+    points = profile.grid(400)
+    best_value = 0.0
+    for _ in range(4):
+        value = (1 - profile.delta(points, "upper")) / (1 + np.exp(np.minimum(points, 700.0)))
+        best = int(np.argmax(value))
+        best_value = max(best_value, float(value[best]))
+        points = np.linspace(points[max(best - 1, 0)], points[min(best + 1, len(points) - 1)], 40)
+    return best_value * (1 - 4e-16)
+
+
+def loss_quantile(curve: Curve, allowed: float) -> float:
+    """An upper bound on the smallest ε with P(L > ε) <= allowed in both directions.
+
+    P(L > ε) <= δ(ε')/(1 - e^(ε'-ε)) for every ε' < ε, hence ε = ε' - log(1 - δ(ε')/allowed) for any ε' with δ(ε') < allowed.
+    """
+    start = float(curve.epsilon(delta=allowed / 2))
+    end = float(curve.epsilon(delta=allowed / 1e4))
+    if not math.isfinite(start):
+        return math.inf
+    points = np.linspace(start, end if math.isfinite(end) else start + 1.0, 60)
+    share = curve.delta(epsilon=points) / allowed
+    usable = share < 1
+    found = points[usable] - np.log1p(-share[usable])
+    return float(np.min(found, initial=math.inf)) * (1 + 1e-14)

@@ -1,0 +1,121 @@
+"""Validation at the border: one function for each kind of argument. Inside the room, types are trusted."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from deniable.curves.rounding import Floats
+from deniable.errors import InvalidParameter
+
+LARGEST = 1e150
+"""Parameters beyond this would overflow when squared; no mechanism needs them."""
+
+
+def number(name: str, value: Any) -> float:
+    """A real number (no bool, no string, no NaN)."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | np.floating | np.integer):
+        raise InvalidParameter(name, value, "must be a real number")
+    try:
+        result = float(value)
+    except OverflowError:
+        raise InvalidParameter(name, value, f"must be at most {LARGEST:g} in size") from None
+    if math.isnan(result):
+        raise InvalidParameter(name, value, "must not be NaN")
+    return result
+
+
+def finite(name: str, value: Any) -> float:
+    result = number(name, value)
+    if not math.isfinite(result) or abs(result) > LARGEST:
+        raise InvalidParameter(name, value, f"must be finite and at most {LARGEST:g} in size")
+    return result
+
+
+def positive(name: str, value: Any) -> float:
+    """A positive number whose square neither overflows nor vanishes."""
+    result = finite(name, value)
+    if result < 1 / LARGEST:
+        raise InvalidParameter(name, value, "must be positive")
+    return result
+
+
+def not_negative(name: str, value: Any) -> float:
+    result = finite(name, value)
+    if result < 0:
+        raise InvalidParameter(name, value, "must be at least 0")
+    return result
+
+
+def probability(name: str, value: Any) -> float:
+    """A number in [0, 1]."""
+    result = number(name, value)
+    if not 0 <= result <= 1:
+        raise InvalidParameter(name, value, "must lie in [0, 1]")
+    return result
+
+
+def inner_probability(name: str, value: Any) -> float:
+    """A number in (0, 1)."""
+    result = number(name, value)
+    if not 0 < result < 1:
+        raise InvalidParameter(name, value, "must lie strictly between 0 and 1")
+    return result
+
+
+def integer(name: str, value: Any, least: int) -> int:
+    """A whole number (an int, or a numpy integer), at least `least`."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise InvalidParameter(name, value, "must be a whole number")
+    result = int(value)
+    if result < least:
+        raise InvalidParameter(name, result, f"must be at least {least}")
+    return result
+
+
+def exactly_one(**given: Any) -> str:
+    """The name of the one argument that was given."""
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        wanted = " or ".join(given)
+        raise InvalidParameter(" and ".join(names) or wanted, None, f"give exactly one of {wanted}")
+    return names[0]
+
+
+def numbers_array(name: str, values: Any) -> Floats:
+    """A one-dimensional, non-empty float array without NaN, from numbers (Fractions too)."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidParameter(name, values, "must be a sequence of numbers")
+    try:
+        array = np.array([float(v) for v in values], dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidParameter(name, "...", "must be a sequence of numbers") from None
+    if array.size == 0:
+        raise InvalidParameter(name, "[]", "must not be empty")
+    if not np.all(np.isfinite(array)):
+        raise InvalidParameter(name, "...", f"entry {int(np.argmin(np.isfinite(array)))} is not finite")
+    return array
+
+
+def reading(name: str, value: Any) -> tuple[Floats, bool]:
+    """An argument of a view: (array, was it a scalar). Infinities are allowed, NaN is not."""
+    if isinstance(value, str | bytes | bool) or value is None:
+        raise InvalidParameter(name, value, "must be a number or an array of numbers")
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidParameter(name, value, "must be a number or an array of numbers") from None
+    if np.any(np.isnan(array)):
+        raise InvalidParameter(name, value, "must not be NaN")
+    return array, array.ndim == 0
+
+
+def reading_in_unit(name: str, value: Any) -> tuple[Floats, bool]:
+    array, scalar = reading(name, value)
+    if np.any((array < 0) | (array > 1)):
+        raise InvalidParameter(name, value, "must lie in [0, 1]")
+    return array, scalar

@@ -1,0 +1,385 @@
+"""The curve: what a mechanism promises, as one immutable object with many faces.
+
+A curve is a symbolic product of atoms. Multiplying two curves only joins their factors; numbers are worked out when a face is read.
+The path of one number, say `curve.epsilon(delta=1e-6)`:
+
+    Curve.epsilon           checks the argument                                     (this file)
+    views.epsilon_bounds    both directions, the worse one wins                     views.py
+    Product.epsilon         closed form if there is one, else panels                reading.py
+    compose.compose         tilt, FFT, ledger of errors                             compose.py
+    lattice.above / below   from a law to masses on a lattice                       lattice.py
+    Law.tails               the mechanism itself: P(L > l) and e^l Q(L > l)         laws/
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, final, overload
+
+import numpy as np
+
+from deniable.curves import check
+from deniable.curves.promise import Atom
+from deniable.curves.rounding import Floats
+from deniable.errors import InvalidOperation, InvalidParameter
+
+if TYPE_CHECKING:
+    from deniable.curves.approximation import GaussianApproximation
+    from deniable.curves.direction import Direction
+    from deniable.curves.loss import LossDistribution
+
+MOST_USES = 10**15
+"""Largest exponent: beyond it counts are no longer exact in floating point."""
+
+
+@final
+class Curve:
+    """A certified privacy guarantee. Immutable, hashable; `*` composes, `**` repeats. Make one with the functions of `curves`."""
+
+    __slots__ = ("__weakref__", "_counts", "_hash")
+    _counts: dict[Atom, int]
+    _hash: int
+
+    def __init__(self, counts: dict[Atom, int]) -> None:
+        object.__setattr__(self, "_counts", counts)
+        object.__setattr__(self, "_hash", hash(frozenset(counts.items())))
+
+    @staticmethod
+    def of(atom: Atom) -> Curve:
+        """The curve of one atom."""
+        return Curve({atom: 1})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Curve is immutable; multiply curves to make new ones")
+
+    def __reduce__(self) -> tuple[Callable[[dict[str, Any]], Curve], tuple[dict[str, Any]]]:
+        return Curve.from_dict, (self.to_dict(),)
+
+    @property
+    def factors(self) -> tuple[tuple[Atom, int], ...]:
+        """The atoms and how often each is used."""
+        return tuple(self._counts.items())
+
+    def __eq__(self, other: object) -> bool:
+        return self._counts == other._counts if isinstance(other, Curve) else NotImplemented
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    # -- algebra -----------------------------------------------------------------------------------------------------
+
+    def __mul__(self, other: object) -> Curve:
+        """Both mechanisms run on the same data (the second may look at the first's answer): adaptive composition."""
+        if not isinstance(other, Curve):
+            if isinstance(other, int | float):
+                raise InvalidOperation(f"a curve times a number means nothing; to run it {other} times write curve ** {other}")
+            return NotImplemented
+        counts = dict(self._counts)
+        for atom, count in other._counts.items():
+            counts[atom] = counts.get(atom, 0) + count
+            if counts[atom] > MOST_USES:
+                raise InvalidParameter("uses", counts[atom], f"must be at most {MOST_USES:,}")
+        return Curve(counts)
+
+    def __rmul__(self, other: object) -> Curve:
+        return self.__mul__(other)
+
+    def __pow__(self, uses: int) -> Curve:
+        """The mechanism runs `uses` times."""
+        uses = check.integer("power", uses, 0)
+        if uses == 0:
+            return Curve({})
+        counts = {atom: count * uses for atom, count in self._counts.items()}
+        if max(counts.values(), default=0) > MOST_USES:
+            raise InvalidParameter("power", uses, f"no mechanism may be used more than {MOST_USES:,} times")
+        return Curve(counts)
+
+    def then(self, *processing: object) -> Curve:
+        """Post-processing: whatever is done to the answer without looking at the data again leaves the curve as it is."""
+        return self
+
+    def sampled(self, *, rate: float) -> Curve:
+        """The mechanism runs on a Poisson sample: every person takes part independently with probability `rate`.
+
+        For neighbours that differ by adding or removing one person (Zhu, Dong, Wang 2022, Theorem 11).
+        """
+        from deniable.curves import derived
+
+        return derived.sampled(self, rate=rate)
+
+    def sampled_without_replacement(self, *, size: int, population: int) -> Curve:
+        """The mechanism runs on a uniform sample of fixed size, for neighbours that replace one person.
+
+        The curve must itself hold for replace-one neighbours (Balle, Barthe, Gaboardi 2018, Theorem 11).
+        """
+        from deniable.curves import derived
+
+        return derived.sampled_without_replacement(self, size=size, population=population)
+
+    def group(self, *, size: int) -> Curve:
+        """The promise to `size` people together: 1 - (1 - β)∘...∘(1 - β), sharp (Dong, Roth, Su 2022, Theorem 2.14)."""
+        from deniable.curves import derived
+
+        return derived.group(self, size=size)
+
+    def symmetrized(self) -> Curve:
+        """The same promise whichever neighbour comes first: at every ε the worse of the two directions."""
+        from deniable.curves import derived
+
+        return derived.symmetrized(self)
+
+    def reversed(self) -> Curve:
+        """The same promise with the neighbours' roles swapped; matters only next to factors whose direction is tied."""
+        from deniable.curves import derived
+
+        return derived.swapped(self)
+
+    # -- δ and ε -----------------------------------------------------------------------------------------------------
+
+    @overload
+    def delta(self, *, epsilon: float) -> float: ...
+    @overload
+    def delta(self, *, epsilon: Floats | list[float]) -> Floats: ...
+    def delta(self, *, epsilon: Any) -> Any:
+        """δ(ε), rounded up: for all neighbours and events, P(S) <= e^ε Q(S) + δ. Any real ε; arrays in, arrays out."""
+        from deniable.curves import views
+
+        array, scalar = check.reading("epsilon", epsilon)
+        return _give(views.delta_bound(self, array, "upper"), scalar)
+
+    def delta_bounds(self, *, epsilon: Any) -> tuple[Any, Any]:
+        """Certified (low, high) around the exact δ(ε)."""
+        from deniable.curves import views
+
+        array, scalar = check.reading("epsilon", epsilon)
+        low, high = (views.delta_bound(self, array, side) for side in ("lower", "upper"))
+        return _give(np.minimum(low, high), scalar), _give(high, scalar)
+
+    @overload
+    def epsilon(self, *, delta: float) -> float: ...
+    @overload
+    def epsilon(self, *, delta: Floats | list[float]) -> Floats: ...
+    def epsilon(self, *, delta: Any) -> Any:
+        """The smallest ε >= 0 with δ(ε) <= delta, rounded up; inf if there is none. delta=0 asks for pure DP."""
+        from deniable.curves import views
+
+        array, scalar = check.reading_in_unit("delta", delta)
+        found = [views.epsilon_bounds(self, float(d), ("upper",))[1] for d in array.ravel()]
+        return _give(np.array(found).reshape(array.shape), scalar)
+
+    def epsilon_bounds(self, *, delta: Any) -> tuple[Any, Any]:
+        """Certified (low, high) around the exact ε(δ)."""
+        from deniable.curves import views
+
+        array, scalar = check.reading_in_unit("delta", delta)
+        found = [views.epsilon_bounds(self, float(d), ("upper", "lower")) for d in array.ravel()]
+        low, high = (np.array([f[i] for f in found]).reshape(array.shape) for i in (0, 1))
+        return _give(np.minimum(low, high), scalar), _give(high, scalar)
+
+    @property
+    def forward(self) -> Direction:
+        """One direction by itself: P against Q, the first neighbour against the second."""
+        from deniable.curves.direction import Direction
+
+        return Direction(self, True)
+
+    @property
+    def backward(self) -> Direction:
+        """The other direction by itself: Q against P."""
+        from deniable.curves.direction import Direction
+
+        return Direction(self, False)
+
+    # -- what an attacker can do -------------------------------------------------------------------------------------
+
+    def beta(self, *, alpha: Any) -> Any:
+        """The smallest miss rate of any attacker whose false-alarm rate is at most alpha, rounded down (the safe side)."""
+        return self.beta_bounds(alpha=alpha)[0]
+
+    def beta_bounds(self, *, alpha: Any) -> tuple[Any, Any]:
+        """Certified (low, high) around the trade-off function β(α)."""
+        from deniable.curves import attacker
+
+        array, scalar = check.reading_in_unit("alpha", alpha)
+        low, high = attacker.beta_bounds(self, array.ravel())
+        return _give(low.reshape(array.shape), scalar), _give(high.reshape(array.shape), scalar)
+
+    def tpr(self, *, fpr: Any) -> Any:
+        """The largest true-positive rate at a false-positive rate, rounded up: 1 - beta."""
+        array, scalar = check.reading_in_unit("fpr", fpr)
+        return _give(np.minimum(1.0, np.nextafter(1 - self.beta(alpha=array), 2.0)), scalar)
+
+    def equal_error_rate(self) -> float:
+        """The error rate of the attacker whose false alarms and misses are equally frequent, rounded down."""
+        from deniable.curves import attacker
+
+        return attacker.equal_error_rate(self)
+
+    def advantage(self) -> float:
+        """The largest TPR - FPR of any attacker, rounded up: the total variation distance, δ(0)."""
+        return float(self.delta(epsilon=0.0))
+
+    def guess(self, *, prior: float) -> float:
+        """The largest probability of guessing right whether the person is in the data, given a prior that they are; rounded up.
+
+        (1 - π) + π δ(log((1-π)/π)) for the prior π, whichever neighbour the person's presence is.
+        """
+        share = check.probability("prior", prior)
+        if share in (0.0, 1.0):
+            return 1.0
+        odds = math.log1p(-share) - math.log(share)
+        return min(1.0, ((1 - share) + share * float(self.delta(epsilon=odds))) * (1 + 1e-15))
+
+    def posterior(self, *, prior: float, delta: float = 0.0) -> float:
+        """The largest belief an attacker with this prior can reach, except with probability `delta`; rounded up.
+
+        Bayes: posterior odds = prior odds × e^L, so with ε such that P(L > ε) <= delta the belief is at most π e^ε / (π e^ε + 1 - π).
+        P(L > ε) is bounded by δ(ε')/(1 - e^(ε'-ε)) for every ε' < ε. With delta = 0 this is the bound that always holds: 1 for an
+        unbounded loss such as the Gaussian's.
+        """
+        share, allowed = check.probability("prior", prior), check.probability("delta", delta)
+        from deniable.curves import attacker
+
+        loss = self.epsilon(delta=0.0) if allowed == 0 else attacker.loss_quantile(self, allowed)
+        if share in (0.0, 1.0) or not math.isfinite(loss):
+            return share if share == 0 else 1.0
+        return min(1.0, share / (share + (1 - share) * math.exp(-loss)) * (1 + 1e-14))
+
+    # -- other languages ---------------------------------------------------------------------------------------------
+
+    def renyi(self, *, order: Any) -> Any:
+        """The Rényi divergence of this order (>= 1, inf allowed), the worse direction, rounded up; inf if unbounded."""
+        array, scalar = check.reading("order", order)
+        if np.any(array < 1):
+            raise InvalidParameter("order", order, "must be at least 1")
+        found = np.array([self.renyi_function(float(a)) for a in array.ravel()])
+        return _give(found.reshape(array.shape), scalar)
+
+    def renyi_function(self, order: float) -> float:
+        """`renyi` for one order, unchecked."""
+        from deniable.curves import views
+
+        return views.renyi(self, order)
+
+    def zcdp(self) -> float:
+        """The smallest ρ with renyi(order) <= ρ × order for all orders that can be proved, rounded up; inf if none."""
+        from deniable.curves import views
+
+        return views.zcdp(self)
+
+    def gdp(self, *, delta: float = 0.0) -> float:
+        """The smallest μ for which this is μ-GDP (β >= G_μ everywhere), rounded up; inf if there is none.
+
+        With `delta` > 0: the smallest μ with β >= G_μ - delta, approximate GDP, which ignores events of probability delta.
+        """
+        from deniable.curves import gdp
+
+        return gdp.smallest_mu(self, check.probability("delta", delta))
+
+    def kl(self) -> float:
+        """The mean privacy loss, E_P L = KL(P‖Q); for a trade-off function f, -∫ log|f'|."""
+        from deniable.curves import functionals
+
+        return functionals.kl(self)
+
+    def kappa2(self) -> float:
+        """The mean square of the privacy loss, E_P L² = ∫ log²|f'|."""
+        from deniable.curves import functionals
+
+        return functionals.kappa2(self)
+
+    def kappa3(self) -> float:
+        """The mean absolute cube of the privacy loss, E_P |L|³ = ∫ |log|f'||³."""
+        from deniable.curves import functionals
+
+        return functionals.kappa3(self)
+
+    def clt(self) -> GaussianApproximation:
+        """The central-limit approximation: NOT a guarantee, and of another type so that it cannot be taken for one."""
+        from deniable.curves import approximation
+
+        return approximation.clt(self)
+
+    @property
+    def loss(self) -> LossDistribution:
+        """The distribution of the privacy loss, for looking at."""
+        from deniable.curves import loss
+
+        return loss.distribution(self)
+
+    # -- order -------------------------------------------------------------------------------------------------------
+
+    def dominates(self, other: Curve, *, tolerance: float = 1e-6) -> bool:
+        """Whether this curve leaks at least as much as the other at every ε: Blackwell's order.
+
+        True is certified up to `tolerance` in δ: δ_other(ε) <= δ_self(ε) + tolerance for every real ε.
+        """
+        from deniable.curves import order
+
+        if not isinstance(other, Curve):
+            raise InvalidOperation(f"a curve can be compared with a curve, not with {type(other).__name__}")
+        return order.dominates(self, other, check.not_negative("tolerance", tolerance))
+
+    def __le__(self, other: Curve) -> bool:
+        """`a <= b`: a leaks no more than b."""
+        return other.dominates(self) if isinstance(other, Curve) else NotImplemented
+
+    def __ge__(self, other: Curve) -> bool:
+        return self.dominates(other) if isinstance(other, Curve) else NotImplemented
+
+    # -- records and looks -------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """A record of plain values (JSON) that `from_dict` reads back, now and in later versions."""
+        from deniable.curves import records
+
+        return records.to_dict(self)
+
+    @staticmethod
+    def from_dict(record: dict[str, Any]) -> Curve:
+        """The curve of a record made by `to_dict`."""
+        from deniable.curves import records
+
+        return records.from_dict(record)
+
+    def expression(self) -> str:
+        """How a user would write this curve; `deniable curve "<expression>"` reads it back."""
+        parts = [a.expression() + (f"**{c}" if c != 1 else "") for a, c in self._counts.items()]
+        return " * ".join(parts) if parts else "identity()"
+
+    def __repr__(self) -> str:
+        text = self.expression()
+        if len(self._counts) > 12:
+            first = " * ".join(Curve({a: c}).expression() for a, c in list(self._counts.items())[:6])
+            text = f"{first} * ... ({len(self._counts)} different mechanisms)"
+        return f"<Curve {text}>"
+
+    def _repr_html_(self) -> str:
+        from deniable.curves import looks
+
+        return looks.html(self)
+
+    def __rich__(self) -> Any:
+        from deniable.curves import looks
+
+        return looks.rich_panel(self)
+
+
+def identity() -> Curve:
+    """The curve of a mechanism that ignores its data: neutral for `*`."""
+    return Curve({})
+
+
+def product(curves: Iterable[Curve]) -> Curve:
+    """The product of many curves at once."""
+    counts: dict[Atom, int] = {}
+    for curve in curves:
+        for atom, count in curve.factors:
+            counts[atom] = counts.get(atom, 0) + count
+    return Curve(counts)
+
+
+def _give(values: Floats, scalar: bool) -> Any:
+    """Scalars as floats, arrays as arrays."""
+    return float(values) if scalar else values

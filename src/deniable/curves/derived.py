@@ -1,0 +1,551 @@
+"""Promises made from promises: sampling, groups, the worst of several, mixtures, symmetrisation, quantisation.
+
+Each class holds curves and is itself an atom, so that it multiplies like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, final
+
+import numpy as np
+
+from deniable.curves import check, compose, lattice
+from deniable.curves.atoms import Gaussian, show
+from deniable.curves.attacker import SearchedProfile
+from deniable.curves.curve import Curve
+from deniable.curves.laws import finite, tabulated
+from deniable.curves.laws.base import Law, Pair, Sided
+from deniable.curves.laws.closed import upper_normal
+from deniable.curves.laws.finite import FiniteLaw
+from deniable.curves.laws.shaped import (
+    FixedSizeLaw,
+    MixedLaw,
+    SampledBackward,
+    SampledForward,
+    ShiftsBackward,
+    ShiftsForward,
+)
+from deniable.curves.own import FromPmf
+from deniable.curves.promise import Atom, pair_of
+from deniable.curves.reading import Product
+from deniable.curves.rounding import Floats
+from deniable.curves.views import product_of
+from deniable.errors import InvalidOperation, InvalidParameter, NotCertifiable
+
+TABLE_POINTS = 1500
+
+
+@lru_cache(maxsize=256)
+def curve_pair(curve: Curve) -> Pair:
+    """One law a direction and side for a whole curve: its own if it has one, else a table of its certified profile."""
+    forward, backward = product_of(curve)
+    one = _sided(forward, backward)
+    return Pair(one, one) if backward is forward else Pair(one, _sided(backward, forward))
+
+
+def _sided(ahead: Product, back: Product) -> Sided:
+    if not ahead.needs_panels:
+        return Sided(Product.single(ahead.upper), Product.single(ahead.lower))
+    profile = SearchedProfile(ahead, back, 1e-40)
+    points = profile.grid(TABLE_POINTS)
+    low, high = profile.delta(points, "lower"), profile.delta(points, "upper")
+    return Sided(tabulated.law_above(points, high), tabulated.law_below(points, low, high, ahead.infinity("lower")))
+
+
+def is_tied(curve: Curve) -> bool:
+    """Whether the curve's forward direction always means the same neighbour (or both directions are alike)."""
+    uneven = [(atom, count) for atom, count in curve.factors if not pair_of(atom).is_symmetric]
+    free = [atom for atom, _ in uneven if not atom.tied]
+    # Two uses and more: product_of has symmetrised the free ones already.
+    return not free or sum(count for _, count in uneven) > 1
+
+
+def settled_pair(curve: Curve) -> Pair:
+    """The laws of a curve whose direction may flip, made safe: the worse direction at every ε."""
+    pair = curve_pair(curve)
+    if pair.is_symmetric or is_tied(curve):
+        return pair
+    return tabulated.worse_direction(pair)
+
+
+def check_curve(name: str, value: object) -> Curve:
+    if not isinstance(value, Curve):
+        raise InvalidParameter(name, value, "must be a curve", "make one with curves.gaussian(sigma=...) or another atom")
+    return value
+
+
+def check_curves(name: str, values: Sequence[Curve]) -> tuple[Curve, ...]:
+    if isinstance(values, Curve) or not isinstance(values, Sequence) or not values:
+        raise InvalidParameter(name, values, "must be a non-empty sequence of curves")
+    return tuple(check_curve(name, v) for v in values)
+
+
+# -- sampling --------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sampled(Atom):
+    name: ClassVar[str] = "sampled"
+    curve: Curve
+    rate: float
+
+    def __post_init__(self) -> None:
+        check_curve("curve", self.curve)
+        object.__setattr__(self, "rate", check.probability("rate", self.rate))
+
+    def pair(self) -> Pair:
+        base, q = settled_pair(self.curve), self.rate
+
+        def ahead(law: Law) -> Law:
+            return SampledForward(law, q)
+
+        def back(law: Law) -> Law:
+            return SampledBackward(law, q)
+
+        return Pair(
+            Sided(ahead(base.forward.upper), ahead(base.forward.lower)),
+            Sided(back(base.backward.upper), back(base.backward.lower)),
+        )
+
+    def expression(self) -> str:
+        return f"({self.curve.expression()}).sampled(rate={show(self.rate)})"
+
+    def gdp_bound(self) -> float | None:
+        # Not taking part hides more: never worse than the curve itself, and as bad in the far tail.
+        return self.curve.gdp() if not math.isfinite(curve_pair(self.curve).forward.upper.highest) else None
+
+    def zcdp_bound(self) -> float | None:
+        return self.curve.zcdp() if not math.isfinite(curve_pair(self.curve).forward.upper.highest) else None
+
+
+def sampled(curve: Curve, *, rate: float) -> Curve:
+    """See `Curve.sampled`."""
+    rate = check.probability("rate", rate)
+    if rate == 0 or not curve.factors:
+        return Curve({})
+    return curve if rate == 1 else Curve.of(Sampled(curve, rate))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FixedSize(Atom):
+    name: ClassVar[str] = "sampled_without_replacement"
+    curve: Curve
+    size: int
+    population: int
+
+    def __post_init__(self) -> None:
+        check_curve("curve", self.curve)
+        check.integer("population", self.population, 1)
+        if check.integer("size", self.size, 1) > self.population:
+            raise InvalidParameter("size", self.size, f"must be at most population = {self.population}")
+
+    def pair(self) -> Pair:
+        base, q = tabulated.worse_direction(curve_pair(self.curve)), self.size / self.population
+        side = Sided(
+            FixedSizeLaw(SampledForward(base.forward.upper, q)), FixedSizeLaw(SampledForward(base.forward.lower, q))
+        )
+        return Pair(side, side)
+
+    def expression(self) -> str:
+        inner = self.curve.expression()
+        return f"({inner}).sampled_without_replacement(size={self.size}, population={self.population})"
+
+    def gdp_bound(self) -> float | None:
+        # q δ(x) <= δ(x) <= δ(1 + q(x-1)) for x >= 1: never worse than the curve itself.
+        return self.curve.gdp()
+
+
+def sampled_without_replacement(curve: Curve, *, size: int, population: int) -> Curve:
+    """See `Curve.sampled_without_replacement`."""
+    atom = FixedSize(curve, check.integer("size", size, 1), check.integer("population", population, 1))
+    return curve.symmetrized() if atom.size == atom.population else Curve.of(atom)
+
+
+# -- groups ----------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Grouped(Atom):
+    name: ClassVar[str] = "group"
+    curve: Curve
+    size: int
+
+    def __post_init__(self) -> None:
+        check_curve("curve", self.curve)
+        check.integer("size", self.size, 1)
+
+    def pair(self) -> Pair:
+        base = settled_pair(self.curve)
+        one = self._sided(base.forward)
+        return Pair(one, one) if base.is_symmetric else Pair(one, self._sided(base.backward))
+
+    def _sided(self, base: Sided) -> Sided:
+        return Sided(
+            tabulated.iterate(_finite(base.upper, "upper", self.size), self.size),
+            tabulated.iterate(_finite(base.lower, "lower", self.size), self.size),
+        )
+
+    def expression(self) -> str:
+        return f"({self.curve.expression()}).group(size={self.size})"
+
+
+def _finite(law: Law, side: compose.Side, size: int) -> FiniteLaw:
+    """The law itself if it is finite, else a finite law on its safe side."""
+    if not isinstance(law, FiniteLaw):
+        points = lattice.spread_points(law, 1e-60, max(400, min(6000, 60_000 // size)))
+        grid = lattice.above(law, points) if side == "upper" else lattice.below(law, points)
+        law = FiniteLaw(grid.losses, grid.masses, grid.infinity)
+    if len(law.losses) * size > finite.LARGEST_SUPPORT:
+        raise NotCertifiable(f"a group of {size} needs more than {finite.LARGEST_SUPPORT:,} points for this mechanism")
+    return law
+
+
+def group(curve: Curve, *, size: int) -> Curve:
+    """See `Curve.group`. A group of a product is the product of the groups: every factor meets the same chain of neighbours."""
+    size = check.integer("size", size, 1)
+    result = Curve({})
+    for atom, count in curve.factors:
+        one = Curve.of(atom) if size == 1 else atom.grouped(size)
+        result = result * (one if one is not None else Curve.of(Grouped(Curve.of(atom), size))) ** count
+    return result
+
+
+# -- several at once -------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WorstOf(Atom):
+    name: ClassVar[str] = "worst_of"
+    curves: tuple[Curve, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "curves", check_curves("curves", self.curves))
+
+    @property
+    def tied(self) -> bool:
+        return all(is_tied(c) for c in self.curves)
+
+    def pair(self) -> Pair:
+        pairs = [curve_pair(c) for c in self.curves]
+
+        def several(sides: list[Sided]) -> Sided:
+            return Sided(
+                tabulated.worst([s.upper for s in sides], side="upper"),
+                tabulated.worst([s.lower for s in sides], side="lower"),
+            )
+
+        ahead = several([p.forward for p in pairs])
+        return Pair(ahead, ahead if all(p.is_symmetric for p in pairs) else several([p.backward for p in pairs]))
+
+    def expression(self) -> str:
+        return f"worst_of({', '.join(c.expression() for c in self.curves)})"
+
+    def renyi_bound(self, order: float) -> float | None:
+        return max(c.renyi_function(order) for c in self.curves)
+
+    def gdp_bound(self) -> float | None:
+        return max(c.gdp() for c in self.curves)
+
+
+def worst_of(*curves: Curve) -> Curve:
+    """Parallel composition: each person's data meets one of these mechanisms, so the worst profile at every ε holds.
+
+    For add/remove neighbours, or blocks fixed by record index. When replacing a record moves it from one block to another, two
+    mechanisms see the change: use `a * b` (FACTS B4).
+    """
+    unique = tuple(dict.fromkeys(check_curves("curves", curves)))
+    return unique[0] if len(unique) == 1 else Curve.of(WorstOf(unique))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Mixture(Atom):
+    name: ClassVar[str] = "mixture"
+    weights: tuple[float, ...]
+    curves: tuple[Curve, ...]
+
+    def __post_init__(self) -> None:
+        weights, curves = check_weights(self.weights, self.curves)
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "curves", curves)
+
+    @property
+    def tied(self) -> bool:
+        return sum(not curve_pair(c).is_symmetric for c in self.curves) > 1 or all(is_tied(c) for c in self.curves)
+
+    def pair(self) -> Pair:
+        several = sum(not curve_pair(c).is_symmetric for c in self.curves) > 1
+        pairs = [settled_pair(c) if several else curve_pair(c) for c in self.curves]
+
+        def mixed(sides: list[Sided]) -> Sided:
+            return Sided(
+                MixedLaw(tuple(s.upper for s in sides), self.weights), MixedLaw(tuple(s.lower for s in sides), self.weights)
+            )
+
+        ahead = mixed([p.forward for p in pairs])
+        return Pair(ahead, ahead if all(p.is_symmetric for p in pairs) else mixed([p.backward for p in pairs]))
+
+    def expression(self) -> str:
+        weights = ", ".join(show(w) for w in self.weights)
+        return f"mixture([{weights}], [{', '.join(c.expression() for c in self.curves)}])"
+
+
+def check_weights(weights: Sequence[float], curves: Sequence[Curve]) -> tuple[tuple[float, ...], tuple[Curve, ...]]:
+    array, parts = check.numbers_array("weights", weights), check_curves("curves", curves)
+    if len(array) != len(parts):
+        raise InvalidParameter("weights", len(array), f"there are {len(parts)} curves", "give one weight for each curve")
+    if np.any(array < 0) or abs(float(np.sum(array)) - 1) > 1e-9:
+        raise InvalidParameter("weights", f"sum {np.sum(array):.12g}", "must be at least 0 and sum to 1")
+    array = array / np.sum(array)
+    kept = [(float(w), c) for w, c in zip(array, parts, strict=True) if w > 0]
+    return tuple(w for w, _ in kept), tuple(c for _, c in kept)
+
+
+def mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
+    """One of the mechanisms is drawn with public weights, and the attacker sees which: δ(ε) = Σ weight δ_i(ε)."""
+    return Curve.of(Mixture(tuple(weights), tuple(curves)))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HiddenShifts(Atom):
+    """Σ w_i N(μ_i, 1) against N(0, 1): how often a person took part is drawn and not revealed."""
+
+    name: ClassVar[str] = "hidden_shifts"
+    weights: tuple[float, ...]
+    shifts: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", tuple(check.inner_probability("weights", w) for w in self.weights))
+        object.__setattr__(self, "shifts", tuple(check.not_negative("shifts", m) for m in self.shifts))
+        if abs(sum(self.weights) - 1) > 1e-9 or len(self.weights) != len(self.shifts) or max(self.shifts) == 0:
+            raise InvalidParameter("weights", "...", "must sum to 1, one for each shift, with a positive shift among them")
+
+    def pair(self) -> Pair:
+        ahead = ShiftsForward(self.weights, self.shifts)
+        return Pair(Sided.exact(ahead), Sided.exact(ShiftsBackward(ahead)))
+
+    def expression(self) -> str:
+        shifts = ", ".join(f"gaussian(mu={show(m)})" if m > 0 else "identity()" for m in self.shifts)
+        return f"hidden_mixture([{', '.join(show(w) for w in self.weights)}], [{shifts}])"
+
+    def gdp_bound(self) -> float | None:
+        return max(self.shifts)
+
+
+def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
+    """One of the mechanisms is drawn with public weights and the attacker does not see which.
+
+    Hiding the index helps only if the answers share one outcome space, which a curve alone does not know. It is known for
+    (products of) Gaussians and `identity()`, where the neighbour without the person answers N(0, 1) whatever was drawn (a random number
+    of compositions, a random number of contributions), and for `from_pmf` curves on the same outcomes. Anything else is refused:
+    `mixture` (index revealed) is always a valid, larger bound.
+    """
+    shares, parts = check_weights(weights, curves)
+    atoms = [[a for a, _ in c.factors] for c in parts]
+    if all(isinstance(a, Gaussian) for group_ in atoms for a in group_):
+        shifts = [math.sqrt(sum(n * a.mu**2 for a, n in c.factors if isinstance(a, Gaussian))) for c in parts]
+        merged: dict[float, float] = {}
+        for w, m in zip(shares, shifts, strict=True):
+            merged[m] = merged.get(m, 0.0) + w
+        if len(merged) == 1:
+            return parts[0]
+        return Curve.of(HiddenShifts(tuple(merged.values()), tuple(merged)))
+    pmfs = [a[0] for a, c in zip(atoms, parts, strict=True) if len(a) == 1 and c.factors[0][1] == 1]
+    if len(pmfs) == len(parts) and all(isinstance(a, FromPmf) for a in pmfs):
+        known = [a for a in pmfs if isinstance(a, FromPmf)]
+        if len({(len(a.p), a.is_tied) for a in known}) == 1:
+            p = sum((w * np.array(a.p) for w, a in zip(shares, known, strict=True)), np.zeros(len(known[0].p)))
+            q = sum((w * np.array(a.q) for w, a in zip(shares, known, strict=True)), np.zeros(len(known[0].q)))
+            return Curve.of(FromPmf(tuple(p / p.sum()), tuple(q / q.sum()), known[0].is_tied))
+    raise InvalidOperation(
+        "hidden_mixture needs mechanisms that share one outcome space: Gaussians (and identity()), or from_pmf curves on the "
+        "same outcomes; use mixture(...), which reveals the index and is always a valid bound"
+    )
+
+
+# -- direction -------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Symmetrized(Atom):
+    name: ClassVar[str] = "symmetrized"
+    curve: Curve
+
+    def __post_init__(self) -> None:
+        check_curve("curve", self.curve)
+
+    def pair(self) -> Pair:
+        return tabulated.worse_direction(curve_pair(self.curve))
+
+    def expression(self) -> str:
+        return f"({self.curve.expression()}).symmetrized()"
+
+    def renyi_bound(self, order: float) -> float | None:
+        return self.curve.renyi_function(order)
+
+    def gdp_bound(self) -> float | None:
+        return self.curve.gdp()
+
+
+def symmetrized(curve: Curve) -> Curve:
+    """See `Curve.symmetrized`."""
+    forward, backward = product_of(curve)
+    return curve if forward is backward else Curve.of(Symmetrized(curve))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reversed(Atom):
+    name: ClassVar[str] = "reversed"
+    curve: Curve
+
+    def __post_init__(self) -> None:
+        check_curve("curve", self.curve)
+
+    @property
+    def tied(self) -> bool:
+        return is_tied(self.curve)
+
+    def pair(self) -> Pair:
+        pair = curve_pair(self.curve)
+        return Pair(pair.backward, pair.forward)
+
+    def expression(self) -> str:
+        return f"({self.curve.expression()}).reversed()"
+
+    def gdp_bound(self) -> float | None:
+        return self.curve.gdp()
+
+
+def swapped(curve: Curve) -> Curve:
+    """See `Curve.reversed`."""
+    forward, backward = product_of(curve)
+    return curve if forward is backward else Curve.of(Reversed(curve))
+
+
+# -- quantisation ----------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class QuantizedGaussian(Atom):
+    name: ClassVar[str] = "quantized_gaussian"
+    mu: float
+    width: float
+    offset: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", check.positive("mu", self.mu))
+        object.__setattr__(self, "width", check.positive("width", self.width))
+        object.__setattr__(self, "offset", check.finite("offset", self.offset) % self.width)
+
+    @property
+    def tied(self) -> bool:
+        return False
+
+    def pair(self) -> Pair:
+        cells = (42.0 + self.mu) / self.width
+        if cells > finite.LARGEST_SUPPORT:
+            raise NotCertifiable(f"bins of width {self.width:g} are too fine to hold; the curve is gaussian(mu={self.mu:g})'s")
+        first = math.floor((-21.0 - self.offset) / self.width)
+        edges = self.offset + self.width * np.arange(first, first + math.ceil(cells) + 3)
+        under_q, under_p = _bin_masses(edges), _bin_masses(edges - self.mu)
+        # Everything beyond the outermost edges has less than NEGLIGIBLE mass and is cut.
+        keep = (under_p > 1e-150) & (under_q > 1e-150)
+        lost = [finite.NEGLIGIBLE + float(np.sum(m[~keep])) for m in (under_p, under_q)]
+        loss = np.log(under_p[keep]) - np.log(under_q[keep])
+        error = 2e-16 * (4096 + 64 / self.width)
+        return Pair(
+            finite.truncated(loss, under_p[keep], cut=lost[0], relative_error=error),
+            finite.truncated(-loss, under_q[keep], cut=lost[1], relative_error=error),
+        )
+
+    def expression(self) -> str:
+        extra = f", offset={show(self.offset)}" if self.offset else ""
+        return f"quantized(gaussian(mu={show(self.mu)}), width={show(self.width)}{extra})"
+
+    def renyi_bound(self, order: float) -> float | None:
+        return 0.5 * order * self.mu * self.mu * (1 + 1e-15)
+
+    def gdp_bound(self) -> float | None:
+        return self.mu
+
+
+def _bin_masses(edges: Floats) -> Floats:
+    """Standard normal mass between neighbouring edges, from the tail on the bin's own side."""
+    right = upper_normal(edges[:-1]) - upper_normal(edges[1:])
+    left = upper_normal(-edges[1:]) - upper_normal(-edges[:-1])
+    return np.asarray(np.where(edges[:-1] + edges[1:] > 0, right, left))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class QuantizedLoss(Atom):
+    name: ClassVar[str] = "quantized_loss"
+    curve: Curve
+    edges: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_curve("curve", self.curve)
+        edges = check.numbers_array("edges", self.edges)
+        if np.any(np.diff(edges) <= 0):
+            raise InvalidParameter("edges", "...", "must increase")
+        object.__setattr__(self, "edges", tuple(edges.tolist()))
+
+    @property
+    def tied(self) -> bool:
+        return is_tied(self.curve)
+
+    def pair(self) -> Pair:
+        pair = curve_pair(self.curve)
+        return Pair(self._sided(pair.forward, np.array(self.edges)), self._sided(pair.backward, -np.array(self.edges)[::-1]))
+
+    def _sided(self, base: Sided, edges: Floats) -> Sided:
+        return Sided(_merge_bins(base.upper, edges, "up"), _merge_bins(base.lower, edges, "down"))
+
+    def expression(self) -> str:
+        return f"quantized({self.curve.expression()}, edges=[{', '.join(show(e) for e in self.edges)}])"
+
+    def gdp_bound(self) -> float | None:
+        return self.curve.gdp()
+
+
+def _merge_bins(law: Law, edges: Floats, towards: str) -> FiniteLaw:
+    first, second, error = law.tails(edges)
+    p = np.concatenate(([1.0], first)) - np.append(first, law.infinity)
+    under_q = second * np.exp(-edges)
+    q = np.concatenate(([1.0], under_q)) - np.append(under_q, 0.0)
+    keep = (p > 0) & (q > 0)
+    worst = float(np.max(np.asarray(error)))
+    # Differences of tails: the relative error of a bin is that of the tails times tail/bin.
+    relative = worst * float(np.max((1 / p[keep] + 1 / q[keep]))) if np.any(keep) else 0.0
+    return finite.merged(
+        np.log(p[keep] / q[keep]), p[keep], law.infinity + float(np.sum(p[~keep])), min(relative, 0.5), towards=towards
+    )
+
+
+def quantized(
+    curve: Curve, *, width: float | None = None, offset: float = 0.0, edges: Sequence[float] | None = None
+) -> Curve:
+    """The same mechanism seen through bins: post-processing, so never worse (source 003, Proposition 2).
+
+    `width=` (a Gaussian curve): the answer is only known up to bins [offset + n width, offset + (n+1) width), in units of the noise's
+    standard deviation. `edges=` (any curve): only the bin of the privacy loss between the given edges is seen.
+    """
+    check_curve("curve", curve)
+    if check.exactly_one(width=width, edges=edges) == "edges":
+        return Curve.of(QuantizedLoss(curve, tuple(edges if edges is not None else ())))
+    if not curve.factors or not all(isinstance(a, Gaussian) for a, _ in curve.factors):
+        raise InvalidOperation("quantized(width=) is for Gaussian curves; for others give edges= of the privacy loss")
+    mu = math.sqrt(sum(n * a.mu**2 for a, n in curve.factors if isinstance(a, Gaussian)))
+    return Curve.of(QuantizedGaussian(mu, check.positive("width", width), check.finite("offset", offset)))

@@ -1,0 +1,575 @@
+"""Filters: budgets that stay true when the next cost is chosen after seeing the answers.
+
+`*` on curves is right when every curve was fixed in advance. When an analyst looks at an answer and then decides what
+to ask *and how much to spend on it*, the number of factors and the factors themselves are random, and a budget needs a
+theorem of its own. A filter is such a theorem with a running total: it admits a cost or refuses it, and what it
+promises holds for everything released up to any stopping time, whatever rule chose the costs.
+
+======================  =====================  ======================================================================
+filter                  what adds              theorem
+======================  =====================  ======================================================================
+`PureFilter`            ε                      Rogers, Roth, Ullman & Vadhan (2016)
+`ZCDPFilter`            ρ                      Feldman & Zrnic (2021); Whitehouse, Ramdas, Rogers & Wu (2023)
+`RenyiFilter`           D_α at one fixed α     Feldman & Zrnic (2021)
+`GaussianFilter`        μ²                     Smith & Thakurta (2022)
+======================  =====================  ======================================================================
+
+**No other curve has a filter here, and that is not an omission.** Multiplying general trade-off curves as they come and
+stopping where the product crosses a border curve is INVALID (arXiv 2602.06756). The border compares products of curves
+that were fixed; an adaptive analyst picks, answer by answer, whichever next curve is worse at the ε that still matters
+after that answer. With losses ℓ(y) of the first release and candidates δ₁, δ₂ for the second he reaches
+Σ_y P(y) max(δ₁(ε - ℓ(y)), δ₂(ε - ℓ(y))), which is more than either product allows as soon as δ₁ and δ₂ cross. The four
+currencies above escape because what is left to spend is one number: at equal cost no candidate is worse than another.
+
+**The δ column.** Beside its currency every filter has a δ that adds: each release may fail with probability δ_i (show a
+rare key, say) and is otherwise as private as charged, i.e. its laws are (1 - δ_i)P' + δ_i P''. Along any path the good
+parts carry weight Π(1 - δ_i) >= 1 - Σδ_i >= 1 - δ, so the whole is (1 - δ) × (what the filter promises) + δ × anything:
+the promise holds *up to δ*, and as (ε, δ' + δ)-DP wherever the currency alone gives (ε, δ')-DP.
+
+**Exact arithmetic.** Amounts are whole multiples of `UNIT` = 10^-30 (δ goes down to 1e-30 in this library; 38 decimal
+digits then reach 10^8). A cost rounds UP to it, a limit rounds DOWN; sums are sums of integers. A str, int, Fraction or
+Decimal is taken exactly. A float is taken as the decimal it prints as, because that is what was typed: 0.1 is a tenth,
+and ten of them fill a budget of 1. The binary number may be larger by a relative 2^-53; whoever means it writes
+`Fraction(x)`. Costs read from a curve are upper bounds, not typed, and are taken as the binary numbers they are.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from numbers import Rational, Real
+from typing import ClassVar, Final, Protocol, Self, final
+
+from deniable.curves.textbook_conversion import gdp_to_epsilon, renyi_to_epsilon, zcdp_to_epsilon_optimised
+from deniable.curves.textbook_numbers import Number, dec, digits, log_inverse, renyi_order, up
+from deniable.errors import BudgetExceeded, InvalidParameter, OutsideTheorem
+
+__all__ = [
+    "UNIT",
+    "Amount",
+    "Claim",
+    "Filter",
+    "GaussianFilter",
+    "Priced",
+    "PureFilter",
+    "PureOdometer",
+    "RenyiFilter",
+    "RenyiOdometer",
+    "ZCDPFilter",
+    "units_of_cost",
+    "units_of_limit",
+]
+
+_DECIMALS: Final = 30
+UNIT: Final = Fraction(1, 10**_DECIMALS)
+"""The smallest amount a filter knows. Everything spent or allowed is a whole number of these."""
+
+Amount = float | str | Fraction | Decimal
+"""How an amount may be written (an int is a float to the type checker)."""
+
+
+class Priced(Protocol):
+    """What a filter asks of a curve. Each answer is an upper bound, `math.inf` where there is none."""
+
+    def epsilon(self, *, delta: float) -> float:
+        """Smallest ε at this δ; asked at δ = 0."""
+
+    def renyi(self, *, order: float) -> float:
+        """Rényi divergence of this order."""
+
+    def gdp(self) -> float:
+        """Smallest μ."""
+
+    def zcdp(self) -> float:
+        """Smallest ρ: the supremum of renyi(order)/order."""
+
+
+# --- reading and showing amounts --------------------------------------------------------------------------------------
+
+
+def _exact(name: str, value: Amount) -> Fraction:
+    """The exact non-negative amount that was written, or InvalidParameter."""
+    exact: Fraction | None = None
+    if isinstance(value, str | Decimal):
+        exact = _written(value)
+    elif isinstance(value, Real) and not isinstance(value, bool):
+        exact = Fraction(value) if isinstance(value, Rational) else _written(repr(float(value)))
+    if exact is None:
+        raise InvalidParameter(name, value, "must be a finite number, or one written as a decimal or a ratio")
+    if not 0 <= exact < 10**300:
+        raise InvalidParameter(name, value, "must be at least 0 and below 1e300")
+    if name == "delta" and exact > 1:
+        raise InvalidParameter(name, value, "must lie in [0, 1]")
+    return exact
+
+
+def _written(value: str | Decimal) -> Fraction | None:
+    """The number that a decimal or "p/q" stands for; None where it stands for none that is short to write out."""
+    if isinstance(value, str) and len(value) > 1_000:
+        return None
+    try:
+        if isinstance(value, str) and "/" in value:
+            return Fraction(value)
+        number = Decimal(value)
+    except (InvalidOperation, ValueError, ZeroDivisionError):
+        return None
+    return Fraction(number) if number.is_finite() and abs(number.adjusted()) <= 10_000 else None
+
+
+def units_of_cost(name: str, value: Amount) -> int:
+    """A cost as a whole number of `UNIT`, rounded up. The name is for the error message.
+
+    >>> units_of_cost("epsilon", 0.1) == 10**29, units_of_cost("epsilon", Fraction(0.1)) == 10**29
+    (True, False)
+    """
+    return math.ceil(_exact(name, value) / UNIT)
+
+
+def units_of_limit(name: str, value: Amount) -> int:
+    """A limit as a whole number of `UNIT`, rounded down.
+
+    >>> units_of_limit("epsilon", "1/3") * 3 < 10**30 < units_of_cost("epsilon", "1/3") * 3
+    True
+    """
+    return math.floor(_exact(name, value) / UNIT)
+
+
+def _amount(units: int) -> Decimal:
+    """Units as the exact decimal number, without trailing zeros."""
+    with digits(700):
+        amount = Decimal(units).scaleb(-_DECIMALS).normalize()
+        return amount.quantize(Decimal(1)) if amount == amount.to_integral_value() else amount
+
+
+def _cost(curve: Priced | None, method: str, arguments: dict[str, float], amount: Fraction | None, name: str) -> int:
+    """The one cost that was given, in units and rounded up; -1 if the curve says it is infinite."""
+    if (curve is None) == (amount is None):
+        raise InvalidParameter(name, None, "needs exactly one cost", f"write charge({name}=...) or charge(curve)")
+    if amount is not None:
+        return math.ceil(amount / UNIT)
+    read = getattr(curve, method, None)
+    if not callable(read):
+        remedy = f"a number needs its name: charge({name}=...)"
+        raise InvalidParameter("curve", curve, f"is no curve that knows its {method}", remedy)
+    bound = float(read(**arguments))
+    if bound == math.inf:
+        return -1
+    if not bound >= 0:
+        raise InvalidParameter("curve", bound, f"its {method} must be a number that is at least 0")
+    exact = Fraction(bound)  # an upper bound, so the binary number it is
+    return math.ceil((exact * exact if method == "gdp" else exact) / UNIT)
+
+
+# --- what is promised -------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What holds, for all neighbours, about everything released up to any stopping time.
+
+    `measure` is "epsilon", "rho", "renyi" (at `order`) or "mu" and is at most `value`; this holds up to `delta` (see
+    the module). Both numbers are exact, but for a μ that has no exact square root, which is rounded up.
+    """
+
+    measure: str
+    value: Decimal
+    delta: Decimal
+    order: float | None = None
+
+    def epsilon(self, *, delta: Amount) -> float:
+        """The promise as (ε, δ)-DP: ε at this δ, rounded up.
+
+        The filter's own δ column is taken off δ first; the rest converts the currency. Sources: `gdp_to_epsilon`,
+        `zcdp_to_epsilon_optimised` and `renyi_to_epsilon` of the textbook; the module's proof for the δ column.
+
+        >>> GaussianFilter(mu=1, delta=0).guarantee.epsilon(delta=1e-6)
+        4.886554...
+        """
+        left = _exact("delta", delta) - Fraction(self.delta)
+        if left < 0 or (left == 0 and self.measure != "epsilon"):
+            needs = f"delta {'>=' if self.measure == 'epsilon' else '>'} {self.delta}"
+            raise OutsideTheorem(f"a budget in {self.measure}", needs, f"delta={delta}", "ask at a larger delta")
+        value = Fraction(self.value)
+        if self.measure == "mu":
+            return gdp_to_epsilon(mu=value, delta=left)
+        if self.measure == "rho":
+            return zcdp_to_epsilon_optimised(rho=value, delta=left).bound
+        if self.order is not None:
+            return renyi_to_epsilon(order=self.order, renyi=value, delta=left)
+        return up(value)
+
+    def __str__(self) -> str:
+        at = "" if self.order is None else f" at order {self.order:g}"
+        return f"{self.measure} <= {self.value}{at}, up to delta = {self.delta}, at any stopping time"
+
+
+# --- filters ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Filter(ABC):
+    """A running total against a limit, both in whole units. Immutable: `charge` returns the next filter.
+
+    The subclasses say what is added up and why the sum is a guarantee.
+    """
+
+    limit_units: int
+    delta_limit_units: int
+    spent_units: int
+    delta_spent_units: int
+
+    adds: ClassVar[str]
+    """What adds up: "epsilon", "rho", "renyi" or "mu²"."""
+
+    theorem: ClassVar[str]
+    """Why the sum is a guarantee at any stopping time."""
+
+    def _open(self, limit: int, delta: Amount) -> None:
+        object.__setattr__(self, "limit_units", limit)
+        object.__setattr__(self, "delta_limit_units", units_of_limit("delta", delta))
+        object.__setattr__(self, "spent_units", 0)
+        object.__setattr__(self, "delta_spent_units", 0)
+
+    @property
+    def spent(self) -> Decimal:
+        """Spent so far, exactly, in what adds."""
+        return _amount(self.spent_units)
+
+    @property
+    def remaining(self) -> Decimal:
+        """Left, exactly, in what adds."""
+        return _amount(self.limit_units - self.spent_units)
+
+    @property
+    def spent_delta(self) -> Decimal:
+        """Spent so far of the δ column, exactly."""
+        return _amount(self.delta_spent_units)
+
+    @property
+    def remaining_delta(self) -> Decimal:
+        """Left of the δ column, exactly."""
+        return _amount(self.delta_limit_units - self.delta_spent_units)
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Claim:
+        """What holds at any stopping time, however the costs were chosen.
+
+        It is the limit, not what was spent: the amount spent depends on the answers, and only the limit was fixed in
+        advance. For a running number see the odometers.
+        """
+
+    def _lacks(self, units: int, delta: int) -> list[str]:
+        """What is too dear: empty if the cost fits."""
+        lacks = []
+        if units < 0 or self.spent_units + units > self.limit_units:
+            lacks.append(f"{self.adds} to at most {self.remaining}")
+        if self.delta_spent_units + delta > self.delta_limit_units:
+            lacks.append(f"delta to at most {self.remaining_delta}")
+        return lacks
+
+    def _after(self, units: int, delta: int) -> Self:
+        """The next filter, or BudgetExceeded; this one does not change."""
+        lacks = self._lacks(units, delta)
+        if not lacks:
+            charged = copy.copy(self)
+            object.__setattr__(charged, "spent_units", self.spent_units + units)
+            object.__setattr__(charged, "delta_spent_units", self.delta_spent_units + delta)
+            return charged
+        left = f"{self.adds}={self.remaining}, delta={self.remaining_delta}"
+        if units < 0:
+            remedy = f"nothing was spent; this release has no finite {self.adds}, so use another kind of budget"
+            raise BudgetExceeded(f"an infinite {self.adds}", left, remedy)
+        asked = f"{self.adds}={_amount(units)}" + (f", delta={_amount(delta)}" if delta else "")
+        raise BudgetExceeded(asked, left, "nothing was spent; lower " + " and ".join(lacks))
+
+    def __repr__(self) -> str:
+        name, limit, delta_limit = type(self).__name__, _amount(self.limit_units), _amount(self.delta_limit_units)
+        return f"{name}({self.adds} {self.spent} of {limit}, delta {self.spent_delta} of {delta_limit})"
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class PureFilter(Filter):
+    """A budget of ε, spent by releases that are ε_i-DP (or (ε_i, δ_i)-DP), each chosen after the answers before it.
+
+    Promise: for all neighbours everything released is (ε, δ)-DP while Σε_i <= ε and Σδ_i <= δ. Every path of answers
+    has loss at most Σε_i, so this holds for any rule that picks the costs. Source: `theorem`.
+
+    >>> budget = PureFilter(epsilon=1).charge(epsilon=0.4).charge(epsilon=0.4)
+    >>> budget.spent, budget.remaining
+    (Decimal('0.8'), Decimal('0.2'))
+    >>> budget.charge(epsilon=0.4)
+    Traceback (most recent call last):
+    deniable.errors.BudgetExceeded: asked epsilon=0.4, left epsilon=0.2, delta=0; nothing was spent; lower epsilon to...
+    >>> print(budget.guarantee)
+    epsilon <= 1, up to delta = 0, at any stopping time
+    """
+
+    adds: ClassVar[str] = "epsilon"
+    theorem: ClassVar[str] = (
+        "Rogers, Roth, Ullman & Vadhan, Privacy Odometers and Filters: Pay-as-you-Go Composition (2016): "
+        "basic composition, Σε and Σδ, is a valid filter"
+    )
+
+    def __init__(self, *, epsilon: Amount, delta: Amount = 0) -> None:
+        self._open(units_of_limit("epsilon", epsilon), delta)
+
+    def admits(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None, delta: Amount = 0) -> bool:
+        """Whether `charge` would accept this cost."""
+        return not self._lacks(*self._price(curve, epsilon, delta))
+
+    def charge(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None, delta: Amount = 0) -> Self:
+        """The filter after a release of this ε, or of this curve's ε(δ = 0); BudgetExceeded if it does not fit."""
+        return self._after(*self._price(curve, epsilon, delta))
+
+    def _price(self, curve: Priced | None, epsilon: Amount | None, delta: Amount) -> tuple[int, int]:
+        amount = None if epsilon is None else _exact("epsilon", epsilon)
+        return _cost(curve, "epsilon", {"delta": 0.0}, amount, "epsilon"), units_of_cost("delta", delta)
+
+    @property
+    def guarantee(self) -> Claim:
+        """(ε, δ)-DP at any stopping time."""
+        return Claim("epsilon", _amount(self.limit_units), _amount(self.delta_limit_units))
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class ZCDPFilter(Filter):
+    """A budget of ρ, spent by ρ_i-zCDP releases (up to δ_i), each chosen after the answers before it.
+
+    Promise: for all neighbours everything released is δ-approximately ρ-zCDP while Σρ_i <= ρ and Σδ_i <= δ. For each
+    order α, exp((α-1)(L_t - αΣρ_i)) is a supermartingale, so its mean at any stopping time is at most 1.
+    Source: `theorem`.
+
+    >>> budget = ZCDPFilter(rho=0.5, delta=0).charge(rho="0.125")
+    >>> budget.remaining, budget.guarantee.epsilon(delta=1e-6)
+    (Decimal('0.375'), 5.221534...)
+    """
+
+    adds: ClassVar[str] = "rho"
+    theorem: ClassVar[str] = (
+        "Feldman & Zrnic, Individual Privacy Accounting via a Rényi Filter (2021, arXiv 2008.11193), at every order; "
+        "Whitehouse, Ramdas, Rogers & Wu, Fully-Adaptive Composition in Differential Privacy (2023), with Σδ"
+    )
+
+    def __init__(self, *, rho: Amount, delta: Amount) -> None:
+        self._open(units_of_limit("rho", rho), delta)
+
+    def admits(self, curve: Priced | None = None, /, *, rho: Amount | None = None, delta: Amount = 0) -> bool:
+        """Whether `charge` would accept this cost."""
+        return not self._lacks(*self._price(curve, rho, delta))
+
+    def charge(self, curve: Priced | None = None, /, *, rho: Amount | None = None, delta: Amount = 0) -> Self:
+        """The filter after a release of this ρ, or of this curve's zcdp(); BudgetExceeded if it does not fit."""
+        return self._after(*self._price(curve, rho, delta))
+
+    def _price(self, curve: Priced | None, rho: Amount | None, delta: Amount) -> tuple[int, int]:
+        amount = None if rho is None else _exact("rho", rho)
+        return _cost(curve, "zcdp", {}, amount, "rho"), units_of_cost("delta", delta)
+
+    @property
+    def guarantee(self) -> Claim:
+        """δ-approximate ρ-zCDP at any stopping time."""
+        return Claim("rho", _amount(self.limit_units), _amount(self.delta_limit_units))
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class RenyiFilter(Filter):
+    """A budget of Rényi divergence at ONE order, fixed in advance; each release is charged its divergence there.
+
+    Promise: for all neighbours everything released has D_α <= epsilon, up to δ, while the sums stay within. The proof
+    of `ZCDPFilter` at this α; it does not allow picking α afterwards. Source: `theorem`.
+
+    >>> RenyiFilter(order=8, epsilon=2, delta=0).charge(epsilon=0.5).remaining
+    Decimal('1.5')
+    """
+
+    order: float
+
+    adds: ClassVar[str] = "renyi"
+    theorem: ClassVar[str] = (
+        "Feldman & Zrnic, Individual Privacy Accounting via a Rényi Filter (2021, arXiv 2008.11193): "
+        "at a fixed order the sum of adaptively chosen Rényi parameters is a valid filter"
+    )
+
+    def __init__(self, *, order: Number, epsilon: Amount, delta: Amount) -> None:
+        object.__setattr__(self, "order", float(renyi_order(order)))
+        self._open(units_of_limit("epsilon", epsilon), delta)
+
+    def admits(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None, delta: Amount = 0) -> bool:
+        """Whether `charge` would accept this cost."""
+        return not self._lacks(*self._price(curve, epsilon, delta))
+
+    def charge(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None, delta: Amount = 0) -> Self:
+        """The filter after a release of this divergence at `order`, or of this curve's; BudgetExceeded if over."""
+        return self._after(*self._price(curve, epsilon, delta))
+
+    def _price(self, curve: Priced | None, epsilon: Amount | None, delta: Amount) -> tuple[int, int]:
+        amount = None if epsilon is None else _exact("epsilon", epsilon)
+        return _cost(curve, "renyi", {"order": self.order}, amount, "epsilon"), units_of_cost("delta", delta)
+
+    @property
+    def guarantee(self) -> Claim:
+        """(α, epsilon)-RDP, up to δ, at any stopping time."""
+        return Claim("renyi", _amount(self.limit_units), _amount(self.delta_limit_units), self.order)
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class GaussianFilter(Filter):
+    """A budget of μ, of which μ² is spent by μ_i-GDP releases, each chosen after the answers before it.
+
+    Promise: for all neighbours everything released is μ-GDP, up to δ, while Σμ_i² <= μ² and Σδ_i <= δ. A μ_i-GDP
+    release is post-processing of watching a Brownian motion, with drift 0 or 1, for a time μ_i²; an analyst who picks
+    the times adaptively and stops by μ² has seen no more than the whole path up to μ². Source: `theorem`.
+
+    >>> budget = GaussianFilter(mu=1, delta=0).charge(mu=0.6)
+    >>> budget.spent, budget.remaining_mu, budget.charge(mu=0.8).remaining
+    (Decimal('0.36'), Decimal('0.8'), Decimal('0'))
+    """
+
+    adds: ClassVar[str] = "mu²"
+    theorem: ClassVar[str] = (
+        "Smith & Thakurta, Fully Adaptive Composition for Gaussian Differential Privacy (2022, arXiv 2210.17520): "
+        "the sum of adaptively chosen μ² is a valid filter"
+    )
+
+    def __init__(self, *, mu: Amount, delta: Amount) -> None:
+        self._open(math.floor(_exact("mu", mu) ** 2 / UNIT), delta)
+
+    def admits(self, curve: Priced | None = None, /, *, mu: Amount | None = None, delta: Amount = 0) -> bool:
+        """Whether `charge` would accept this cost."""
+        return not self._lacks(*self._price(curve, mu, delta))
+
+    def charge(self, curve: Priced | None = None, /, *, mu: Amount | None = None, delta: Amount = 0) -> Self:
+        """The filter after a release of this μ, or of this curve's gdp(); BudgetExceeded if it does not fit."""
+        return self._after(*self._price(curve, mu, delta))
+
+    def _price(self, curve: Priced | None, mu: Amount | None, delta: Amount) -> tuple[int, int]:
+        amount = None if mu is None else _exact("mu", mu) ** 2
+        return _cost(curve, "gdp", {}, amount, "mu"), units_of_cost("delta", delta)
+
+    @property
+    def remaining_mu(self) -> Decimal:
+        """The largest μ that one more release may have: √remaining, rounded down to a whole `UNIT`."""
+        return _amount(math.isqrt((self.limit_units - self.spent_units) * 10**_DECIMALS))
+
+    @property
+    def guarantee(self) -> Claim:
+        """μ-GDP, up to δ, at any stopping time; μ = √limit, rounded up to a whole `UNIT`."""
+        square = self.limit_units * 10**_DECIMALS
+        root = math.isqrt(square)
+        return Claim("mu", _amount(root + (root * root < square)), _amount(self.delta_limit_units))
+
+
+# --- odometers --------------------------------------------------------------------------------------------------------
+
+
+def _finite(units: int) -> int:
+    if units < 0:
+        raise InvalidParameter("curve", math.inf, "an infinite cost would end every later reading")
+    return units
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PureOdometer:
+    """A running ε without a limit: after every release, everything so far has loss at most `epsilon`, surely.
+
+    Promise: for all neighbours and at every time t at once, P(L_t > Σ_{i<=t} ε_i) = 0, because each ε_i-DP release adds
+    at most ε_i to the loss on every path. Pure costs only: failures δ_i have to be capped, which is a filter's work.
+    Source: Rogers, Roth, Ullman & Vadhan (2016).
+
+    >>> PureOdometer().charge(epsilon=0.25).charge(epsilon=0.5).epsilon
+    0.75
+    """
+
+    spent_units: int = 0
+
+    def charge(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None) -> PureOdometer:
+        """The odometer after a release of this ε, or of this curve's ε(δ = 0)."""
+        amount = None if epsilon is None else _exact("epsilon", epsilon)
+        return PureOdometer(self.spent_units + _finite(_cost(curve, "epsilon", {"delta": 0.0}, amount, "epsilon")))
+
+    @property
+    def spent(self) -> Decimal:
+        """Σε_i so far, exactly."""
+        return _amount(self.spent_units)
+
+    @property
+    def epsilon(self) -> float:
+        """The loss so far is at most this, on every path: rounded up."""
+        return up(self.spent_units * UNIT)
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False)
+class RenyiOdometer:
+    """A running ε without a limit, from Rényi costs at ONE order, true at all times at once except with probability δ.
+
+    Promise: for all neighbours, P(there is a t with L_t >= ε_t) <= δ, where ε_t = Σ_{i<=t} r_i + log(1/δ)/(α - 1), L_t
+    is the privacy loss of everything released up to t, and r_i >= D_α of the i-th release given the answers before it.
+
+    Proof. Let M_t = exp((α-1)(L_t - Σ_{i<=t} r_i)), M_0 = 1. The cost r_t is chosen from the past, and given the past
+    the t-th loss ℓ has E e^((α-1)ℓ) = e^((α-1)D_α) <= e^((α-1)r_t). Hence E[M_t | past] <= M_{t-1}: M is a non-negative
+    supermartingale, and Ville's inequality gives P(sup_t M_t >= 1/δ) <= δ. Now L_t >= ε_t is M_t >= 1/δ. ∎
+
+    A filter fixes the limit first and promises DP of the whole stopped transcript. An odometer has no limit; it bounds
+    the loss so far, to be read and quoted at any time, also one chosen after looking, and ε_t is then an outcome like
+    the answers. Order and δ are fixed before the first release. Source: the supermartingale of Feldman & Zrnic (2021);
+    Whitehouse, Ramdas, Rogers & Wu (2023) mix such bounds over orders.
+
+    >>> odometer = RenyiOdometer(order=10, delta=1e-6).charge(rho=0.01).charge(epsilon=0.2)
+    >>> odometer.spent, odometer.epsilon
+    (Decimal('0.3'), 1.8350567...)
+    """
+
+    order: float
+    delta_units: int
+    spent_units: int
+
+    def __init__(self, *, order: Number, delta: Amount) -> None:
+        chance = units_of_limit("delta", delta)
+        if chance == 0:
+            raise OutsideTheorem("the Rényi odometer", "delta >= 1e-30", f"delta={delta}", "use PureOdometer")
+        object.__setattr__(self, "order", float(renyi_order(order)))
+        object.__setattr__(self, "delta_units", chance)
+        object.__setattr__(self, "spent_units", 0)
+
+    def charge(
+        self, curve: Priced | None = None, /, *, epsilon: Amount | None = None, rho: Amount | None = None
+    ) -> RenyiOdometer:
+        """The odometer after a release with this divergence at `order`, or of this curve, or of this ρ (D_α <= αρ)."""
+        if rho is not None and epsilon is not None:
+            raise InvalidParameter("rho", rho, "needs exactly one cost", "write charge(epsilon=...) or charge(rho=...)")
+        amount = None if epsilon is None else _exact("epsilon", epsilon)
+        if rho is not None:
+            amount = Fraction(self.order) * _exact("rho", rho)
+        charged = copy.copy(self)
+        units = _finite(_cost(curve, "renyi", {"order": self.order}, amount, "epsilon"))
+        object.__setattr__(charged, "spent_units", self.spent_units + units)
+        return charged
+
+    @property
+    def delta(self) -> Decimal:
+        """The chance that some ε_t is too small, exactly."""
+        return _amount(self.delta_units)
+
+    @property
+    def spent(self) -> Decimal:
+        """Σr_i so far, exactly."""
+        return _amount(self.spent_units)
+
+    @property
+    def epsilon(self) -> float:
+        """ε_t: rounded up."""
+        with digits():
+            margin = log_inverse(self.delta_units * UNIT) / dec(Fraction(self.order) - 1)
+            return up(dec(self.spent_units * UNIT) + margin)

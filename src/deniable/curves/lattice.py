@@ -1,0 +1,156 @@
+"""From a law to masses on a grid: one grid law above it, one below it.
+
+Write x = e^ε. A profile δ(x) = sup_S P(S) - x Q(S) is convex and non-increasing in x, and a law whose losses lie on grid points
+l_0 < l_1 < ... has a profile that is linear between the points x_i = e^(l_i). So
+
+* `above`: join the values δ(x_i) by straight lines (connect-the-dots, Doroshenko et al. 2022). A chord lies above a convex
+  function, hence the grid law dominates.
+* `below`: in each cell take one line of a real test, P(L > t) - x Q(L > t) with t in the middle of the cell; give every grid
+  point the smaller of its two neighbouring lines. Every chord then lies below a line that lies below δ.
+
+Both are read off as survival masses T_i = A(L > l_i). With d_i the value at x_i and h_i = l_(i+1) - l_i,
+
+    T_i = d_i + (d_i - d_(i+1)) / (e^(h_i) - 1),            mass at l_i = T_(i-1) - T_i,
+
+and conversely d_i = Σ_(j>=i) T_j (1 - e^(-h_j)) e^(l_i - l_j), with positive weights. Raising every T_i therefore raises the
+profile everywhere, also after composition (docs/theory/certified-curves.md, lemma 2): rounding errors are absorbed by moving T
+outwards and then making it monotone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.curves.laws.base import Law
+from deniable.curves.rounding import Floats
+
+
+class GridLaw(NamedTuple):
+    """P-masses on grid points, and P(L = +inf). Mass that is missing counts as loss -inf."""
+
+    losses: Floats
+    masses: Floats
+    infinity: float
+
+
+def above(law: Law, points: Floats) -> GridLaw:
+    """A grid law that dominates `law` at every ε. What lies beyond the last point counts as infinite loss."""
+    first, second, error = law.tails(points)
+    step = np.expm1(np.diff(points))
+    delta = first - second
+    survival = delta[:-1] + (delta[:-1] - delta[1:]) / step
+    slack = np.broadcast_to(np.asarray(error), first.shape)
+    magnitude = slack * (first + second)
+    survival = survival + magnitude[:-1] + (magnitude[:-1] + magnitude[1:]) / step
+    # The exact chord survival lies between the two tail masses: a cap that keeps the slack from piling up.
+    survival = np.clip(survival, 0.0, np.minimum(first[:-1] * (1 + slack[:-1]) + 1e-300, 1.0))
+    infinity = float(min(first[-1] * (1 + slack[-1]), 1.0))
+    survival = np.append(survival, infinity)
+    survival = np.maximum.accumulate(survival[::-1])[::-1]
+    masses = np.concatenate(([1.0 - survival[0]], survival[:-1] - survival[1:]))
+    return GridLaw(points, masses, infinity)
+
+
+def below(law: Law, points: Floats) -> GridLaw:
+    """A grid law that `law` dominates at every ε. Mass above the last point is moved down to it."""
+    widths = np.diff(points)
+    infinity = law.infinity
+    at_left, at_right = _lines(law, points, points[:-1] + 0.5 * widths)
+    # A line that is negative at its right end would need negative mass. The test at the right end itself is not.
+    steep = np.flatnonzero(at_right < 0)
+    if len(steep):
+        left, right = _lines(law, points, points[1:] - 1e-9 * widths, steep)
+        at_left[steep] = np.where(right < 0, 0.0, left)
+        at_right[steep] = np.maximum(right, 0.0)
+    value = np.empty_like(points)
+    value[0] = min(at_left[0], max(-math.expm1(points[0]) * (1 - 1e-15) - infinity, 0.0))
+    value[1:-1] = np.minimum(at_left[1:], at_right[:-1])
+    value[-1] = 0.0
+    value = np.minimum.accumulate(np.maximum(value, 0.0))
+    step = np.expm1(widths)
+    survival = value[:-1] + (value[:-1] - value[1:]) / step
+    survival = survival - 4e-16 * (value[:-1] + (value[:-1] + value[1:]) / step)
+    survival = np.append(np.minimum.accumulate(np.clip(survival, 0.0, 1.0)), 0.0)
+    total = max(1.0 - infinity, 0.0) * (1 - 1e-15)
+    survival = np.minimum(survival, total)
+    masses = np.concatenate(([total - survival[0]], survival[:-1] - survival[1:]))
+    return GridLaw(points, masses, infinity * (1 - 1e-15))
+
+
+def _lines(law: Law, points: Floats, tests: Floats, cells: NDArray[np.intp] | slice = slice(None)) -> tuple[Floats, Floats]:
+    """Values at both ends of each cell of the line P(L > t) - x Q(L > t), finite losses only, rounded down."""
+    t, left, right = tests[cells], points[:-1][cells], points[1:][cells]
+    first, second, error = law.tails(t)
+    finite = np.maximum(first * (1 - error) - law.infinity * (1 + 1e-15), 0.0)
+    second = second * (1 + error)
+    return finite - second * np.exp(left - t) * (1 - 1e-15), finite - second * np.exp(right - t) * (1 + 1e-15)
+
+
+def reach(law: Law, tail: float) -> tuple[float, float]:
+    """Losses (low, high) beyond which P has mass about 1e-14 on the left and at most `tail` on the right (finite losses)."""
+    low, high = law.lowest, law.highest
+    unit = law.scale
+    if not math.isfinite(high):
+        high = _search(law, unit, lambda t: t.first - law.infinity <= tail)
+    if not math.isfinite(low):
+        low = -_search(law, unit, lambda t: t.first >= 1 - 1e-14, sign=-1.0)
+    return min(low, 0.0), max(high, 0.0)
+
+
+def _search(law: Law, unit: float, done: object, sign: float = 1.0) -> float:
+    """Smallest distance (to 1 %) at which `done` holds, going out from 0 in the direction of `sign`."""
+
+    def holds(distance: float) -> bool:
+        with np.errstate(under="ignore"):
+            return bool(done(law.tails(np.array([sign * distance])))[0])  # type: ignore[operator]
+
+    outer = unit
+    for _ in range(2000):
+        if holds(outer) or outer > 1e15:
+            break
+        outer *= 2
+    inner = outer / 2
+    if holds(inner):
+        while inner > unit * 1e-12 and holds(inner):
+            outer, inner = inner, inner / 2
+    for _ in range(12):
+        middle = 0.5 * (inner + outer)
+        if holds(middle):
+            outer = middle
+        else:
+            inner = middle
+    return outer
+
+
+def spread_points(law: Law, tail: float, count: int) -> Floats:
+    """About `count` points over the reach of a law, dense where its mass is and sparse in the tails (sinh spacing)."""
+    low, high = reach(law, tail)
+    if high <= low:
+        return np.array([low, low + 1e-9])
+    centre, width = _centre(law, low, high)
+    width = max(width, (high - low) * 1e-9)
+    left, right = math.asinh((low - centre) / width), math.asinh((high - centre) / width)
+    points = centre + width * np.sinh(np.linspace(left, right, count))
+    points[0], points[-1] = low, high
+    inner = [a for a in law.atoms if low < a < high]
+    return np.unique(np.concatenate((points, inner)))
+
+
+def _centre(law: Law, low: float, high: float) -> tuple[float, float]:
+    """Median and half the distance between the 10 % and 90 % points of the loss under P, by bisection."""
+
+    def quantile(level: float) -> float:
+        a, b = low, high
+        for _ in range(60):
+            m = 0.5 * (a + b)
+            if float(law.tails(np.array([m])).first[0]) > level:
+                a = m
+            else:
+                b = m
+        return 0.5 * (a + b)
+
+    return quantile(0.5), 0.5 * (quantile(0.1) - quantile(0.9))

@@ -1,0 +1,377 @@
+"""Laws made from laws: Poisson sampling, the worst of several, mixtures, sampling without replacement, shifted Gaussians."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deniable.curves.laws.base import Law, Tails
+from deniable.curves.laws.closed import GaussianLaw, upper_normal
+from deniable.curves.rounding import SPECIAL, UNIT_ROUNDOFF, Floats
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityLaw(Law):
+    """A mechanism that ignores its data: L = 0."""
+
+    @property
+    def lowest(self) -> float:
+        return 0.0
+
+    @property
+    def highest(self) -> float:
+        return 0.0
+
+    @property
+    def atoms(self) -> tuple[float, ...]:
+        return (0.0,)
+
+    def tails(self, loss: Floats) -> Tails:
+        first = np.where(loss < 0, 1.0, 0.0)
+        return Tails(first, np.where(loss < 0, np.exp(np.minimum(loss, 0.0)), 0.0), 4 * UNIT_ROUNDOFF)
+
+    def moment(self, order: float) -> float | None:
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SampledForward(Law):
+    """(1-q)Q + qP against Q: a person who takes part with probability q, compared with one who does not.
+
+    If L is the base loss then L' = log(1 - q + q e^L), and the best test is the base's own best test.
+    (Zhu, Dong, Wang 2022, Theorem 11: this pair dominates when (P, Q) dominates the base under "remove".)
+    """
+
+    base: Law
+    rate: float
+
+    @property
+    def lowest(self) -> float:
+        # Infinitely negative base loss means "surely not taking part".
+        return _mixed_loss(self.base.lowest, self.rate)
+
+    @property
+    def highest(self) -> float:
+        return _mixed_loss(self.base.highest, self.rate)
+
+    @property
+    def infinity(self) -> float:
+        return self.rate * self.base.infinity
+
+    @property
+    def atoms(self) -> tuple[float, ...]:
+        return tuple(_mixed_loss(a, self.rate) for a in self.base.atoms)
+
+    @property
+    def scale(self) -> float:
+        return max(self.rate * min(self.base.scale, 1.0), 1e-300)
+
+    def tails(self, loss: Floats) -> Tails:
+        q = self.rate
+        # e^l = (e^l' - (1-q))/q; below log(1-q) every outcome passes.
+        ratio = np.expm1(np.minimum(loss, 700.0)) / q
+        inside = ratio > -1.0
+        inner = np.log1p(np.where(inside, ratio, 0.0))
+        large = loss > 700.0
+        inner = np.where(large, loss - math.log(q), inner)
+        first, second, error = self.base.tails(inner)
+        # e^l' Q(L > l) = e^(l'-l) second(l).
+        in_second = np.where(inside, second * np.exp(np.minimum(loss - inner, 700.0)), np.exp(np.minimum(loss, 0.0)))
+        # P' = (1-q) Q + q P, with Q = e^-l' in_second.
+        weight = (1 - q) * np.exp(-np.maximum(loss, -745.0))
+        in_first = np.where(inside, weight * in_second + q * first, 1.0)
+        # Rounding `inner` moves the test, not its two masses; the loss of the best test is then below u × first, because in
+        # terms of L' the threshold moves by q/(1-q+q e^l) roundings only.
+        return Tails(in_first, np.minimum(in_second, in_first), error + SPECIAL)
+
+    def tail_moment(self, order: float, loss: float) -> float | None:
+        if loss >= self.highest and self.infinity == 0:
+            return -math.inf
+        # For L >= 0: E_Q[(1-q+q r)^(s+1); L > l] <= E_Q[r^(s+1); L > l], and the base threshold is at least `loss`.
+        return self.base.tail_moment(order, loss)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledBackward(Law):
+    """Q against (1-q)Q + qP. `base` is the law of Q against P; its loss M gives M' = -log(1 - q + q e^-M) <= -log(1-q)."""
+
+    base: Law
+    rate: float
+
+    @property
+    def lowest(self) -> float:
+        return -_mixed_loss(-self.base.lowest, self.rate)
+
+    @property
+    def highest(self) -> float:
+        if self.base.infinity > 0:
+            return -math.log1p(-self.rate) if self.rate < 1 else math.inf
+        return -_mixed_loss(-self.base.highest, self.rate)
+
+    @property
+    def infinity(self) -> float:
+        return self.base.infinity if self.rate >= 1 else 0.0
+
+    @property
+    def atoms(self) -> tuple[float, ...]:
+        extra = (-math.log1p(-self.rate),) if self.base.infinity > 0 and self.rate < 1 else ()
+        return extra + tuple(-_mixed_loss(-a, self.rate) for a in self.base.atoms)
+
+    @property
+    def scale(self) -> float:
+        return max(self.rate * min(self.base.scale, 1.0), 1e-300)
+
+    def tails(self, loss: Floats) -> Tails:
+        q = self.rate
+        # M' > l  <=>  e^-M < (e^-l - (1-q))/q =: 1 + ratio.
+        ratio = np.expm1(np.minimum(-loss, 700.0)) / q
+        inside = ratio > -1.0
+        inner = -np.log1p(np.where(inside, ratio, 0.0))
+        inner = np.where(loss < -700.0, loss + math.log(q), inner)
+        first, second, error = self.base.tails(inner)
+        # second measure: (1-q) first + q e^-inner second, times e^loss.
+        mixed = np.exp(np.minimum(loss, 700.0)) * ((1 - q) * first + q * np.exp(np.minimum(-inner, 700.0)) * second)
+        first = np.where(inside, first, 0.0)
+        mixed = np.where(inside, np.minimum(mixed, first), 0.0)
+        return Tails(first, mixed, error + SPECIAL)
+
+
+def _mixed_loss(loss: float, rate: float) -> float:
+    """log(1 - q + q e^loss)."""
+    if loss == math.inf:
+        return math.inf
+    if loss > 700:
+        return loss + math.log(rate)
+    if loss == -math.inf:
+        return math.log1p(-rate) if rate < 1 else -math.inf
+    if rate == 1:
+        return loss
+    return math.log1p(rate * math.expm1(loss))
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSizeLaw(Law):
+    """A sample of fixed size under replace-one (Balle, Barthe, Gaboardi 2018, Theorem 11): δ'(log(1+q(e^ε-1))) = q δ(ε), ε >= 0.
+
+    Symmetric by construction: the profile for negative ε is the reflection of the one for positive ε.
+    """
+
+    sampled: SampledForward
+
+    @property
+    def lowest(self) -> float:
+        return -self.sampled.highest
+
+    @property
+    def highest(self) -> float:
+        return self.sampled.highest
+
+    @property
+    def infinity(self) -> float:
+        return self.sampled.infinity
+
+    @property
+    def atoms(self) -> tuple[float, ...]:
+        return (*self.sampled.atoms[:1], 0.0)
+
+    @property
+    def scale(self) -> float:
+        return self.sampled.scale
+
+    def tails(self, loss: Floats) -> Tails:
+        away = np.abs(loss)
+        first, second, error = self.sampled.tails(away)
+        # For l < 0: P(L > l) = 1 - Q(L > -l) and Q(L > l) = 1 - P(L > -l) by symmetry; Q(L > m) = e^-m second(m).
+        negative = loss < 0
+        under_q = np.exp(-away) * second
+        reflected = np.exp(np.minimum(loss, 0.0)) * (1 - first)
+        return Tails(np.where(negative, 1 - under_q, first), np.where(negative, reflected, second), error + 4 * UNIT_ROUNDOFF)
+
+    def tail_moment(self, order: float, loss: float) -> float | None:
+        return self.sampled.tail_moment(order, loss)
+
+
+class _Several(Law):
+    """Shared by laws that read several laws at once."""
+
+    __slots__ = ()
+    parts: tuple[Law, ...]
+
+    @property
+    def lowest(self) -> float:
+        return min(p.lowest for p in self.parts)
+
+    @property
+    def highest(self) -> float:
+        return max(p.highest for p in self.parts)
+
+    @property
+    def atoms(self) -> tuple[float, ...]:
+        best = max(self.parts, key=lambda p: p.highest)
+        return best.atoms
+
+    @property
+    def scale(self) -> float:
+        return max(p.scale for p in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class WorstLaw(_Several):
+    """The largest of several profiles: its tails are those of whichever is largest at the threshold.
+
+    A maximum of convex profiles is the profile of a pair (Blackwell), and the maximiser's line is a subgradient there.
+    """
+
+    parts: tuple[Law, ...]
+
+    @property
+    def infinity(self) -> float:
+        return max(p.infinity for p in self.parts)
+
+    def tails(self, loss: Floats) -> Tails:
+        read = [p.tails(loss) for p in self.parts]
+        deltas = np.stack([t.first - t.second for t in read])
+        best = np.argmax(deltas, axis=0)[None]
+        first = np.take_along_axis(np.stack([t.first for t in read]), best, axis=0)[0]
+        second = np.take_along_axis(np.stack([t.second for t in read]), best, axis=0)[0]
+        error: Floats | float = read[0].error
+        for t in read[1:]:
+            error = np.maximum(error, t.error)
+        return Tails(first, second, error)
+
+    def tail_moment(self, order: float, loss: float) -> float | None:
+        # The tail of the worst law is one of the tails at every threshold, so it is at most their sum.
+        return _log_sum([p.tail_moment(order, loss) for p in self.parts])
+
+
+@dataclass(frozen=True, slots=True)
+class MixedLaw(_Several):
+    """Which mechanism runs is drawn with public weights and revealed: profiles average."""
+
+    parts: tuple[Law, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def infinity(self) -> float:
+        return float(sum(w * p.infinity for w, p in zip(self.weights, self.parts, strict=True)))
+
+    def tails(self, loss: Floats) -> Tails:
+        first, second = np.zeros_like(loss), np.zeros_like(loss)
+        error: Floats | float = 0.0
+        for weight, part in zip(self.weights, self.parts, strict=True):
+            t = part.tails(loss)
+            first = first + weight * t.first
+            second = second + weight * t.second
+            error = np.maximum(error, t.error)
+        return Tails(first, second, error + 4 * UNIT_ROUNDOFF * len(self.parts))
+
+    def moment(self, order: float) -> float | None:
+        return _log_sum([p.moment(order) for p in self.parts], self.weights)
+
+    def tail_moment(self, order: float, loss: float) -> float | None:
+        return _log_sum([p.tail_moment(order, loss) for p in self.parts], self.weights)
+
+
+def _log_sum(logs: Sequence[float | None], weights: Sequence[float] | None = None) -> float | None:
+    """log Σ weight e^log; None if any is unknown."""
+    known = [v for v in logs if v is not None]
+    if len(known) < len(logs):
+        return None
+    top = max(known)
+    if not math.isfinite(top):
+        return top
+    shares = weights if weights is not None else [1.0] * len(known)
+    return top + math.log(sum(w * math.exp(v - top) for w, v in zip(shares, known, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftsForward(Law):
+    """Σ w_i N(μ_i, 1) against N(0, 1), μ_i >= 0: a Gaussian whose shift is drawn and kept hidden.
+
+    The likelihood ratio Σ w_i exp(μ_i y - μ_i²/2) increases with the output y, so every best test is a half-line in y.
+    """
+
+    weights: tuple[float, ...]
+    shifts: tuple[float, ...]
+
+    @property
+    def lowest(self) -> float:
+        idle = sum(w for w, m in zip(self.weights, self.shifts, strict=True) if m == 0)
+        return math.log(idle) if idle > 0 else -math.inf
+
+    @property
+    def highest(self) -> float:
+        return math.inf
+
+    @property
+    def scale(self) -> float:
+        return max(sum(w * m for w, m in zip(self.weights, self.shifts, strict=True)), 1e-12)
+
+    def tail_moment(self, order: float, loss: float) -> float | None:
+        # Each component is at most as revealing as the largest shift m: r(y) <= exp(m y - m²/2) for y >= m, and r(y) <= exp(m²/2)
+        # below, so a loss beyond m²/2 means y > loss/m + m/2.
+        m = max(self.shifts)
+        if loss < 0.5 * m * m:
+            return 0.5 * m * m * (order + 1) * (order + 2) + 1.0
+        return GaussianLaw(m).tail_moment(order, loss)
+
+    def loss_at(self, y: Floats) -> Floats:
+        terms = np.stack([math.log(w) + m * y - 0.5 * m * m for w, m in zip(self.weights, self.shifts, strict=True)])
+        top = np.max(terms, axis=0)
+        return np.asarray(top + np.log(np.sum(np.exp(terms - top), axis=0)))
+
+    def threshold(self, loss: Floats) -> Floats:
+        """The output y at which the loss crosses `loss`, by bisection to the last bit or two."""
+        low, high = np.full_like(loss, -60.0), np.full_like(loss, 60.0 + max(self.shifts))
+        for _ in range(70):
+            middle = 0.5 * (low + high)
+            above = self.loss_at(middle) > loss
+            high = np.where(above, middle, high)
+            low = np.where(above, low, middle)
+        return 0.5 * (low + high)
+
+    def tails(self, loss: Floats) -> Tails:
+        y = self.threshold(loss)
+        first = np.zeros_like(loss)
+        for w, m in zip(self.weights, self.shifts, strict=True):
+            first = first + w * upper_normal(y - m)
+        log_q = np.log(np.maximum(upper_normal(y), 1e-320))
+        second = np.minimum(np.exp(np.minimum(loss + log_q, 0.0)), first)
+        everything = loss < self.lowest
+        return Tails(
+            np.where(everything, 1.0, first),
+            np.where(everything, np.exp(np.minimum(loss, 0.0)), second),
+            1e-13 * (1 + y * y),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftsBackward(Law):
+    """N(0, 1) against Σ w_i N(μ_i, 1): the other direction of `ShiftsForward`."""
+
+    forward: ShiftsForward
+
+    @property
+    def lowest(self) -> float:
+        return -math.inf
+
+    @property
+    def highest(self) -> float:
+        return -self.forward.lowest
+
+    @property
+    def scale(self) -> float:
+        return self.forward.scale
+
+    def tails(self, loss: Floats) -> Tails:
+        y = self.forward.threshold(-loss)
+        first = upper_normal(-y)
+        mixture = np.zeros_like(loss)
+        for w, m in zip(self.forward.weights, self.forward.shifts, strict=True):
+            mixture = mixture + w * upper_normal(m - y)
+        second = np.minimum(np.exp(np.minimum(loss + np.log(np.maximum(mixture, 1e-320)), 0.0)), first)
+        beyond = loss >= self.highest
+        return Tails(np.where(beyond, 0.0, first), np.where(beyond, 0.0, second), 1e-13 * (1 + y * y))

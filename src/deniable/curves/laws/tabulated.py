@@ -1,0 +1,160 @@
+"""Finite laws from bounds: of a profile at points, of a trade-off polygon, of a whole product of laws.
+
+Where a law is needed (sampling a composed mechanism, grouping, a user's trade-off function) but only bounds on its profile are known,
+these functions give a finite law above it and one below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deniable.curves.laws.base import Law, Pair, Sided
+from deniable.curves.laws.finite import FiniteLaw
+from deniable.curves.laws.shaped import WorstLaw
+from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
+
+MOST_KINKS = 200_000
+"""Most kinks that an exact maximum of polygons may have before it is read lazily instead."""
+
+
+def law_above(points: Floats, delta: Floats) -> FiniteLaw:
+    """The law whose profile joins upper bounds δ(points) by straight lines in x = e^ε; beyond the last point it stays."""
+    step = np.expm1(np.diff(points))
+    survival = np.append(delta[:-1] + (delta[:-1] - delta[1:]) / step, delta[-1])
+    # One rounding of each δ, amplified by 1/step.
+    survival[:-1] += 4 * UNIT_ROUNDOFF * (delta[:-1] + 2 * delta[:-1] / step)
+    survival = np.clip(np.maximum.accumulate(survival[::-1])[::-1], 0.0, 1.0)
+    masses = np.concatenate(([1 - survival[0]], survival[:-1] - survival[1:]))
+    return FiniteLaw(points, masses, float(survival[-1]))
+
+
+def vertices_below(points: Floats, low: Floats, high: Floats, infinity: float) -> tuple[Floats, Floats]:
+    """Vertices (ε, value) of a polygon below every convex profile that stays between `low` and `high` at the points.
+
+    In each cell the profile lies above the left chord extended to the right and above the right chord extended to the left; the
+    vertices are where these two lines meet. The outermost lines are 1 - x on the left and the mass at infinity on the right.
+    """
+    x = np.exp(points)
+    gap = np.diff(x)
+    fall = (low[1:] - high[:-1]) / gap  # steepest slope the chord of a cell can have
+    rise = (high[1:] - low[:-1]) / gap  # flattest slope
+    left_slope = np.concatenate(([-1.0], fall[:-1]))
+    left_value = np.concatenate(([min(low[0], 1 - x[0])], low[1:-1]))
+    right_slope = np.minimum(np.append(rise[1:], 0.0), 0.0)
+    right_value = np.append(low[1:-1], infinity)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        meet = (right_value - right_slope * gap - left_value) / (left_slope - right_slope)
+    meet = np.where(np.isfinite(meet) & (meet >= 0) & (meet <= gap), meet, 0.5 * gap)
+    value = np.minimum(left_value + left_slope * meet, right_value - right_slope * (gap - meet))
+    return np.log(x[:-1] + meet), value
+
+
+def law_below(points: Floats, low: Floats, high: Floats, infinity: float) -> FiniteLaw:
+    """A law below every convex profile that stays between `low` and `high` at the points."""
+    at, value = vertices_below(points, low, high, infinity)
+    keep = np.concatenate(([True], np.diff(at) > 1e-12 * (1 + np.abs(at[1:]))))
+    at, value = at[keep], np.minimum.accumulate(np.maximum(value[keep] - infinity, 0.0))
+    value[0] = min(value[0], max(-float(np.expm1(at[0])) - infinity, 0.0))
+    value = np.minimum.accumulate(value)
+    value[-1] = 0.0
+    return _law_under(at, value, infinity)
+
+
+def worst(laws: Sequence[Law], *, side: str) -> Law:
+    """The law of the largest profile at every ε. Exact for finite laws: a maximum of polygons in x is a polygon."""
+    unique = tuple(dict.fromkeys(laws))
+    if len(unique) == 1:
+        return unique[0]
+    known = [law for law in unique if isinstance(law, FiniteLaw)]
+    if len(known) < len(unique) or sum(len(law.losses) for law in known) > MOST_KINKS:
+        return WorstLaw(unique)
+    result = known[0]
+    for law in known[1:]:
+        result = _worse_of_two(result, law, side)
+    return result
+
+
+def worse_direction(pair: Pair) -> Pair:
+    """The worse of the two directions at every ε, in both directions."""
+    if pair.is_symmetric:
+        return pair
+    side = Sided(
+        worst((pair.forward.upper, pair.backward.upper), side="upper"),
+        worst((pair.forward.lower, pair.backward.lower), side="lower"),
+    )
+    return Pair(side, side)
+
+
+def _worse_of_two(a: FiniteLaw, b: FiniteLaw, side: str) -> FiniteLaw:
+    points = np.unique(np.concatenate((a.losses, b.losses)))
+    # Where the two polygons cross inside a cell, the crossing is a kink of the maximum.
+    gap = np.subtract(*(law.tails(points).first - law.tails(points).second for law in (a, b)))
+    turn = np.flatnonzero(gap[:-1] * gap[1:] < 0)
+    x = np.exp(points[turn] - points[turn + 1])
+    share = gap[turn] / (gap[turn] - gap[turn + 1])
+    crossing = points[turn + 1] + np.log(x + share * (1 - x))
+    points = np.unique(np.concatenate((points, crossing)))
+    # Inside a cell one of the two is larger throughout: its tail mass is the survival of the maximum there.
+    middle = 0.5 * (points[:-1] + points[1:])
+    read = [law.tails(middle) for law in (a, b)]
+    first_wins = read[0].first - read[0].second >= read[1].first - read[1].second
+    survival = np.where(first_wins, read[0].first, read[1].first)
+    error = max(a.relative_error, b.relative_error)
+    infinity = max(a.infinity, b.infinity)
+    if side == "upper":
+        survival = np.append(np.minimum(survival * (1 + error), 1.0), infinity)
+        survival = np.maximum.accumulate(survival[::-1])[::-1]
+        total = 1.0
+    else:
+        total = max(1 - infinity, 0.0)
+        survival = np.append(np.clip(survival * (1 - error) - infinity, 0.0, total), 0.0)
+        survival = np.minimum.accumulate(survival)
+    masses = np.concatenate(([total - survival[0]], survival[:-1] - survival[1:]))
+    return FiniteLaw(points, masses, infinity, error)
+
+
+def _law_under(points: Floats, value: Floats, infinity: float) -> FiniteLaw:
+    """The law whose finite profile joins `value` at the points by straight lines, rounded down."""
+    step = np.expm1(np.diff(points))
+    survival = value[:-1] + (value[:-1] - value[1:]) / step
+    survival -= 8 * UNIT_ROUNDOFF * (value[:-1] + 2 * value[:-1] / step)
+    total = max(1 - infinity, 0.0)
+    survival = np.append(np.minimum(np.minimum.accumulate(np.clip(survival, 0.0, 1.0)), total), 0.0)
+    masses = np.concatenate(([total - survival[0]], survival[:-1] - survival[1:]))
+    return FiniteLaw(points, masses, infinity)
+
+
+def polygon_of(law: FiniteLaw) -> tuple[Floats, Floats]:
+    """The power function (Q-mass of the best test, its P-mass) as a concave polygon from (0, infinity) to (1, 1)."""
+    masses, losses = law.masses[::-1], law.losses[::-1]
+    keep = masses > 0
+    level = np.cumsum(masses[keep] * np.exp(np.maximum(-losses[keep], -745.0)))
+    power = law.infinity + np.cumsum(masses[keep])
+    level = np.concatenate(([0.0], np.minimum(level, 1.0), [1.0]))
+    power = np.concatenate(([law.infinity], np.minimum(power, 1.0), [1.0]))
+    return level, power
+
+
+def law_of_polygon(level: Floats, power: Floats, relative_error: float) -> FiniteLaw:
+    """The law whose power function is the given concave polygon."""
+    run, rise = np.diff(level), np.diff(power)
+    infinity = float(power[0]) + float(np.sum(rise[run <= 0]))
+    keep = (run > 0) & (rise > 0)
+    losses = np.log(rise[keep]) - np.log(run[keep])
+    order = np.argsort(losses, kind="stable")
+    return FiniteLaw(losses[order], rise[keep][order], min(infinity, 1.0), relative_error)
+
+
+def iterate(law: FiniteLaw, size: int) -> FiniteLaw:
+    """The law of a chain of `size` neighbours: its power function is the power function applied `size` times."""
+    level, power = polygon_of(law)
+    chain_level, chain_power = level, power
+    for _ in range(size - 1):
+        # Kinks of power(chain(α)): kinks of the chain, and where the chain reaches a kink of the power function.
+        back = np.interp(level[level >= chain_power[0]], chain_power, chain_level)
+        at = np.unique(np.concatenate((chain_level, back)))
+        chain_power = np.interp(np.interp(at, chain_level, chain_power), level, power)
+        chain_level = at
+    return law_of_polygon(chain_level, chain_power, law.relative_error * size + 64 * UNIT_ROUNDOFF * size)

@@ -1,0 +1,56 @@
+"""Blackwell's order on curves: which one leaks more, at every ε."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.curves.atoms import Gaussian
+from deniable.curves.attacker import SearchedProfile
+from deniable.curves.laws import tabulated
+from deniable.curves.reading import Product
+from deniable.curves.views import product_of
+
+if TYPE_CHECKING:
+    from deniable.curves.curve import Curve
+
+POINTS = 1500
+
+
+def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
+    """Whether δ_small(ε) <= δ_big(ε) + tolerance for every real ε. True is certified."""
+    counts = dict(big.factors)
+    if all(counts.get(atom, 0) >= count for atom, count in small.factors):
+        return True  # big = small * something
+    if all(isinstance(a, Gaussian) for curve in (big, small) for a, _ in curve.factors):
+        return _mu_squared(small) <= _mu_squared(big)
+    from deniable.curves.derived import is_tied
+
+    if not (is_tied(big) and is_tied(small)):
+        big, small = big.symmetrized(), small.symmetrized()
+    for index in (0, 1):
+        ahead_big, back_big = _ordered(big, index)
+        ahead_small, back_small = _ordered(small, index)
+        theirs = SearchedProfile(ahead_small, back_small, max(tolerance / 4, 1e-30))
+        ours = SearchedProfile(ahead_big, back_big, max(tolerance / 4, 1e-30))
+        points = np.unique(np.concatenate((theirs.grid(POINTS), ours.grid(POINTS))))
+        points = points[np.concatenate(([True], np.diff(points) > 1e-10))]
+        high = theirs.delta(points, "upper")
+        low = ours.delta(points, "lower")
+        if np.any(high > low + tolerance):
+            return False
+        # Between points: the small profile is below its chord, the big one above its extended chords.
+        at, value = tabulated.vertices_below(points, low, ours.delta(points, "upper"), 0.0)
+        if np.any(np.interp(np.exp(at), np.exp(points), high) > value + tolerance):
+            return False
+    return True
+
+
+def _ordered(curve: Curve, index: int) -> tuple[Product, Product]:
+    forward, backward = product_of(curve)
+    return (forward, backward) if index == 0 else (backward, forward)
+
+
+def _mu_squared(curve: Curve) -> float:
+    return sum(n * a.mu**2 for a, n in curve.factors if isinstance(a, Gaussian))

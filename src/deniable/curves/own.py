@@ -1,0 +1,381 @@
+"""Bring your own mechanism: masses, densities, distribution functions, or a trade-off function.
+
+What is given is checked: masses must be distributions, a trade-off function must be one. What fails is refused with the reason and the
+place. By default the direction is taken to be free (either neighbour may come first in every use), which is always safe; `tied=True`
+says that P always belongs to the same neighbour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from deniable.curves import check
+from deniable.curves.curve import Curve
+from deniable.curves.laws import finite, tabulated
+from deniable.curves.laws.base import Pair, Sided
+from deniable.curves.promise import Atom
+from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
+from deniable.errors import InvalidDistribution, InvalidParameter, InvalidTradeoff
+
+SUM_TOLERANCE = 1e-9
+
+
+def _tied(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidParameter("tied", value, "must be True or False")
+    return value
+
+
+# -- masses ----------------------------------------------------------------------------------------------------------
+
+
+def _masses(name: str, values: Any) -> Floats:
+    array = check.numbers_array(name, values)
+    if np.any(array < 0):
+        place = int(np.argmax(array < 0))
+        raise InvalidDistribution(name, "...", f"entry {place} is negative", "masses must be at least 0")
+    total = math.fsum(array)
+    if abs(total - 1) > SUM_TOLERANCE:
+        raise InvalidDistribution(name, "...", f"the masses sum to {total:.12g}, not to 1", "normalise them")
+    return array
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FromPmf(Atom):
+    name: ClassVar[str] = "from_pmf"
+    p: tuple[float, ...]
+    q: tuple[float, ...]
+    is_tied: bool
+
+    def __post_init__(self) -> None:
+        p, q = _masses("p", self.p), _masses("q", self.q)
+        if len(p) != len(q):
+            raise InvalidDistribution("q", f"{len(q)} masses", f"p has {len(p)}", "list both on the same outcomes")
+        object.__setattr__(self, "p", tuple(p.tolist()))
+        object.__setattr__(self, "q", tuple(q.tolist()))
+        _tied(self.is_tied)
+
+    @property
+    def tied(self) -> bool:
+        return self.is_tied
+
+    def pair(self) -> Pair:
+        p, q = np.array(self.p), np.array(self.q)
+        # Sums that are off by rounding are no error of the masses: each is known to one rounding of the total.
+        return finite.from_masses(p, q, 4 * UNIT_ROUNDOFF)
+
+    def expression(self) -> str:
+        if len(self.p) > 8:
+            return f"from_pmf(<{len(self.p)} outcomes>)"
+        p, q = (", ".join(f"{v:.6g}" for v in side) for side in (self.p, self.q))
+        return f"from_pmf([{p}], [{q}]{', tied=True' if self.is_tied else ''})"
+
+
+def from_pmf(p: Sequence[float], q: Sequence[float], *, tied: bool = False) -> Curve:
+    """A mechanism with finitely many answers: its masses on two neighbouring datasets, on the same list of answers.
+
+    >>> from deniable import curves
+    >>> round(curves.from_pmf([0.75, 0.25], [0.25, 0.75]).epsilon(delta=0.0), 9)
+    1.098612289
+    """
+    return Curve.of(FromPmf(tuple(check.numbers_array("p", p)), tuple(check.numbers_array("q", q)), _tied(tied)))
+
+
+# -- densities and distribution functions ----------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FromCells(Atom):
+    """A continuous mechanism cut into cells: masses of both laws, and the range of the privacy loss within each cell."""
+
+    name: ClassVar[str] = "from_cells"
+    p: tuple[float, ...]
+    q: tuple[float, ...]
+    lowest: tuple[float, ...]
+    highest: tuple[float, ...]
+    missing_p: float
+    missing_q: float
+    error: float
+    is_tied: bool
+
+    def __post_init__(self) -> None:
+        sizes = {len(self.p), len(self.q), len(self.lowest), len(self.highest)}
+        if len(sizes) != 1:
+            raise InvalidDistribution("p", sizes, "all lists must be of one length")
+        for name in ("missing_p", "missing_q", "error"):
+            check.probability(name, getattr(self, name))
+        _tied(self.is_tied)
+
+    @property
+    def tied(self) -> bool:
+        return self.is_tied
+
+    def pair(self) -> Pair:
+        p, q = np.array(self.p), np.array(self.q)
+        low, high = np.array(self.lowest), np.array(self.highest)
+        return Pair(
+            _cell_laws(p, q, low, high, self.missing_p, self.error),
+            _cell_laws(q, p, -high, -low, self.missing_q, self.error),
+        )
+
+    def expression(self) -> str:
+        return f"from_cells(<{len(self.p)} cells>)"
+
+
+def _cell_laws(p: Floats, q: Floats, low: Floats, high: Floats, missing: float, error: float) -> Sided:
+    """Above: each cell's mass split to the ends of its loss range so that both masses are kept. Below: one loss a cell."""
+    both = (p > 0) & (q > 0)
+    infinity = float(np.sum(p[~both]))
+    p, q, low, high = p[both], q[both], low[both], high[both]
+    merged = np.log(p) - np.log(q)
+    low, high = np.minimum(low, merged), np.maximum(high, merged)
+    width = np.maximum(high - low, 1e-300)
+    up = np.clip(-np.expm1(-(merged - low)) / -np.expm1(-width), 0.0, 1.0)
+    # a_up(1 - e^-width) = p - q e^low = p(1 - e^-(merged-low)).
+    losses, masses = np.concatenate((low, high)), np.concatenate((p * (1 - up), p * up))
+    above = finite.merged(losses, masses, min(infinity + missing, 1.0), error, towards="up")
+    below = finite.merged(merged, p, infinity, error, towards="down")
+    return Sided(above, below)
+
+
+def _call(name: str, function: Callable[[Floats], Any], at: Floats) -> Floats:
+    if not callable(function):
+        raise InvalidParameter(name, function, "must be a function of an array")
+    values = np.asarray(function(at), dtype=float)
+    if values.shape != at.shape:
+        raise InvalidDistribution(name, values.shape, f"must return an array of shape {at.shape}")
+    bad = ~np.isfinite(values)
+    if np.any(bad):
+        raise InvalidDistribution(name, "...", f"is not finite at {at.ravel()[int(np.argmax(bad.ravel()))]:.6g}")
+    return values
+
+
+def from_density(
+    p: Callable[[Floats], Any],
+    q: Callable[[Floats], Any],
+    *,
+    support: tuple[float, float],
+    breaks: Sequence[float] = (),
+    cells: int = 4000,
+    tied: bool = False,
+) -> Curve:
+    """A mechanism with real answers: its densities on two neighbouring datasets, as functions of an array.
+
+    `support` is the interval that holds the answers (infinite ends allowed); `breaks` are points where a density has a jump or a kink. The
+    densities are integrated cell by cell with two Gauss rules; what they disagree by, and mass that is not found, counts as infinite
+    loss. Assumes that within a cell the privacy loss stays within its values at 10 points, widened by their spacing.
+    """
+    low, high = check.number("support", support[0]), check.number("support", support[1])
+    if not low < high:
+        raise InvalidParameter("support", support, "must be (low, high) with low < high")
+    count = check.integer("cells", cells, 10)
+    inner = sorted(b for b in (check.finite("breaks", b) for b in breaks) if low < b < high)
+    edges = _cell_edges(low, high, inner, count)
+    fine, fine_weights = np.polynomial.legendre.leggauss(10)
+    rough, rough_weights = np.polynomial.legendre.leggauss(7)
+    middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
+    nodes, rough_nodes = (middle[:, None] + half[:, None] * r[None, :] for r in (fine, rough))
+    values, masses, misses = [], [], []
+    for name, density in (("p", p), ("q", q)):
+        at = _call(name, density, nodes)
+        if np.any(at < 0):
+            raise InvalidDistribution(name, "...", f"is negative at {nodes[at < 0][0]:.6g}", "a density is at least 0")
+        mass = half * (at @ fine_weights)
+        check_mass = half * (_call(name, density, rough_nodes) @ rough_weights)
+        total = math.fsum(mass)
+        if abs(total - 1) > 1e-6:
+            raise InvalidDistribution(
+                name, "...", f"integrates to {total:.9g} over the support, not to 1", "check the support and name its breaks"
+            )
+        doubt = float(np.sum(np.abs(mass - check_mass)))
+        values.append(at)
+        masses.append(mass)
+        misses.append(max(1 - total, 0.0) + doubt if max(1 - total, doubt) > 1e-13 else 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = np.log(values[0]) - np.log(values[1])
+    loss = np.where(np.isfinite(loss), loss, np.nan)
+    span = np.nan_to_num(np.nanmax(np.abs(np.diff(loss, axis=1)), axis=1, initial=0.0, where=~np.isnan(np.diff(loss, axis=1))))
+    lowest = np.nanmin(np.where(np.isnan(loss), np.inf, loss), axis=1) - span
+    highest = np.nanmax(np.where(np.isnan(loss), -np.inf, loss), axis=1) + span
+    masses[0] = np.where(masses[0] < 1e-300, 0.0, masses[0])
+    masses[1] = np.where(masses[1] < 1e-300, 0.0, masses[1])
+    return Curve.of(
+        FromCells(
+            *(tuple(cell.tolist()) for cell in masses),
+            lowest=tuple(lowest.tolist()),
+            highest=tuple(highest.tolist()),
+            missing_p=misses[0],
+            missing_q=misses[1],
+            error=1e-13,
+            is_tied=_tied(tied),
+        )
+    )
+
+
+def _cell_edges(low: float, high: float, breaks: list[float], count: int) -> Floats:
+    """Cell edges: even on a finite support, sinh-spaced towards infinite ends, breaks included."""
+    if math.isfinite(low) and math.isfinite(high):
+        edges = np.linspace(low, high, count + 1)
+    else:
+        centre = breaks[len(breaks) // 2] if breaks else (low if math.isfinite(low) else high if math.isfinite(high) else 0.0)
+        left = math.asinh(min(max((low - centre), -1e5), 1e5)) if low < centre else 0.0
+        right = math.asinh(min((high - centre), 1e5)) if high > centre else 0.0
+        edges = centre + np.sinh(np.linspace(left, right, count + 1))
+    return np.unique(np.concatenate((edges, breaks)))
+
+
+def from_cdf(
+    p: Callable[[Floats], Any], q: Callable[[Floats], Any], *, points: Sequence[float], tied: bool = False
+) -> Curve:
+    """A mechanism with real answers by its two distribution functions, read at increasing `points`.
+
+    What lies outside the points counts as infinite loss, so they must reach far. Within a cell the privacy loss is taken to stay between
+    the mean losses of the neighbouring cells: true where the likelihood ratio is monotone across three cells.
+    """
+    at = check.numbers_array("points", points)
+    if len(at) < 4 or np.any(np.diff(at) <= 0):
+        raise InvalidParameter("points", "...", "must be at least four increasing numbers")
+    masses, missing = [], []
+    for name, function in (("p", p), ("q", q)):
+        values = _call(name, function, at)
+        if np.any(np.diff(values) < 0):
+            raise InvalidDistribution(name, "...", f"falls after {at[int(np.argmax(np.diff(values) < 0))]:.6g}", "a cdf never falls")
+        if values[0] < 0 or values[-1] > 1 + 1e-12:
+            raise InvalidDistribution(name, f"[{values[0]:.6g}, {values[-1]:.6g}]", "must stay within [0, 1]")
+        masses.append(np.diff(values))
+        missing.append(float(np.clip(values[0] + 1 - values[-1], 0.0, 1.0)))
+    # Cells that one law cannot reach at this precision are given up: their mass counts as missing.
+    kept = (masses[0] > 1e-290) & (masses[1] > 1e-290)
+    if np.count_nonzero(kept) < 3:
+        raise InvalidDistribution("points", "...", "the two laws share fewer than three cells", "choose points where both have mass")
+    missing = [min(m + float(np.sum(cell[~kept])), 1.0) for m, cell in zip(missing, masses, strict=True)]
+    masses = [cell[kept] for cell in masses]
+    loss = np.log(masses[0]) - np.log(masses[1])
+    # The outermost cells have one neighbour only: grant them the same step once more.
+    padded = np.concatenate(([2 * loss[0] - loss[1]], loss, [2 * loss[-1] - loss[-2]]))
+    around = np.stack((padded[:-2], padded[1:-1], padded[2:]))
+    # A mass is a difference of two numbers known to one rounding of 1; that doubt is mass that may be anywhere.
+    doubt = 4 * UNIT_ROUNDOFF * len(loss)
+    return Curve.of(
+        FromCells(
+            *(tuple(cell.tolist()) for cell in masses),
+            lowest=tuple(np.min(around, axis=0).tolist()),
+            highest=tuple(np.max(around, axis=0).tolist()),
+            missing_p=min(missing[0] + doubt, 1.0),
+            missing_q=min(missing[1] + doubt, 1.0),
+            error=1e-13,
+            is_tied=_tied(tied),
+        )
+    )
+
+
+# -- trade-off functions ---------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FromTradeoff(Atom):
+    """A trade-off function known at levels: convex, so its chords lie above it and extended chords below."""
+
+    name: ClassVar[str] = "tradeoff"
+    levels: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _check_tradeoff(np.array(self.levels), np.array(self.values))
+
+    @property
+    def tied(self) -> bool:
+        return False
+
+    def pair(self) -> Pair:
+        level, value = np.array(self.levels), np.array(self.values)
+        # In terms of the power 1 - f: chords are below (a real test), extended chords above.
+        chords = tabulated.law_of_polygon(level, 1 - value, 1e-13)
+        outer = tabulated.law_of_polygon(*_outer_polygon(level, 1 - value), 1e-13)
+        forward = Sided(outer, chords)
+        back_chords = tabulated.law_of_polygon(value[::-1], 1 - level[::-1], 1e-13)
+        outer_level, outer_power = _outer_polygon(level, 1 - value)
+        back_outer = tabulated.law_of_polygon(1 - outer_power[::-1], 1 - outer_level[::-1], 1e-13)
+        return Pair(forward, Sided(back_outer, back_chords))
+
+    def expression(self) -> str:
+        return f"tradeoff(<{len(self.levels)} levels>)"
+
+
+def _outer_polygon(level: Floats, power: Floats) -> tuple[Floats, Floats]:
+    """A concave polygon above a concave function known at points: where extended neighbouring chords meet."""
+    slope = np.diff(power) / np.diff(level)
+    before = np.concatenate(([np.inf], slope[:-1]))
+    after = np.append(slope[1:], 0.0)
+    gap = np.diff(level)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        meet = (power[1:] - after * gap - power[:-1]) / (before - after)
+    usable = np.isfinite(meet) & (meet >= 0) & (meet <= gap)
+    meet = np.where(usable, meet, 0.0)
+    height = np.minimum(power[1:], power[1:] - after * (gap - meet))
+    height = np.where(usable, height, power[1:])
+    # A value in floating point is known to one rounding of 1: a trade-off function cannot promise δ below 1e-15.
+    height = np.minimum(height + 4 * UNIT_ROUNDOFF, 1.0)
+    new_level = np.concatenate(([0.0], level[:-1] + meet, [1.0]))
+    new_power = np.concatenate(([min(float(height[0]), 1.0) if meet[0] == 0 else float(power[0]) + 1e-15], height, [1.0]))
+    return new_level, np.maximum.accumulate(new_power)
+
+
+def _check_tradeoff(level: Floats, value: Floats) -> None:
+    def refuse(place: float, reason: str) -> None:
+        raise InvalidTradeoff("f", f"at alpha={place:.6g}", reason, "a trade-off function is convex, non-increasing and at most 1 - alpha")
+
+    if len(level) < 2 or len(level) != len(value) or level[0] != 0 or level[-1] != 1 or np.any(np.diff(level) <= 0):
+        raise InvalidTradeoff("levels", "...", "must increase from 0 to 1, one for each value")
+    for bad, reason in (
+        (~np.isfinite(value), "it is not finite"),
+        (value < -1e-15, "it is negative"),
+        (value > 1 - level + 1e-12, "it is larger than 1 - alpha"),
+    ):
+        if np.any(bad):
+            refuse(float(level[int(np.argmax(bad))]), reason)
+    rises = np.diff(value) > 1e-13
+    if np.any(rises):
+        refuse(float(level[1:][int(np.argmax(rises))]), "it rises")
+    # Convexity: each value lies below the chord of its neighbours, up to rounding.
+    share = (level[1:-1] - level[:-2]) / (level[2:] - level[:-2])
+    chord = value[:-2] + share * (value[2:] - value[:-2])
+    bent = value[1:-1] > chord + 1e-12
+    if np.any(bent):
+        refuse(float(level[1:-1][int(np.argmax(bent))]), "it is not convex")
+
+
+def tradeoff(f: Callable[[Floats], Any]) -> Curve:
+    """Any valid trade-off function f: [0,1] -> [0,1] (an array in, an array out): the promise β(α) >= f(α).
+
+    Validity is checked on a grid that is dense near both ends. Because f is given in floating point, δ below 1e-15 is not resolved.
+
+    >>> from deniable import curves
+    >>> curve = curves.tradeoff(lambda a: (1 - a) ** 2)
+    >>> bool(abs(curve.beta(alpha=0.5) - 0.25) < 1e-6)
+    True
+    """
+    tiny = np.logspace(-16, -2, 500)
+    level = np.unique(np.concatenate(([0.0], tiny, np.linspace(0.01, 0.99, 2401), 1 - tiny, [1.0])))
+    return Curve.of(FromTradeoff(tuple(level.tolist()), tuple(_tradeoff_values(f, level).tolist())))
+
+
+def _tradeoff_values(f: Callable[[Floats], Any], level: Floats) -> Floats:
+    if not callable(f):
+        raise InvalidTradeoff("f", f, "must be a function of an array of levels in [0, 1]")
+    try:
+        values = np.asarray(f(level), dtype=float)
+    except (TypeError, ValueError):
+        values = np.array([float(f(float(a))) for a in level])
+    if values.shape != level.shape:
+        raise InvalidTradeoff("f", values.shape, f"must return an array of shape {level.shape}")
+    _check_tradeoff(level, values)
+    return np.maximum(np.minimum(values, 1 - level), 0.0)

@@ -1,0 +1,76 @@
+"""An atom: one indivisible promise, the building block of a curve.
+
+An atom is a frozen dataclass: its fields are its parameters, its `name` is stable and appears in stored records. What it promises is
+its `pair()`: the laws of both directions. `tied` says that direction 'forward' always means the same neighbour (for example: the
+dataset with the person), so that directions of different factors go together; if it is False the direction may flip from one use to the
+next, and a product must symmetrise this atom first (see `product_of` in views.py).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar
+
+from deniable.curves.laws import tabulated
+from deniable.curves.laws.base import Pair
+
+if TYPE_CHECKING:
+    from deniable.curves.curve import Curve
+
+
+class Atom(ABC):
+    """One indivisible promise. Subclasses are final frozen dataclasses."""
+
+    __slots__ = ()
+    name: ClassVar[str]
+
+    @property
+    def tied(self) -> bool:
+        """Whether 'forward' always means the same neighbour. True is harmless when both directions are alike."""
+        return True
+
+    @property
+    def renyi_only(self) -> bool:
+        """Whether the promise is a bound on Rényi divergences, so that products are also read through those."""
+        return False
+
+    @abstractmethod
+    def pair(self) -> Pair:
+        """The laws of both directions. Called once for each atom (see `pair_of`)."""
+
+    @abstractmethod
+    def expression(self) -> str:
+        """How a user would write it."""
+
+    def renyi_bound(self, order: float) -> float | None:
+        """An upper bound on the Rényi divergence of this order in both directions, if there is a closed form."""
+        return None
+
+    def gdp_bound(self) -> float | None:
+        """A μ for which this atom is proved μ-GDP, if there is a closed form; inf if there is none at all."""
+        return None
+
+    def zcdp_bound(self) -> float | None:
+        """A ρ for which this atom is proved ρ-zCDP, if there is a closed form; inf if there is none at all."""
+        return None
+
+    def repeated(self, count: int) -> Atom | None:
+        """One atom that promises the same as `count` uses of this one, if its family has one."""
+        return None
+
+    def grouped(self, size: int) -> Curve | None:
+        """The curve for a group of `size`, if it has a closed form."""
+        return None
+
+
+@lru_cache(maxsize=4096)
+def pair_of(atom: Atom) -> Pair:
+    """The laws of an atom, computed once."""
+    return atom.pair()
+
+
+@lru_cache(maxsize=4096)
+def symmetrized_pair_of(atom: Atom) -> Pair:
+    """The atom with its worse direction at every ε (max of the two profiles), in both directions."""
+    return tabulated.worse_direction(pair_of(atom))

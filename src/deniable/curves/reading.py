@@ -1,0 +1,335 @@
+"""Reading a product of laws in one direction: ε to δ and δ to ε, certified from both sides, by the tightest route there is.
+
+Routes, in the order tried:
+
+1. `simplify`: Gaussians merge into one (μ² adds), finite laws multiply exactly while they stay small.
+2. One law left, run once: its own closed form.
+3. Otherwise `compose.py`: tilted FFT panels on a lattice, refined until the bracket is narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from deniable.curves import compose
+from deniable.curves.compose import Factor, Panel, Side, Target
+from deniable.curves.laws import finite
+from deniable.curves.laws.base import Law
+from deniable.curves.laws.closed import GaussianLaw
+from deniable.curves.laws.finite import FiniteLaw
+from deniable.curves.laws.shaped import IdentityLaw
+from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
+
+WIDTH = 1e-4
+"""Wanted (high - low) / high of an ε; planned with a reserve of three."""
+
+DELTA_WIDTH = 1e-3
+"""Wanted (high - low) / high of a δ: log δ moves about ten times as fast as ε."""
+
+EXACT_SUPPORT = 4000
+"""A finite power this small is worth computing exactly even when other factors need the lattice."""
+
+MAX_PANELS = 64
+
+
+def simplify(factors: Sequence[Factor], side: Side) -> tuple[Factor, ...]:
+    """Merge what merges exactly: Gaussians, and finite laws while they stay small. The product is unchanged."""
+    towards = "up" if side == "upper" else "down"
+    square, rest, finites = 0.0, [], []
+    for law, count in factors:
+        if isinstance(law, GaussianLaw):
+            square += count * law.mu * law.mu
+        elif isinstance(law, IdentityLaw):
+            continue
+        elif isinstance(law, FiniteLaw):
+            finites.append(Factor(law, count))
+        else:
+            rest.append(Factor(law, count))
+    if square > 0:
+        mu = math.sqrt(square) * (1 + (8 if side == "upper" else -8) * UNIT_ROUNDOFF)
+        rest.append(Factor(GaussianLaw(mu), 1))
+    alone = not rest
+    powers: list[Factor] = []
+    for law, count in finites:
+        assert isinstance(law, FiniteLaw)
+        run = finite.power(law, count, towards=towards)
+        small = run is not None and (alone or count == 1 or len(run.losses) <= EXACT_SUPPORT)
+        powers.append(Factor(run, 1) if small and run is not None else Factor(law, count))
+    powers.sort(key=lambda f: len(f.law.losses) if isinstance(f.law, FiniteLaw) else 0)
+    joined: list[Factor] = []
+    for factor in powers:
+        last = joined[-1] if joined else None
+        if last is not None and last.count == factor.count == 1:
+            assert isinstance(last.law, FiniteLaw)
+            assert isinstance(factor.law, FiniteLaw)
+            both = finite.product(last.law, factor.law, towards=towards)
+            if both is not None and (alone or len(both.losses) <= EXACT_SUPPORT):
+                joined[-1] = Factor(both, 1)
+                continue
+        joined.append(factor)
+    return tuple(rest + joined)
+
+
+@dataclass(slots=True)
+class Product:
+    """A product of laws in one direction: `upper` and `lower` factors, simplified, with the panels computed so far."""
+
+    upper: tuple[Factor, ...]
+    lower: tuple[Factor, ...]
+    renyi: Callable[[float], float] | None = None
+    _panels: list[Panel] = field(default_factory=list)
+
+    # -- closed forms ------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _single(factors: tuple[Factor, ...]) -> Law | None:
+        """The one law that is left after merging, if it runs once."""
+        if not factors:
+            return IdentityLaw()
+        if len(factors) == 1 and factors[0].count == 1:
+            return factors[0].law
+        return None
+
+    @staticmethod
+    def single(factors: tuple[Factor, ...]) -> Law:
+        """The one law that is left after merging."""
+        law = Product._single(factors)
+        assert law is not None
+        return law
+
+    @property
+    def needs_panels(self) -> bool:
+        """Whether more than one law is left after merging, so that the lattice is needed."""
+        return self._single(self.upper) is None or self._single(self.lower) is None
+
+    @property
+    def highest(self) -> float:
+        """The largest finite loss (an upper bound)."""
+        return math.fsum(f.count * f.law.highest for f in self.upper) * (1 + 4 * UNIT_ROUNDOFF)
+
+    def infinity(self, side: Side) -> float:
+        """Mass of infinite loss."""
+        alive = 0.0
+        for law, count in self.upper if side == "upper" else self.lower:
+            if law.infinity >= 1:
+                return 1.0
+            alive += count * math.log1p(-law.infinity)
+        return -math.expm1(alive) * (1 + 1e-15 if side == "upper" else 1 - 1e-15)
+
+    # -- δ(ε) for ε >= 0 ---------------------------------------------------------------------------------------------
+
+    def delta(self, epsilon: Floats, side: Side) -> Floats:
+        """A certified bound on δ(ε), ε >= 0."""
+        law = self._single(self.upper if side == "upper" else self.lower)
+        if law is not None:
+            low, high = law.profile(epsilon)
+            result = high if side == "upper" else low
+        else:
+            result = self._by_panels(epsilon, side)
+        if side == "upper" and self.renyi is not None:
+            result = np.minimum(result, [self._renyi_delta(float(e)) for e in epsilon])
+        return np.asarray(result)
+
+    def _by_panels(self, epsilon: Floats, side: Side) -> Floats:
+        low, high = np.zeros_like(epsilon), np.ones_like(epsilon)
+        beyond = epsilon >= self.highest
+        high[beyond] = min(self.infinity("upper"), 1.0)
+        low[beyond] = self.infinity("lower")
+        for panel in self._panels:
+            self._read(panel, epsilon, low, high)
+        sketches = None
+        tries = np.zeros(len(epsilon), dtype=int)
+        for _ in range(MAX_PANELS):
+            open_ = ~((high - low <= DELTA_WIDTH * high) | (high < 1e-290) | beyond | (tries > 1))
+            if not np.any(open_):
+                break
+            index = int(np.flatnonzero(open_)[np.count_nonzero(open_) // 2])
+            sketches = sketches or [(compose.sketch(f.law), f.count) for f in self.upper]
+            target = compose.aim_at_epsilon(sketches, float(epsilon[index]))
+            refine = 1.0 if tries[index] == 0 else max(DELTA_WIDTH * high[index] / (4 * (high - low)[index] + 1e-300), 1e-3)
+            for panel in self.panels_for(target, ("upper", "lower"), refine):
+                self._panels.append(panel)
+                self._read(panel, epsilon, low, high)
+            del self._panels[:-MAX_PANELS]
+            tries[np.abs(epsilon - epsilon[index]) <= 1e-9 * (1 + np.abs(epsilon))] += 1
+        return high if side == "upper" else low
+
+    def _read(self, panel: Panel, epsilon: Floats, low: Floats, high: Floats) -> None:
+        values = panel.delta(epsilon)
+        if panel.side == "upper":
+            np.minimum(high, np.minimum(values, 1.0), out=high)
+        else:
+            np.maximum(low, np.minimum(values, 1.0), out=low)
+
+    # -- panels ------------------------------------------------------------------------------------------------------
+
+    def panels_for(self, target: Target, sides: tuple[Side, ...], refine: float = 1.0) -> list[Panel]:
+        """One panel a side, sharp at the target; the step grows until the window fits into memory."""
+        theta = _rounded(target.theta)
+        found = []
+        for side in sides:
+            factors = self.upper if side == "upper" else self.lower
+            steps = math.fsum(f.count for f in factors)
+            tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(steps), -80.0))
+            step = self._step(factors, target, refine)
+            for _ in range(40):
+                panel = compose.compose(factors, side, theta, step, tail)
+                if panel is not None:
+                    found.append(panel)
+                    break
+                step *= 2
+        return found
+
+    @staticmethod
+    def _step(factors: tuple[Factor, ...], target: Target, refine: float) -> float:
+        """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 9)."""
+        count = math.fsum(f.count for f in factors)
+        wanted = WIDTH / 3 * max(abs(target.epsilon), 0.05) * refine
+        step = math.sqrt(8 * wanted / (count * (target.theta + 1)))
+        step = 2.0 ** (math.floor(4 * math.log2(step)) / 4)
+        return aligned_step(factors, step)
+
+    # -- ε(δ) --------------------------------------------------------------------------------------------------------
+
+    def epsilon(self, delta: float, side: Side) -> float:
+        """A certified bound on inf{ε >= 0 : δ(ε) <= delta}."""
+        factors = self.upper if side == "upper" else self.lower
+        law = self._single(factors)
+        if delta < self.infinity(side) or (delta == 0 and not math.isfinite(self.highest)):
+            return math.inf
+        if law is not None:
+            if side == "upper":
+                found = _smallest(lambda e: law.profile(e)[1], delta, law.highest)
+            else:
+                found = _largest(lambda e: law.profile(e)[0], delta, 0.0, _smallest(lambda e: law.profile(e)[1], delta, law.highest))
+        elif delta == 0:
+            exact = math.fsum(f.count * f.law.highest for f in factors)
+            found = exact * (1 + 4 * UNIT_ROUNDOFF if side == "upper" else 1 - 4 * UNIT_ROUNDOFF)
+        else:
+            found = self._epsilon_by_panels(delta, side)
+        if side == "upper" and self.renyi is not None:
+            found = min(found, self._renyi_epsilon(delta))
+        return found
+
+    def _epsilon_by_panels(self, delta: float, side: Side) -> float:
+        bracket = self.epsilon_bracket(delta, sides=(side,) if side == "upper" else ("upper", "lower"))
+        return bracket[1] if side == "upper" else bracket[0]
+
+    def epsilon_bracket(self, delta: float, sides: tuple[Side, ...]) -> tuple[float, float]:
+        left = delta - self.infinity("upper")
+        target = self.aim(max(left, delta * 1e-9))
+        low, high = 0.0, min(target.epsilon if left > 0 else math.inf, self.highest)
+        refine = 1.0
+        for _ in range(3):
+            for panel in self.panels_for(target, sides, refine):
+                if panel.side == "upper":
+                    high = min(high, _smallest(panel.delta, delta, high))
+                else:
+                    low = max(low, _largest(panel.delta, delta, max(panel.start, 0.0), high))
+            width = (high - low) / max(high, 1e-3)
+            if "lower" not in sides or width <= WIDTH * 0.9:
+                break
+            refine *= max(WIDTH / (4 * width), 1e-3)
+            target = target._replace(epsilon=high)
+        return low, high
+
+    def aim(self, delta: float) -> Target:
+        return compose.aim_at_delta([(compose.sketch(f.law), f.count) for f in self.upper], delta)
+
+    # -- Rényi route (only when a factor is known by its Rényi divergences alone) ------------------------------------
+
+    def _renyi_delta(self, epsilon: float) -> float:
+        def log_delta(log_s: float) -> float:
+            s = math.exp(log_s)
+            return s * (self.renyi(s + 1) - epsilon) + compose.log_best_gap(s)  # type: ignore[misc]
+
+        return min(1.0, math.exp(min(_minimum(log_delta), 0.0)) * (1 + 1e-12))
+
+    def _renyi_epsilon(self, delta: float) -> float:
+        if delta <= 0:
+            return math.inf
+
+        def bound(log_s: float) -> float:
+            s = math.exp(log_s)
+            return self.renyi(s + 1) + (compose.log_best_gap(s) - math.log(delta)) / s  # type: ignore[misc]
+
+        return max(_minimum(bound), 0.0) * (1 + 1e-12)
+
+
+def _minimum(function: Callable[[float], float]) -> float:
+    """Smallest value found on a grid of log-orders and by golden section around it (any order gives a valid bound)."""
+    grid = np.linspace(-9.0, 12.0, 43)
+    values = [function(float(t)) for t in grid]
+    best = int(np.argmin(values))
+    low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 42)])
+    smallest = float(values[best])
+    for _ in range(40):
+        a, b = low + 0.382 * (high - low), low + 0.618 * (high - low)
+        fa, fb = function(a), function(b)
+        smallest = min(smallest, fa, fb)
+        if fa < fb:
+            high = b
+        else:
+            low = a
+    return smallest
+
+
+def _rounded(theta: float) -> float:
+    """Tilts on a grid of about 3 %: any tilt is valid, and close questions then share their lattice laws."""
+    return 0.0 if theta < 1e-6 else 2.0 ** (round(24 * math.log2(theta)) / 24)
+
+
+def aligned_step(factors: Sequence[Factor], step: float) -> float:
+    """The largest step <= `step` (down to 0.7 of it) on whose lattice the heavy atoms of the factors lie best."""
+    spacings = [(f.law.atoms[0] - f.law.atoms[-1], f.count) for f in factors if len(f.law.atoms) > 1]
+    spacings = [(gap, count) for gap, count in spacings if gap > step / 8]
+    if not spacings:
+        return step
+    spacings.sort(key=lambda item: -item[1])
+    gap = spacings[0][0]
+    cells = max(math.ceil(gap / step), 1)
+    if len(spacings) == 1:
+        return gap / cells
+    candidates = gap / np.arange(cells, math.ceil(cells / 0.7) + 200)
+    misfit = np.zeros_like(candidates)
+    for other, count in spacings[1:]:
+        ratio = other / candidates
+        misfit += count * np.abs(ratio - np.round(ratio)) * candidates
+    return float(candidates[int(np.argmin(misfit + 1e-12 / candidates))])
+
+
+def _smallest(profile: Callable[[Floats], Floats], delta: float, highest: float) -> float:
+    """The smallest ε >= 0 found with profile(ε) <= delta, for a non-increasing upper bound. It was itself evaluated."""
+    if float(profile(np.array([0.0]))[0]) <= delta:
+        return 0.0
+    low, high = 0.0, highest if math.isfinite(highest) else 1.0
+    while not math.isfinite(highest) and float(profile(np.array([high]))[0]) > delta and high < 1e300:
+        low, high = high, high * 4
+    for _ in range(9):
+        grid = np.linspace(low, high, 130)
+        small = profile(grid) <= delta
+        first = int(np.argmax(small)) if np.any(small) else len(grid) - 1
+        low, high = float(grid[max(first - 1, 0)]), float(grid[first])
+        if high - low <= 1e-15 * high:
+            break
+    return high
+
+
+def _largest(profile: Callable[[Floats], Floats], delta: float, low: float, high: float) -> float:
+    """The largest ε in [low, high] found with profile(ε) > delta, for a lower bound (any such ε is a proof); else 0."""
+    best = 0.0
+    for _ in range(9):
+        grid = np.linspace(low, high, 130)
+        passing = np.flatnonzero(profile(grid) > delta)
+        if not len(passing):
+            break
+        last = int(passing[-1])
+        best = max(best, float(grid[last]))
+        low, high = float(grid[last]), float(grid[min(last + 1, len(grid) - 1)])
+        if high - low <= 1e-15 * high:
+            break
+    return best

@@ -1,0 +1,91 @@
+"""Curves as plain records (JSON) and back. Names and fields are stable; the version rises when their meaning changes."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any
+
+from deniable.curves.curve import Curve
+from deniable.curves.promise import Atom
+from deniable.errors import DeniableError, UnreadableRecord
+
+VERSION = 1
+DEEPEST = 32
+
+
+@cache
+def atom_classes() -> dict[str, type[Atom]]:
+    """Every atom by its stable name."""
+    from deniable.curves import atoms, bounded, derived, divisible, kernel, own
+
+    found: dict[str, type[Atom]] = {}
+    for module in (atoms, bounded, derived, divisible, kernel, own):
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Atom) and value is not Atom:
+                found[value.name] = value
+    return found
+
+
+def to_dict(curve: Curve) -> dict[str, Any]:
+    """See `Curve.to_dict`."""
+    return {"format": "deniable.curve", "version": VERSION, "factors": [_factor(a, n) for a, n in curve.factors]}
+
+
+def _factor(atom: Atom, count: int) -> dict[str, Any]:
+    record: dict[str, Any] = {"atom": atom.name, "count": count}
+    for field in dataclasses.fields(atom):  # type: ignore[arg-type]
+        record[field.name] = _plain(getattr(atom, field.name))
+    return record
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Curve):
+        return to_dict(value)
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def from_dict(record: Any, depth: int = 0) -> Curve:
+    """See `Curve.from_dict`."""
+    if not isinstance(record, dict) or record.get("format") != "deniable.curve":
+        raise UnreadableRecord('not a curve record: expected a dict with "format": "deniable.curve"')
+    version = record.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise UnreadableRecord(f"version {version!r} is not a whole number of at least 1")
+    if version > VERSION:
+        raise UnreadableRecord(f"version {version} is newer than this library reads ({VERSION}); update deniable")
+    if depth > DEEPEST:
+        raise UnreadableRecord(f"nested deeper than {DEEPEST} curves")
+    factors = record.get("factors")
+    if not isinstance(factors, list):
+        raise UnreadableRecord('"factors" must be a list')
+    result = Curve({})
+    for factor in factors:
+        result = result * _read_factor(factor, depth)
+    return result
+
+
+def _read_factor(factor: Any, depth: int) -> Curve:
+    if not isinstance(factor, dict) or not isinstance(factor.get("atom"), str):
+        raise UnreadableRecord('each factor must be a dict with an "atom" name')
+    name = factor["atom"]
+    kind = atom_classes().get(name)
+    if kind is None:
+        raise UnreadableRecord(f"unknown atom {name!r}; known: {', '.join(sorted(atom_classes()))}")
+    fields = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    given = set(factor) - {"atom", "count"}
+    if given != set(fields):
+        raise UnreadableRecord(f"atom {name!r} has the fields {fields}, the record has {sorted(given)}")
+    try:
+        atom = kind(**{field: _value(factor[field], depth) for field in fields})
+        return Curve.of(atom) ** factor.get("count", 1)
+    except UnreadableRecord:
+        raise
+    except (DeniableError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise UnreadableRecord(f"atom {name!r} cannot be read: {error}") from error
+
+
+def _value(value: Any, depth: int) -> Any:
+    if isinstance(value, dict):
+        return from_dict(value, depth + 1)
+    return tuple(_value(v, depth) for v in value) if isinstance(value, list) else value

@@ -1,0 +1,33 @@
+"""Outward rounding: the one place that decides how far a floating-point result may lie from the truth.
+
+Every bound in this room is `computed value ± (relative error) × (magnitude)`, where the relative error is a multiple of
+the unit round-off. The multiples are generous and are tested against mpmath at 50 digits (ADR 0003 lists them).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+UNIT_ROUNDOFF = 2.0**-53
+"""Largest relative error of one correctly rounded operation in binary64."""
+
+SPECIAL = 64 * UNIT_ROUNDOFF
+"""Relative error granted to one evaluation of scipy.special's erfcx / ndtr / expm1-like functions (ADR 0003)."""
+
+TINY = 1e-300
+"""Absolute slack that covers everything lost to underflow in one reading."""
+
+
+def up(value: Any, relative: Any = 4 * UNIT_ROUNDOFF) -> Any:
+    """Move a number (or array) upwards by a relative amount and by one subnormal step."""
+    return value + np.abs(value) * relative + TINY
+
+
+def down(value: Any, relative: Any = 4 * UNIT_ROUNDOFF) -> Any:
+    """Move a number (or array) downwards by a relative amount and by one subnormal step."""
+    return value - np.abs(value) * relative - TINY

@@ -1,0 +1,178 @@
+"""What a curve says: δ(ε), ε(δ) and Rényi divergences, computed from the laws of its factors.
+
+This module knows the two directions. `product_of` builds the product of laws for each; the functions below read both and take the
+worse one. Everything about numerics is one floor down, in `reading.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.curves.compose import Side
+from deniable.curves.laws.moments import log_moment
+from deniable.curves.promise import Atom, pair_of, symmetrized_pair_of
+from deniable.curves.reading import Factor, Product, simplify
+from deniable.curves.rounding import Floats
+
+if TYPE_CHECKING:
+    from deniable.curves.curve import Curve
+
+
+@lru_cache(maxsize=256)
+def product_of(curve: Curve) -> tuple[Product, Product]:
+    """The products of laws in the forward and the backward direction (the same object when every factor is symmetric).
+
+    Direction rule (FACTS B36): directions of tied factors go together. A factor that is not tied may flip, so as soon as two uses of
+    asymmetric factors meet, every factor that is not tied enters with the worse of its two directions at every ε.
+    """
+    factors = [((one, 1) if (one := a.repeated(n)) is not None else (a, n)) for a, n in curve.factors]
+    uneven_free = uneven_tied = 0
+    for atom, count in factors:
+        if not pair_of(atom).is_symmetric:
+            uneven_free += 0 if atom.tied else count
+            uneven_tied += count if atom.tied else 0
+    mixed = uneven_free > 0 and uneven_free + uneven_tied > 1
+    pairs = [
+        (symmetrized_pair_of(atom) if mixed and not atom.tied else pair_of(atom), count) for atom, count in factors
+    ]
+    renyi = curve.renyi_function if any(atom.renyi_only for atom, _ in factors) else None
+
+    def build(direction: str) -> Product:
+        sided = [(getattr(pair, direction), count) for pair, count in pairs]
+        upper = simplify([Factor(s.upper, c) for s, c in sided], "upper")
+        lower = simplify([Factor(s.lower, c) for s, c in sided], "lower")
+        return Product(upper, lower, renyi)
+
+    forward = build("forward")
+    if all(pair.is_symmetric for pair, _ in pairs):
+        return forward, forward
+    return forward, build("backward")
+
+
+def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side) -> Floats:
+    """δ(ε) of one direction for any real ε; negative ε are read in the other direction."""
+    result = np.empty_like(epsilon)
+    positive = epsilon >= 0
+    if np.any(positive):
+        result[positive] = ahead.delta(epsilon[positive], side)
+    if not np.all(positive):
+        e = epsilon[~positive]
+        # E_x(P||Q) = 1 - x + x E_{1/x}(Q||P).
+        reflected = -np.expm1(e) + np.exp(e) * back.delta(-e, side)
+        result[~positive] = reflected * (1 + 4e-16) if side == "upper" else reflected * (1 - 4e-16)
+    return np.clip(result, 0.0, 1.0)
+
+
+def delta_bound(curve: Curve, epsilon: Floats, side: Side) -> Floats:
+    """A certified bound on δ(ε), the worse of both directions."""
+    forward, backward = product_of(curve)
+    flat = epsilon.ravel()
+    result = np.empty_like(flat)
+    finite = np.isfinite(flat)
+    result[flat == -math.inf] = 1.0
+    result[flat == math.inf] = max(forward.infinity(side), backward.infinity(side))
+    inner = flat[finite]
+    if len(inner):
+        values = direction_delta(forward, backward, inner, side)
+        if backward is not forward:
+            values = np.maximum(values, direction_delta(backward, forward, inner, side))
+        result[finite] = values
+    return result.reshape(epsilon.shape)
+
+
+def epsilon_bounds(curve: Curve, delta: float, sides: tuple[Side, ...]) -> tuple[float, float]:
+    """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}; only the sides asked for are worked out."""
+    forward, backward = product_of(curve)
+    unique = [forward] if backward is forward else [forward, backward]
+    if len(unique) == 2 and 0 < delta < 1:
+        # The sharp Chernoff bound often shows that one direction cannot matter.
+        unique.sort(key=lambda p: -_chernoff(p, delta))
+    low = high = 0.0
+    for index, product in enumerate(unique):
+        if index and _chernoff(product, delta) <= high:
+            continue
+        if "lower" in sides and product.needs_panels and delta > 0 and product.renyi is None:
+            one = product.epsilon_bracket(delta, ("upper", "lower"))
+        else:
+            one = (
+                product.epsilon(delta, "lower") if "lower" in sides else 0.0,
+                product.epsilon(delta, "upper") if "upper" in sides else 0.0,
+            )
+        low, high = max(low, one[0]), max(high, one[1])
+    return low, high
+
+
+def _chernoff(product: Product, delta: float) -> float:
+    left = delta - product.infinity("upper")
+    return product.aim(left).epsilon if left > 0 and product.needs_panels else math.inf
+
+
+# -- Rényi -----------------------------------------------------------------------------------------------------------
+
+
+def renyi(curve: Curve, order: float) -> float:
+    """An upper bound on the Rényi divergence of this order, the worse of both directions."""
+    forward = backward = 0.0
+    for atom, count in curve.factors:
+        one, two = _atom_renyi(atom, order)
+        if not atom.tied:
+            one = two = max(one, two)
+        forward += count * one
+        backward += count * two
+    return max(forward, backward, 0.0)
+
+
+@lru_cache(maxsize=65536)
+def _atom_renyi(atom: Atom, order: float) -> tuple[float, float]:
+    closed = atom.renyi_bound(order)
+    if closed is not None:
+        return closed, closed
+    pair = pair_of(atom)
+    values = []
+    for side in (pair.forward, pair.backward):
+        law = side.upper
+        if order == math.inf:
+            values.append(law.highest if law.infinity == 0 else math.inf)
+        elif order == 1:
+            values.append(mean_loss(atom, side is pair.backward and not pair.is_symmetric))
+        else:
+            values.append(max(log_moment(law, order - 1) / (order - 1), 0.0))
+    return values[0], values[1]
+
+
+def mean_loss(atom: Atom, backward: bool) -> float:
+    """An upper bound on E_P L (order 1): divergences increase with the order, so a slightly larger order bounds it."""
+    law = (pair_of(atom).backward if backward else pair_of(atom).forward).upper
+    step = 1e-5
+    return max(log_moment(law, step) / step, 0.0)
+
+
+
+def zcdp(curve: Curve) -> float:
+    """An upper bound on the smallest ρ with D_order <= ρ × order for every order >= 1: adds over factors."""
+    return math.fsum(count * _atom_zcdp(atom) for atom, count in curve.factors)
+
+
+@lru_cache(maxsize=1024)
+def _atom_zcdp(atom: Atom) -> float:
+    closed = atom.zcdp_bound()
+    if closed is not None:
+        return closed
+    top = max(_atom_renyi(atom, math.inf))
+    if not math.isfinite(top):
+        return math.inf
+    # D increases and stays below `top`: in a cell [a, b] of orders D(order)/order <= D(b)/a. Refine the worst cell.
+    cells = [(a, b, max(_atom_renyi(atom, b)) / a) for a, b in ((2.0**i, 2.0 ** (i + 1)) for i in range(12))]
+    cells.append((4096.0, math.inf, top / 4096.0))
+    for _ in range(300):
+        a, b, bound = max(cells, key=lambda cell: cell[2])
+        if b == math.inf or b <= a * (1 + 1e-5):
+            break
+        cells.remove((a, b, bound))
+        middle = math.sqrt(a * b)
+        cells += [(a, middle, max(_atom_renyi(atom, middle)) / a), (middle, b, max(_atom_renyi(atom, b)) / middle)]
+    return max(cell[2] for cell in cells)

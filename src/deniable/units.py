@@ -1,0 +1,317 @@
+"""What a promise is about: who is protected (`Unit`), how far an answer can move (`Sensitivity`), and the whole of it
+in one value (`Guarantee`).
+
+A curve alone says how well two neighbouring tables can be told apart. It does not say which tables are neighbours, and
+the same noise costs up to twice as much ε under one reading as under the other. So the reading travels with the curve.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from itertools import pairwise
+from numbers import Rational, Real
+from typing import TYPE_CHECKING, Final, final
+
+from deniable.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+
+__all__ = ["Guarantee", "Relation", "Sensitivity", "Unit"]
+
+# Above this, neighbouring integers share one float and "at most `rows` rows" would no longer be exact.
+_MOST_ROWS: Final = 2**53
+
+
+@final
+class Relation(Enum):
+    """How one of two neighbouring tables becomes the other."""
+
+    ADD_REMOVE = "add/remove"
+    """One unit is present in one table and absent from the other. The number of rows is protected too."""
+
+    REPLACE = "replace"
+    """One unit has other data. That someone takes part is not protected, only what they said."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What two neighbouring tables differ by: the one thing whose presence or value stays deniable.
+
+    A row, or a person who owns at most `rows` rows; added or removed, or replaced. Each of the four has a constructor:
+
+    >>> Unit.row()
+    Unit.row()
+    >>> Unit.replaced_row().describe()
+    'one row replaced by another'
+    >>> Unit.person("patient_id", rows=20).describe()
+    "one person ('patient_id', at most 20 rows) added or removed"
+
+    Source: Dwork & Roth (2014), section 2.3, for rows; a person with many rows is a group of bounded size.
+    """
+
+    relation: Relation
+    _: KW_ONLY
+    rows: int
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.relation, Relation):
+            raise InvalidParameter("relation", self.relation, "must be a Relation", "write Unit.row() or Unit.person()")
+        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or not 1 <= self.rows <= _MOST_ROWS:
+            raise InvalidParameter("rows", self.rows, "must be a whole number of rows, from 1 to 2**53")
+        if self.column is None:
+            if self.rows != 1:
+                raise InvalidParameter(
+                    "rows", self.rows, "a row is one row", "name the person: Unit.person(column, rows=)"
+                )
+        elif not isinstance(self.column, str) or not self.column:
+            raise InvalidParameter("column", self.column, "must name the column that identifies a person")
+
+    @classmethod
+    def row(cls) -> Unit:
+        """Neighbours D, D′: D′ is D with one row added or removed."""
+        return cls(Relation.ADD_REMOVE, rows=1)
+
+    @classmethod
+    def replaced_row(cls) -> Unit:
+        """Neighbours D, D′: D′ is D with one row replaced by another; both have equally many rows."""
+        return cls(Relation.REPLACE, rows=1)
+
+    @classmethod
+    def person(cls, column: str, *, rows: int) -> Unit:
+        """Neighbours D, D′: D′ is D with all the rows of one person, at most `rows`, added or removed.
+
+        `column` identifies the person. That nobody owns more rows is not assumed: it must be enforced on the table.
+        """
+        return cls(Relation.ADD_REMOVE, rows=rows, column=column)
+
+    @classmethod
+    def replaced_person(cls, column: str, *, rows: int) -> Unit:
+        """Neighbours D, D′: D′ is D with all rows of one person replaced by those of another, at most `rows` each."""
+        return cls(Relation.REPLACE, rows=rows, column=column)
+
+    @property
+    def row_changes(self) -> int:
+        """The most single rows that are added or removed on the way from a table to its neighbour.
+
+        A replacement is a removal and an addition, so it counts twice: in the histogram view of a table,
+        ‖x − y‖₁ ≤ 1 for a row added or removed and = 2 for a row replaced (Dwork & Roth 2014, section 2.3).
+
+        >>> Unit.row().row_changes, Unit.replaced_row().row_changes
+        (1, 2)
+        >>> Unit.person("patient_id", rows=20).row_changes
+        20
+        """
+        return self.rows if self.relation is Relation.ADD_REMOVE else 2 * self.rows
+
+    def describe(self) -> str:
+        """The unit as a phrase that finishes "neighbouring tables differ by …"."""
+        if self.column is None:
+            return "one row added or removed" if self.relation is Relation.ADD_REMOVE else "one row replaced by another"
+        who = f"one person ({self.column!r}, at most {self.rows} row{'s' if self.rows > 1 else ''})"
+        return f"{who} added or removed" if self.relation is Relation.ADD_REMOVE else f"{who} replaced by another"
+
+    def __repr__(self) -> str:
+        prefix = "" if self.relation is Relation.ADD_REMOVE else "replaced_"
+        if self.column is None:
+            return f"Unit.{prefix}row()"
+        return f"Unit.{prefix}person({self.column!r}, rows={self.rows})"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensitivity:
+    """How far a statistic can move between neighbours: Δ_p = sup over neighbours D, D′ of ‖f(D) − f(D′)‖_p.
+
+    `l1` is what Laplace noise needs, `l2` what Gaussian noise needs, `linf` bounds each coordinate. Each is an upper
+    bound; what is unknown is None. Always ‖v‖∞ ≤ ‖v‖₂ ≤ ‖v‖₁, so bounds in another order are refused: one of them would
+    be loose, and most often two were swapped. Numbers made here from others are rounded up, the safe side.
+
+    >>> Sensitivity(l1=2.0, l2=1.5)
+    Sensitivity(l1=2.0, l2=1.5)
+
+    Source: Dwork & Roth (2014), definitions 3.1 and 3.8.
+    """
+
+    l1: float | None = None
+    l2: float | None = None
+    linf: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("l1", "l2", "linf"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _checked_bound(name, value))
+        known = [
+            (name, value)
+            for name, value in (("linf", self.linf), ("l2", self.l2), ("l1", self.l1))
+            if value is not None
+        ]
+        if not known:
+            raise InvalidParameter("sensitivity", None, "at least one of l1, l2, linf must be known")
+        for (small, low), (large, high) in pairwise(known):
+            if low > high:
+                rule = f"must be at most {large}={high!r}, for no vector has a larger {small} norm than {large} norm"
+                raise InvalidParameter(small, low, rule, f"are they swapped? if not, {small}={high!r} is true as well")
+
+    @classmethod
+    def count(cls, unit: Unit) -> Sensitivity:
+        """The sensitivity of the number of rows that fulfil a condition: `unit.rows`, under either relation.
+
+        Replacing one matching row by another that does not match moves the count by one, not by two.
+
+        >>> Sensitivity.count(Unit.row()) == Sensitivity.count(Unit.replaced_row()) == Sensitivity(l1=1, l2=1, linf=1)
+        True
+        """
+        rows = float(unit.rows)
+        return cls(l1=rows, l2=rows, linf=rows)
+
+    @classmethod
+    def histogram(cls, unit: Unit) -> Sensitivity:
+        """The sensitivity of counts in disjoint bins, each row in at most one bin.
+
+        With k = `unit.rows`. Added or removed: l1 = l2 = linf = k, attained by k rows in one bin. Replaced: k rows may
+        leave one bin for another, so l1 = 2k, l2 = √2·k, linf = k. The number of bins plays no part.
+
+        >>> Sensitivity.histogram(Unit.row())
+        Sensitivity(l1=1.0, l2=1.0, linf=1.0)
+        >>> Sensitivity.histogram(Unit.replaced_row())
+        Sensitivity(l1=2.0, l2=1.4142135623730951, linf=1.0)
+        """
+        k = unit.rows
+        if unit.relation is Relation.ADD_REMOVE:
+            return cls(l1=float(k), l2=float(k), linf=float(k))
+        # u, v ≥ 0 leave and enter: ‖u−v‖₂² ≤ ‖u‖₂² + ‖v‖₂² ≤ 2k², because the inner product of u and v is not negative.
+        return cls(l1=2.0 * k, l2=_product_up(k, _root_up(2)), linf=float(k))
+
+    @classmethod
+    def of_each(cls, bound: float, *, outputs: int) -> Sensitivity:
+        """`outputs` numbers, each of which moves by at most `bound`: l1 ≤ k·bound, l2 ≤ √k·bound, linf = bound.
+
+        >>> Sensitivity.of_each(1, outputs=4)
+        Sensitivity(l1=4.0, l2=2.0, linf=1.0)
+
+        Source: ‖v‖₁ ≤ k‖v‖∞ and ‖v‖₂ ≤ √k‖v‖∞ for v of k coordinates. Only an upper bound: see `histogram`.
+        """
+        linf = _checked_bound("bound", bound)
+        if isinstance(outputs, bool) or not isinstance(outputs, int) or outputs < 1:
+            raise InvalidParameter("outputs", outputs, "must be a whole number, at least 1")
+        return cls(l1=_product_up(linf, outputs), l2=_product_up(linf, _root_up(outputs)), linf=linf)
+
+    def over(self, unit: Unit) -> Sensitivity:
+        """Read this as the sensitivity to one row added or removed, and bound it between neighbours by `unit`.
+
+        A neighbour is reached through `unit.row_changes` single rows, so by the triangle inequality every norm grows by
+        at most that factor. True for any statistic that is defined on every table along the way. Not always tight: a
+        histogram's l2 under replacement is √2, and this says 2.
+
+        >>> Sensitivity(l1=1).over(Unit.replaced_row())
+        Sensitivity(l1=2.0)
+        >>> Sensitivity(l2=0.5).over(Unit.person("patient_id", rows=20))
+        Sensitivity(l2=10.0)
+        """
+        l1, l2, linf = (
+            None if value is None else _product_up(value, unit.row_changes) for value in (self.l1, self.l2, self.linf)
+        )
+        return Sensitivity(l1=l1, l2=l2, linf=linf)
+
+    def __repr__(self) -> str:
+        known = [f"{name}={getattr(self, name)!r}" for name in ("l1", "l2", "linf") if getattr(self, name) is not None]
+        return f"Sensitivity({', '.join(known)})"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """A whole promise: for all tables D, D′ that differ by `unit`, telling them apart is as hard as `curve` says,
+    provided that each of the `assumptions` holds.
+
+    >>> from deniable import curves
+    >>> promise = Guarantee(curves.gaussian(sigma=2), Unit.row(), assumptions=("the noise is drawn once",))
+    >>> promise.unit
+    Unit.row()
+    >>> promise.describe()
+    'Between tables that differ by one row added or removed, whoever sees the output and starts from even odds guesses \
+right at most 59.9 % of the time, provided that the noise is drawn once.'
+    """
+
+    curve: Curve
+    unit: Unit
+    _: KW_ONLY
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        from deniable.curves import Curve  # whoever holds a curve has paid for this import already
+
+        if not isinstance(self.curve, Curve):
+            raise InvalidParameter("curve", self.curve, "must be a Curve", "deniable.curves makes them")
+        if not isinstance(self.unit, Unit):
+            raise InvalidParameter(
+                "unit", self.unit, "must be a Unit", "write Unit.row() or Unit.person(column, rows=)"
+            )
+        if not isinstance(self.assumptions, tuple) or not all(
+            isinstance(words, str) and words.strip() for words in self.assumptions
+        ):
+            raise InvalidParameter("assumptions", self.assumptions, "must be a tuple of phrases, each in words")
+
+    def describe(self) -> str:
+        """One sentence for people: the unit, the best attacker's chance (rounded up), and what is assumed.
+
+        The chance is (1 + advantage)/2: the largest probability of a right guess by anyone who is given the output and
+        two neighbouring tables, one of which, picked by a fair coin, was used.
+        """
+        thousandths = min(1000, math.ceil(500 * (1 + Fraction(self.curve.advantage()))))
+        whole, tenth = divmod(thousandths, 10)
+        chance = f"{whole}.{tenth} %" if tenth else f"{whole} %"
+        provided = f", provided that {_joined(self.assumptions)}" if self.assumptions else ""
+        return (
+            f"Between tables that differ by {self.unit.describe()}, whoever sees the output and starts from even odds "
+            f"guesses right at most {chance} of the time{provided}."
+        )
+
+    def __repr__(self) -> str:
+        assuming = f", assumptions={self.assumptions!r}" if self.assumptions else ""
+        return f"Guarantee({self.curve!r}, {self.unit!r}{assuming})"
+
+
+def _checked_bound(name: str, value: object) -> float:
+    # bool is an int to Python, but a sensitivity of True is a mistake.
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        raise InvalidParameter(name, value, "must be a number")
+    try:
+        nearest = float(value)
+    except (OverflowError, ValueError):  # 10**400, Decimal("sNaN")
+        nearest = math.nan
+    if not 0 < nearest < math.inf:  # NaN fails this
+        raise InvalidParameter(name, value, "must be positive and finite")
+    return _float_up(Fraction(value)) if isinstance(value, Rational | Decimal) else nearest
+
+
+def _float_up(exact: Fraction) -> float:
+    """The smallest float that is at least `exact`."""
+    try:
+        nearest = float(exact)  # correctly rounded, to nearest
+    except OverflowError:
+        raise InvalidParameter("sensitivity", exact, "must fit into a float") from None
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+
+
+def _product_up(value: float, factor: float) -> float:
+    """The smallest float that is at least value × factor."""
+    return _float_up(Fraction(value) * Fraction(factor))
+
+
+def _root_up(number: int) -> float:
+    """The smallest float, or the one after it, that is at least √number."""
+    root = math.sqrt(_float_up(Fraction(number)))
+    return root if Fraction(root) ** 2 >= number else math.nextafter(root, math.inf)
+
+
+def _joined(parts: tuple[str, ...]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

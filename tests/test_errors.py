@@ -1,0 +1,113 @@
+"""The exception tree that the file draws is the one that exists."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import re
+
+import pytest
+
+from deniable import errors
+from deniable.errors import (
+    BudgetExceeded,
+    DeniableError,
+    ImpossibleTarget,
+    InvalidDistribution,
+    InvalidExpression,
+    InvalidOperation,
+    InvalidParameter,
+    InvalidTradeoff,
+    MissingExtra,
+    NotCertifiable,
+    OutsideTheorem,
+    UnreadableRecord,
+)
+
+NODE = re.compile(r"^(?P<branch>[\s│├└─]*)(?P<name>[A-Z]\w+)(?: \((?P<builtin>\w+)\))?(?:\s{2,}\S.*)?$")
+
+
+def drawn_tree() -> dict[str, tuple[str, ...]]:
+    """Name → its bases, as drawn: the node it hangs from, then the built-in in brackets if there is one."""
+    assert errors.__doc__ is not None
+    picture = errors.__doc__.split("::\n\n", 1)[1].split("\n\n")[0]
+    tree: dict[str, tuple[str, ...]] = {}
+    path: list[tuple[int, str]] = []
+    for line in picture.splitlines():
+        node = NODE.match(line)
+        assert node, f"cannot read this line of the picture: {line!r}"
+        depth = len(node["branch"])
+        while path and path[-1][0] >= depth:
+            path.pop()
+        parent = path[-1][1] if path else "Exception"
+        tree[node["name"]] = (parent, node["builtin"]) if node["builtin"] else (parent,)
+        path.append((depth, node["name"]))
+    return tree
+
+
+def real_tree() -> dict[str, tuple[str, ...]]:
+    return {
+        name: tuple(base.__name__ for base in kind.__bases__)
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, BaseException) and kind.__module__ == errors.__name__
+    }
+
+
+def test_the_tree_drawn_is_the_real_tree() -> None:
+    assert drawn_tree() == real_tree()
+    assert len(drawn_tree()) > 10
+
+
+EXAMPLES: list[DeniableError] = [
+    DeniableError("something"),
+    InvalidParameter("sigma", -1, "must be positive", "add noise"),
+    InvalidDistribution("p", [0.5, -0.5], "entry 1 is negative"),
+    InvalidTradeoff("f", "1 - alpha + 0.1", "exceeds 1 - alpha at 0"),
+    InvalidExpression("expression", "gaussian(", "ends too early at column 9"),
+    InvalidOperation("a curve times a number means nothing; write ** 3"),
+    OutsideTheorem("the classical Gaussian formula", "epsilon < 1", "epsilon=2", "use curves.gaussian"),
+    ImpossibleTarget("no sigma reaches delta=0"),
+    NotCertifiable("needs a lattice of 2**40 points"),
+    UnreadableRecord("version 9 is newer than this library"),
+    BudgetExceeded("ε=0.5", "ε=0.31 at δ=1e-6", "lower ε"),
+    MissingExtra("matplotlib", "plots"),
+]
+
+
+def test_every_error_has_an_example() -> None:
+    assert {type(example).__name__ for example in EXAMPLES} == set(real_tree())
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_errors_survive_the_way_between_processes(error: DeniableError) -> None:
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(twin) is type(error)
+        assert str(twin) == str(error)
+        assert vars(twin) == vars(error)
+
+
+def test_an_invalid_parameter_says_what_was_asked_what_is_true_and_what_to_do() -> None:
+    error = InvalidParameter("sigma", -1, "must be positive", "no noise is curves.pure(epsilon=inf)")
+    assert str(error) == "sigma=-1: must be positive; no noise is curves.pure(epsilon=inf)"
+    assert (error.parameter, error.asked, error.rule) == ("sigma", -1, "must be positive")
+    assert isinstance(error, ValueError)
+
+
+def test_an_invalid_parameter_does_not_print_a_whole_array() -> None:
+    assert len(str(InvalidParameter("p", list(range(10_000)), "must sum to 1"))) < 120
+
+
+def test_an_argument_without_a_repr_does_not_hide_what_is_wrong() -> None:
+    # Python refuses to print an integer of more than 4300 digits.
+    assert str(InvalidParameter("count", 10**5000, "is too large")) == "count=<int>: is too large"
+
+
+def test_a_missing_extra_names_the_command_that_brings_it() -> None:
+    error = MissingExtra("matplotlib", "plots")
+    assert 'pip install "deniable[plots]"' in str(error)
+    assert isinstance(error, ImportError)
+
+
+def test_an_exceeded_budget_says_what_is_left() -> None:
+    assert str(BudgetExceeded("ε=0.5", "ε=0.31", "lower ε")) == "asked ε=0.5, left ε=0.31; lower ε"

@@ -1,0 +1,110 @@
+"""The project keeps its own promises: commands that the pages name exist, files stay readable, no test gets lost."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import deniable
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+# At least this many tests are collected in each place. Raise it as the suite grows: a file that pytest silently stopped
+# seeing (renamed, moved, a parser that no longer matches) looks exactly like a file whose tests pass.
+LEAST = {"tests": 120, "src": 8, "docs": 30, "README.md": 7}
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_no_test_got_lost() -> None:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    # With -qq pytest prints one "path: count" per file.
+    found = Counter[str]()
+    for path, count in re.findall(r"^(\S+): (\d+)$", run.stdout, flags=re.MULTILINE):
+        found[path.partition("/")[0]] += int(count)
+    assert {place: found[place] for place in LEAST if found[place] < LEAST[place]} == {}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_a_source_file_is_at_most_600_lines(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 600
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_scipy_stats_is_used_nowhere(path: Path) -> None:
+    """ruff refuses the import; this also refuses ways around it, such as import_module("scipy.stats")."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            named = {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+        elif isinstance(node, ast.Import):
+            named = {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute):
+            named = {ast.unparse(node)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named = {node.value}
+        else:
+            continue
+        assert not any(re.match(r"scipy\.stats\b", name or "") for name in named)
+
+
+def make_targets() -> set[str]:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z][a-z-]*):(?!=)", makefile, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=named)
+def test_every_make_command_that_a_page_names_exists(path: Path) -> None:
+    page = path.read_text(encoding="utf-8")
+    code = re.findall(r"^```(?:console|bash|sh)\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    code += re.findall(r"`([^`\n]+)`", page)
+    called = {
+        target
+        for text in code
+        for target in re.findall(r"(?:^|[$;&] *)make (?:-C \S+ )?([a-z][a-z-]*)", text, re.MULTILINE)
+    }
+    assert called <= make_targets()
+
+
+def test_the_readme_names_the_two_commands() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "make demo" in readme
+    assert "make test" in readme
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=named)
+def test_links_between_files_lead_somewhere(path: Path) -> None:
+    # Links inside docs/ are checked by mkdocs --strict.
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_check_that_guards_the_project_can_be_run() -> None:
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    subprocess.run(["bash", "-n", str(ROOT / ".ci" / "run")], check=True)
+
+
+def test_the_version_is_said_once() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "version" in project["dynamic"]
+    assert version("deniable") == deniable.__version__
+
+
+def test_the_library_needs_numpy_and_scipy_only() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {re.match(r"[\w-]+", need)[0] for need in project["dependencies"]} == {"numpy", "scipy"}
