@@ -17,6 +17,8 @@ export NO_MKDOCS_2_WARNING := 1
 PYTHON ?=
 BIN := .venv/bin
 TO_RUN := plots,cli
+# One worker per file at a time: the code blocks of a page share a namespace.
+IN_PARALLEL := -n 2 --dist loadfile
 
 # $(call build_env,folder,what to install)
 define build_env
@@ -56,15 +58,15 @@ demo: .venv/.ready-to-run  ## a guided tour in the terminal; pictures land in de
 
 .PHONY: test
 test: .venv/.ready-to-develop  ## every test, every doctest, every code block of the docs
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest $(IN_PARALLEL)
 
 .PHONY: test-quick
 test-quick: .venv/.ready-to-develop  ## the same without the slow ones
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow"
 
 .PHONY: coverage
 coverage: .venv/.ready-to-develop  ## the tests, and which lines they miss
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term --cov-report=html
+	@$(BIN)/python -m pytest $(IN_PARALLEL) --cov --cov-report=term --cov-report=html
 
 .PHONY: check
 check: .venv/.ready-to-develop  ## format, lint, types, doors between rooms, docs build

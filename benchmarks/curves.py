@@ -3,7 +3,7 @@
     python benchmarks/curves.py [--only SUBSTRING] [--json OUT] [--strict]
 
 Every library answers every work in a process of its own (worker.py). CPU seconds are those of the first call in a fresh process, imports
-excluded: nothing is cached. Where a call is short it is repeated in fresh processes and the median is shown. "Add one" is the exception
+excluded: nothing is cached. A short call is repeated in fresh processes and the best is shown. "Add one" is the exception
 by its nature: the library holds a product that has been asked before, and the median of seven further additions is shown.
 Our figures are those of asking for *both* certified bounds; the others give one.
 """

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from works import HELD_GROUP, Work
 
 OURS, UPPER, GOOGLE = "deniable", "deniable-upper", "google-pld"
 KNOWN = 1e-10
-"""Relative accuracy to which the exact values are written down; a bound on the wrong side by more is wrong."""
+"""A bound is called wrong if it is on the wrong side by more than this part: nobody is blamed for the last digits."""
 
 WIDTH, MEMORY_MB, AGAIN_MS, MEAN_RATIO = 1e-4, 300.0, 5.0, 5.0
 
@@ -70,7 +71,7 @@ def show_work(console: Console, work: Work, results: dict[str, Result], titles: 
         else:
             remark = f"{result['error']}: {result['text']}" if "error" in result else result.get("refused", "")
         table.add_row(
-            titles[key],
+            escape(titles[key]),
             _number(result.get("low"), "{:.7g}"),
             _number(result.get("high"), "{:.7g}"),
             _number(None if problem else open_, "{:.1e}"),

@@ -22,7 +22,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 
 # At least this many tests are collected in each place. Raise it as the suite grows: a file that pytest silently stopped
 # seeing (renamed, moved, a parser that no longer matches) looks exactly like a file whose tests pass.
-LEAST = {"tests": 120, "src": 8, "docs": 30, "README.md": 7}
+LEAST = {"tests": 550, "src": 75, "docs": 35, "README.md": 8}
 
 
 def named(path: Path) -> str:

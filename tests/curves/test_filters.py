@@ -445,7 +445,7 @@ def test_gaussian_filter_holds_for_every_strategy() -> None:
 
 
 def test_gaussian_filter_holds_for_adaptive_gaussians_by_quadrature() -> None:
-    """First μ = 0.6; then, answer by answer, whichever of 0.8, 0.5 and stop the filter admits and the attacker likes."""
+    """First μ = 0.6; then, answer by answer, whichever of 0.8, 0.5 and stop is admitted and liked best."""
     start = GaussianFilter(mu=1, delta=0).charge(mu=0.6)
     choices = [mu for mu in (0.5, 0.8, 0.9) if start.admits(mu=mu)]
     assert choices == [0.5, 0.8]

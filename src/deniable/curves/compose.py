@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.curves import lattice
-from deniable.curves.laws.base import Law
 from deniable.curves.lattice import GridLaw
+from deniable.curves.laws.base import Law
+from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
 
 Side = Literal["upper", "lower"]
@@ -64,21 +65,30 @@ def sketch(law: Law) -> GridLaw:
     return lattice.above(law, lattice.spread_points(law, SKETCH_TAIL, SKETCH_POINTS))
 
 
+FLOOR = 1e-305
+"""Added to every mass before tilting, so that a mass that underflowed never makes a cumulant too small."""
+
+
+def tilted(grid: GridLaw, theta: float) -> tuple[Floats, float]:
+    """Masses times e^(θ loss), normalised, and the logarithm of what they summed to."""
+    exponent = theta * grid.losses
+    top = float(max(exponent[0], exponent[-1]))
+    weights = (grid.masses + FLOOR) * np.exp(exponent - top)
+    total = float(np.sum(weights))
+    weights /= total
+    return weights, top + math.log(total)
+
+
 def cumulant(laws: Sequence[tuple[GridLaw, int]], theta: float) -> Cumulant:
     """Cumulant of the finite part of a product of grid laws."""
     value = slope = curvature = 0.0
     for grid, count in laws:
-        exponent = theta * grid.losses
-        top = float(np.max(exponent))
-        weights = grid.masses * np.exp(exponent - top)
-        total = float(np.sum(weights))
-        if total <= 0:
-            return Cumulant(-math.inf, 0.0, 0.0)
-        mean = float(np.dot(weights, grid.losses)) / total
-        square = float(np.dot(weights, (grid.losses - mean) ** 2)) / total
-        value += count * (top + math.log(total))
+        weights, log_total = tilted(grid, theta)
+        # Sums of products, not np.dot: a threaded BLAS costs more than it saves at this size.
+        mean = float(np.sum(weights * grid.losses))
+        value += count * log_total
         slope += count * mean
-        curvature += count * square
+        curvature += count * float(np.sum(weights * (grid.losses - mean) ** 2))
     return Cumulant(value, slope, curvature)
 
 
@@ -95,64 +105,57 @@ class Target(NamedTuple):
     log_delta: float
 
 
-def aim_at_epsilon(laws: Sequence[tuple[GridLaw, int]], epsilon: float) -> Target:
-    """The tilt whose mean loss is `epsilon` (0 if the untilted mean is already beyond it)."""
-    low, high = 0.0, 1.0
-    if cumulant(laws, 0.0).slope >= epsilon:
-        return Target(0.0, epsilon, 0.0)
-    while cumulant(laws, high).slope < epsilon and high < 1e9:
-        low, high = high, high * 4
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        if cumulant(laws, middle).slope < epsilon:
-            low = middle
-        else:
-            high = middle
-        if high - low < 1e-3 * high:
-            break
-    theta = 0.5 * (low + high)
-    bound = cumulant(laws, theta).value - theta * epsilon + log_best_gap(theta)
-    return Target(theta, epsilon, min(bound, 0.0))
+TILTS = np.exp(np.linspace(-10.0, 14.0, 240))
+BEST_GAPS = np.array([log_best_gap(float(t)) for t in TILTS])
 
 
-def aim_at_delta(laws: Sequence[tuple[GridLaw, int]], delta: float) -> Target:
-    """The tilt of the sharp Chernoff (Rényi) bound for `delta`, and the ε of that bound: a valid upper bound by itself."""
-    log_delta = math.log(delta)
+@lru_cache(maxsize=65536)
+def plan_table(law: Law) -> tuple[Floats, Floats, float]:
+    """For one use of a law: a bound on its cumulant at all TILTS, the slope there, and the mean loss. Sums over factors."""
+    grid = sketch(law)
+    read = [cumulant([(grid, 1)], float(theta)) for theta in TILTS]
+    mean = float(np.sum(grid.masses * grid.losses))
+    return np.array([c.value for c in read]), np.array([c.slope for c in read]), mean
 
-    def bound(log_theta: float) -> float:
-        theta = math.exp(log_theta)
-        return (cumulant(laws, theta).value - log_delta + log_best_gap(theta)) / theta
 
-    grid = np.linspace(-9.0, 16.0, 26)
-    values = [bound(t) for t in grid]
-    best = int(np.argmin(values))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, 25)]
-    golden = (math.sqrt(5) - 1) / 2
-    c, d = high - golden * (high - low), low + golden * (high - low)
-    fc, fd = bound(c), bound(d)
-    for _ in range(16):
-        if fc < fd:
-            high, d, fd = d, c, fc
-            c = high - golden * (high - low)
-            fc = bound(c)
-        else:
-            low, c, fc = c, d, fd
-            d = low + golden * (high - low)
-            fd = bound(d)
-    at, value = (c, fc) if fc < fd else (d, fd)
-    return Target(math.exp(at), value, log_delta)
+class Plan:
+    """Cumulants of a product at all TILTS: where to aim, and Chernoff (Rényi) bounds for free."""
+
+    __slots__ = ("cumulants", "mean", "slopes")
+
+    def __init__(self, factors: Sequence[Factor]) -> None:
+        tables = [(plan_table(f.law), f.count) for f in factors]
+        self.cumulants = sum((c * t[0] for t, c in tables), np.zeros_like(TILTS))
+        self.slopes = sum((c * t[1] for t, c in tables), np.zeros_like(TILTS))
+        self.mean = math.fsum(c * t[2] for t, c in tables)
+
+    def at_delta(self, delta: float) -> Target:
+        """The tilt of the sharp Chernoff bound for `delta`, and the ε of that bound: a valid upper bound by itself."""
+        log_delta = math.log(delta)
+        bounds = (self.cumulants - log_delta + BEST_GAPS) / TILTS
+        best = int(np.argmin(bounds))
+        return Target(float(TILTS[best]), max(float(bounds[best]) * (1 + 1e-13), 0.0), log_delta)
+
+    def at_epsilon(self, epsilon: float) -> Target:
+        """The tilt whose mean loss is `epsilon` (0 if the untilted mean is already beyond it)."""
+        if self.mean >= epsilon:
+            return Target(0.0, epsilon, 0.0)
+        index = min(int(np.searchsorted(self.slopes, epsilon)), len(TILTS) - 1)
+        log_delta = float(np.min(self.cumulants - TILTS * epsilon + BEST_GAPS))
+        return Target(float(TILTS[index]), epsilon, min(log_delta, 0.0))
 
 
 @lru_cache(maxsize=64)
 def lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
-    """A law on the lattice {offset + i step}, above or below it; the offset puts its highest atom on the lattice."""
+    """A law on the lattice {offset + i step}, above or below it; the offset puts its heavy atoms on the lattice."""
+    if side == "lower" and isinstance(law, FiniteLaw) and law.is_sparse(step):
+        return _floored(law, step)
     low, high = lattice.reach(law, tail)
-    if side == "lower" and law.atoms:
+    anchor = law.atoms[0] if law.atoms else 0.0
+    if side == "lower" and anchor == law.highest:
         # A grid point above the highest loss would be worthless below the law: stay below it by its own rounding error.
-        error = float(np.max(law.tails(np.array([law.highest - step / 2])).error)) if math.isfinite(law.highest) else 0.0
-        anchor = law.atoms[0] - 8 * error - 1e-15 * (1 + abs(law.atoms[0]))
-    else:
-        anchor = law.atoms[0] if law.atoms else 0.0
+        error = float(np.max(law.tails(np.array([anchor - step / 2])).error))
+        anchor -= 8 * error + 1e-15 * (1 + abs(anchor))
     below = math.ceil((anchor - low) / step - 1e-9)
     beyond = max(math.ceil((high - anchor) / step - 1e-9), 0)
     points = anchor + step * np.arange(-below, beyond + 1, dtype=float)
@@ -161,18 +164,36 @@ def lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     return (lattice.above if side == "upper" else lattice.below)(law, points)
 
 
+def _floored(law: FiniteLaw, step: float) -> GridLaw:
+    """Every atom moved down to the lattice, with the offset that moves the mass least: below the law, for lonely atoms."""
+    offsets = np.concatenate(([law.losses[int(np.argmax(law.masses))]], law.losses[-1:])) - 1e-6 * step
+    offsets = np.concatenate((offsets, offsets[0] - step * np.linspace(0, 1, 64, endpoint=False)))
+    heavy = np.argsort(-law.masses)[:2000]
+    moved = np.mod(law.losses[None, heavy] - offsets[:, None], step)
+    offset = float(offsets[int(np.argmin(np.sum(moved * law.masses[None, heavy], axis=1)))])
+    index = np.floor((law.losses - offset) / step - 1e-12 * np.abs(law.losses) / step).astype(np.int64)
+    index -= int(index[0])
+    start = offset + step * math.floor((float(law.losses[0]) - offset) / step - 1e-12 * abs(float(law.losses[0])) / step)
+    masses = np.bincount(index, weights=law.masses) * (1 - law.relative_error)
+    points = start + step * np.arange(max(len(masses), 2))
+    masses = np.append(masses, [0.0] * (len(points) - len(masses)))
+    return GridLaw(points, masses, law.infinity * (1 - law.relative_error))
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
     """A certified bound on δ(ε) for every ε, from one FFT, sharp near the centre of its window.
 
-    δ(ε) = e^(log_scale) (heads[j] - e^(ε - centre) seconds[j]) with j the first lattice point above ε, ± the slack.
+    At the points start + m × stride the suffix sums over the lattice give real tests: with x = e^(ε - centre),
+    line_m(ε) = e^(log_scale) (heads[m] - x seconds[m]) is at most δ(ε), and equal to it at point m. So the lower bound is the better
+    of the two lines around ε, the upper bound the chord between the two points (δ is convex in x); both ± the slack.
     """
 
     side: Side
     theta: float
     centre: float
     start: float
-    step: float
+    stride: float
     log_scale: float
     heads: Floats
     seconds: Floats
@@ -191,85 +212,119 @@ class Panel:
         """The bound on δ(ε) without the mass at infinity: an upper bound or a lower bound, as `side` says."""
         n = len(self.heads) - 1
         # Positions are known to a few roundings: read a hair to the safe side.
-        blur = 16 * UNIT_ROUNDOFF * (np.abs(epsilon) + abs(self.start) + n * self.step)
-        sign = -1.0 if self.side == "upper" else 1.0
-        at = epsilon + sign * blur
-        index = np.clip(np.floor((at - self.start) / self.step) + 1, 0, n).astype(np.int64)
-        heads, seconds = self.heads[index], self.seconds[index]
-        with np.errstate(over="ignore", invalid="ignore"):
-            raw = heads - np.exp(np.minimum(at - self.centre, 700.0)) * seconds
-            rounding = (n + 64) * UNIT_ROUNDOFF * 2 * heads
-            # ‖weights‖₂ over lattice points above ε: a geometric series in e^(-2θh), at most n + 1 terms.
-            terms = min(n + 1.0, 1.0 / max(-math.expm1(-2 * self.theta * self.step), 1e-300))
-            weight = np.exp(np.clip(-self.theta * (np.maximum(at, self.start) - self.centre), -745.0, 700.0))
-            noise = self.noise * math.sqrt(terms) * weight
-            if self.side == "upper":
-                left = np.where(at < self.start, np.exp(np.clip(-self.theta * (at - self.centre), -745.0, 700.0)), 0.0)
-                inner = np.maximum(raw, 0.0) + rounding + noise + self.right_out + self.left_out * left
-            else:
-                inner = np.maximum(raw - rounding - noise - self.alias * weight, 0.0)
-            result = np.exp(self.log_scale) * inner if self.log_scale > -600 else np.exp(self.log_scale + np.log(inner + 1e-300))
+        blur = 16 * UNIT_ROUNDOFF * (np.abs(epsilon) + abs(self.start) + n * self.stride)
+        at = epsilon - blur if self.side == "upper" else epsilon + blur
+        cell = np.clip(np.floor((at - self.start) / self.stride), -1, n).astype(np.int64)
+        weight = np.exp(np.clip(-self.theta * (np.maximum(at, self.start) - self.centre), -745.0, 700.0))
+        raw = self._chord(at, cell) if self.side == "upper" else self._best_line(at, cell)
+        heads = self.heads[np.clip(cell, 0, n)]
+        rounding = (n + 64) * UNIT_ROUNDOFF * 4 * heads
+        if self.side == "upper":
+            left = np.where(at < self.start, np.exp(np.clip(-self.theta * (at - self.centre), -745.0, 700.0)), 0.0)
+            inner = np.maximum(raw, 0.0) + rounding + self.noise * weight + self.right_out + self.left_out * left
+        else:
+            inner = np.maximum(raw - rounding - (self.noise + self.alias) * weight, 0.0)
+        result = np.exp(self.log_scale + np.log(inner + 1e-300)) if self.log_scale < -500 else math.exp(self.log_scale) * inner
         return np.asarray(result * (1 + self.relative if self.side == "upper" else 1 - self.relative))
+
+    def _best_line(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
+        """The larger of the lines of the two points around ε (lattice points above the last one carry nothing)."""
+        n = len(self.heads) - 1
+        scale = np.exp(np.minimum(at - self.centre, 700.0))
+        left, right = np.clip(cell, 0, n), np.clip(cell + 1, 0, n)
+        return np.maximum(self.heads[left] - scale * self.seconds[left], self.heads[right] - scale * self.seconds[right])
+
+    def _chord(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
+        """The chord of δ, as a function of x, between the two points around ε; left of the window the first line itself."""
+        n = len(self.heads) - 1
+        left, right = np.clip(cell, 0, n), np.clip(cell + 1, 0, n)
+        values = []
+        for index in (left, right):
+            x = np.exp(np.minimum(self.start + index * self.stride - self.centre, 700.0))
+            values.append(np.maximum(self.heads[index] - x * self.seconds[index], 0.0))
+        share = np.expm1(at - self.start - left * self.stride) / math.expm1(self.stride)
+        chord = values[0] + np.clip(share, 0.0, 1.0) * (values[1] - values[0])
+        scale = np.exp(np.minimum(at - self.centre, 700.0))
+        return np.where(cell < 0, self.heads[0] - scale * self.seconds[0], chord)
 
 
 def compose(factors: Sequence[Factor], side: Side, theta: float, step: float, tail: float) -> Panel | None:
     """Multiply the lattice laws of all factors, tilted by θ. None if the window would be too long."""
     grids = [(lattice_law(f.law, side, step, tail), f.count) for f in factors]
     total = cumulant(grids, theta)
-    if not math.isfinite(total.value):
-        return None
-    spread = math.sqrt(total.curvature) + step
-    up = _tail_reach(grids, theta, total, spread, +1.0)
-    down = _tail_reach(grids, theta, total, spread, -1.0)
+    up, down = (_tail_reach(factors, grids, theta, total, sign) for sign in (+1.0, -1.0))
     length = 2 ** max(6, math.ceil(math.log2((up.reach + down.reach) / step + 4)))
     if length > LARGEST_WINDOW:
         return None
     # The window [start, start + (length-1) step] holds the tilted mean with `down.reach` below and `up.reach` above it.
     base = math.fsum(count * float(grid.losses[0]) for grid, count in grids)
     first = math.floor((total.slope - down.reach - base) / step) - 1
-    spectrum = np.ones(length // 2 + 1, dtype=np.complex128)
-    norm_terms, steps = 0.0, 0
-    for grid, count in grids:
-        hat, norm = _tilted_spectrum(grid, theta, length)
-        spectrum *= power(hat, count)
-        norm_terms += count * norm
-        steps += count
-    raw = np.fft.irfft(spectrum, length)
-    masses = np.maximum(np.roll(raw, -(first % length)), 0.0)
     start = base + first * step
-    logs = math.log2(length)
-    forward = FFT_CONSTANT * UNIT_ROUNDOFF * logs
-    # Relative error of every tilted mass: one exp of a number of size |θ l - K|.
-    tilt = sum(
-        c * UNIT_ROUNDOFF * (8 + 4 * abs(theta) * float(np.max(np.abs(g.losses[[0, -1]])))) for g, c in grids
-    )
+    spectrum, norm_terms = np.ones(1, dtype=np.complex128), 0.0
+    for factor, (_, count) in zip(factors, grids, strict=True):
+        hat, norm = _tilted_spectrum(factor.law, side, step, tail, theta, length)
+        powered = power(hat, count)
+        size = min(len(powered), len(spectrum)) if len(spectrum) > 1 else len(powered)
+        spectrum = powered if len(spectrum) == 1 else spectrum[:size] * powered[:size]
+        norm_terms += count * norm
+    heads, seconds, stride, norm = _suffix_sums(spectrum, length, first, step, theta, start - total.slope)
+    steps = math.fsum(f.count for f in factors)
+    forward = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
+    # Relative error of every tilted mass: one exp of a number of size |θ l|.
+    tilt = sum(c * UNIT_ROUNDOFF * (8 + 4 * abs(theta) * float(np.max(np.abs(g.losses[[0, -1]])))) for g, c in grids)
     amplify = math.exp(min(forward * math.sqrt(length) * norm_terms, 50.0))
-    norm = float(np.sqrt(np.sum(masses * masses)))
-    noise = amplify * (forward * norm_terms + (forward + tilt + 8 * UNIT_ROUNDOFF * steps) * norm) + 1e-38
-    centre = total.slope
-    offsets = start + step * np.arange(length) - centre
-    heads = masses * np.exp(np.clip(-theta * offsets, -745.0, 700.0))
-    seconds = masses * np.exp(np.clip(-(theta + 1) * offsets, -745.0, 700.0))
-    heads = np.append(np.cumsum(heads[::-1])[::-1], 0.0)
-    seconds = np.append(np.cumsum(seconds[::-1])[::-1], 0.0)
-    alive = sum(c * math.log1p(-min(g.infinity, 1 - 1e-16)) for g, c in grids)
+    noise = amplify * (forward * norm_terms + (3 * forward + tilt + 8 * UNIT_ROUNDOFF * steps) * norm) + 1e-36
+    # ‖weights‖₂ over lattice points above ε: a geometric series in e^(-2θh), at most `length` terms.
+    terms = min(float(length), 1.0 / max(-math.expm1(-2 * theta * step), 1e-300))
+    alive = math.fsum(c * math.log1p(-min(g.infinity, 1 - 1e-16)) for g, c in grids)
     infinity = -math.expm1(alive)
     return Panel(
         side=side,
         theta=theta,
-        centre=centre,
+        centre=total.slope,
         start=start,
-        step=step,
-        log_scale=total.value - theta * centre,
+        stride=stride,
+        log_scale=total.value - theta * total.slope,
         heads=heads,
         seconds=seconds,
-        noise=noise * (1 + tilt),
+        noise=noise * (1 + tilt) * math.sqrt(terms),
         alias=up.mass + down.mass,
         left_out=down.mass,
         right_out=up.mass * math.exp(-theta * up.reach),
-        relative=tilt + 32 * UNIT_ROUNDOFF * (abs(total.value) + abs(theta * centre) + 64),
+        relative=tilt + 32 * UNIT_ROUNDOFF * (abs(total.value) + abs(theta * total.slope) + 64),
         infinity=infinity * (1 + 1e-14) if side == "upper" else infinity * (1 - 1e-14),
     )
+
+
+def _suffix_sums(
+    spectrum: Complexes, length: int, first: int, step: float, theta: float, offset: float
+) -> tuple[Floats, Floats, float, float]:
+    """Suffix sums of y_J e^(-θ l) and y_J e^(-(θ+1) l) at every stride-th lattice point, the stride, and ‖y‖₂.
+
+    Only frequencies below len(spectrum) are alive, so y is smooth and sums over blocks of lattice points suffice: a block sum is the
+    inverse FFT of the spectrum times the geometric sum of one block.
+    """
+    alive = len(spectrum)
+    wanted = max(4 * alive, length * step * max(theta, 1.0) / 0.01, 2048)
+    blocks = min(length, 2 ** math.ceil(math.log2(wanted)))
+    size = length // blocks
+    frequency = np.arange(alive) * (2 * math.pi / length)
+    # Start of the window at index 0: multiply by e^(iω first), with first reduced modulo the length.
+    turned = spectrum * np.exp(1j * frequency * (first % length))
+    points = offset + step * size * np.arange(blocks)
+    norm_squares = float(np.sum(np.abs(spectrum) ** 2)) * 2 / length
+    sums = []
+    for rate in (theta, theta + 1):
+        block = turned
+        if size > 1:
+            ratio = -rate * step + 1j * frequency
+            flat = np.abs(ratio) < 1e-300
+            kernel = np.where(flat, size, np.expm1(size * ratio) / np.where(flat, 1.0, np.expm1(ratio)))
+            block = turned * kernel
+        values = np.fft.irfft(block, blocks) / size if blocks > 1 else np.real(block)
+        weighted = np.maximum(values, 0.0) * np.exp(np.clip(-rate * points, -745.0, 700.0))
+        sums.append(np.append(np.cumsum(weighted[::-1])[::-1], 0.0))
+    return sums[0], sums[1], step * size, math.sqrt(norm_squares)
 
 
 class _Reach(NamedTuple):
@@ -277,25 +332,34 @@ class _Reach(NamedTuple):
     mass: float
 
 
-def _tail_reach(grids: Sequence[tuple[GridLaw, int]], theta: float, total: Cumulant, spread: float, sign: float) -> _Reach:
-    """Distance from the tilted mean beyond which the tilted mass is at most 1e-10, by Chernoff on the lattice laws."""
+def _tail_reach(
+    factors: Sequence[Factor], grids: Sequence[tuple[GridLaw, int]], theta: float, total: Cumulant, sign: float
+) -> _Reach:
+    """Distance from the tilted mean beyond which the tilted mass is at most 1e-10, by Chernoff on the lattice laws.
+
+    The sketches suggest the exponent; the bound itself is evaluated on the lattice laws.
+    """
     goal = math.log(1e-10)
-    best = math.inf
-    for z in (2.5, 4.0, 6.8):
-        s = sign * z / spread
-        value = cumulant(grids, theta + s).value
-        distance = (value - total.value - s * total.slope - goal) / abs(s)
-        best = min(best, distance)
-    # The exponents carry rounding errors of their own: grant them.
-    return _Reach(best, 1e-10 * 1.001)
+    sketches = [(sketch(f.law), f.count) for f in factors]
+    at = cumulant(sketches, theta)
+    spread = math.sqrt(total.curvature) + 1e-12
+    exponents = [sign * z / spread for z in (0.4, 0.8, 1.6, 2.6, 4.0, 5.4, 6.8)]
+
+    def distance(value: float, start: Cumulant, s: float) -> float:
+        return (value - start.value - s * start.slope - goal) / abs(s)
+
+    best = min(exponents, key=lambda s: distance(cumulant(sketches, theta + s).value, at, s))
+    # The exponent carries rounding errors of its own: grant them.
+    return _Reach(distance(cumulant(grids, theta + best).value, total, best), 1e-10 * 1.001)
 
 
-def _tilted_spectrum(grid: GridLaw, theta: float, length: int) -> tuple[Complexes, float]:
-    """rfft of the tilted masses wrapped to `length`, and their 2-norm."""
-    exponent = theta * grid.losses
-    exponent -= np.max(exponent)
-    weights = grid.masses * np.exp(exponent)
-    weights /= np.sum(weights)
+@lru_cache(maxsize=32)
+def _tilted_spectrum(
+    law: Law, side: Side, step: float, tail: float, theta: float, length: int
+) -> tuple[Complexes, float]:
+    """rfft of the tilted masses of a lattice law wrapped to `length`, and their 2-norm."""
+    grid = lattice_law(law, side, step, tail)
+    weights, _ = tilted(grid, theta)
     norm = float(np.sqrt(np.sum(weights * weights)))
     if len(weights) > length:
         padded = np.zeros(-(-len(weights) // length) * length)
@@ -305,13 +369,11 @@ def _tilted_spectrum(grid: GridLaw, theta: float, length: int) -> tuple[Complexe
 
 
 def power(spectrum: Complexes, count: int) -> Complexes:
-    """Pointwise power by squaring, only where the result is not negligible (below 1e-40 it counts as 0, in the ledger)."""
+    """Pointwise power by squaring, up to the last frequency that is not negligible (below 1e-40 counts as 0, in the ledger)."""
     if count == 1:
         return spectrum
-    size = np.abs(spectrum)
-    active = size > math.exp(-92.0 / count)
-    result = np.zeros_like(spectrum)
-    base = spectrum[active]
+    alive = np.flatnonzero(np.abs(spectrum) > math.exp(-92.0 / count))
+    base = spectrum[: int(alive[-1]) + 1] if len(alive) else spectrum[:1]
     out = np.ones_like(base)
     while count:
         if count & 1:
@@ -319,5 +381,4 @@ def power(spectrum: Complexes, count: int) -> Complexes:
         count >>= 1
         if count:
             base = base * base
-    result[active] = out
-    return result
+    return out

@@ -32,6 +32,7 @@ CONSTRUCTORS = (
     "discrete_gaussian",
     "discrete_laplace",
     "exponential",
+    "from_pmf",
     "gaussian",
     "hidden_mixture",
     "identity",
@@ -51,7 +52,7 @@ CONSTRUCTORS = (
 )
 """Names that may be called; each is looked up in `deniable.curves` when it is met."""
 
-METHODS = ("group", "sampled", "sampled_without_replacement", "symmetrized")
+METHODS = ("group", "reversed", "sampled", "sampled_without_replacement", "symmetrized")
 
 LONGEST = 10_000
 DEEPEST = 60

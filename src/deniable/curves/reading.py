@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from deniable.curves import compose
-from deniable.curves.compose import Factor, Panel, Side, Target
+from deniable.curves import compose, lattice
+from deniable.curves.compose import Factor, Panel, Plan, Side, Target
 from deniable.curves.laws import finite
 from deniable.curves.laws.base import Law
 from deniable.curves.laws.closed import GaussianLaw
@@ -82,6 +82,7 @@ class Product:
     lower: tuple[Factor, ...]
     renyi: Callable[[float], float] | None = None
     _panels: list[Panel] = field(default_factory=list)
+    _plan: Plan | None = None
 
     # -- closed forms ------------------------------------------------------------------------------------------------
 
@@ -141,15 +142,13 @@ class Product:
         low[beyond] = self.infinity("lower")
         for panel in self._panels:
             self._read(panel, epsilon, low, high)
-        sketches = None
         tries = np.zeros(len(epsilon), dtype=int)
         for _ in range(MAX_PANELS):
             open_ = ~((high - low <= DELTA_WIDTH * high) | (high < 1e-290) | beyond | (tries > 1))
             if not np.any(open_):
                 break
             index = int(np.flatnonzero(open_)[np.count_nonzero(open_) // 2])
-            sketches = sketches or [(compose.sketch(f.law), f.count) for f in self.upper]
-            target = compose.aim_at_epsilon(sketches, float(epsilon[index]))
+            target = self.plan.at_epsilon(float(epsilon[index]))
             refine = 1.0 if tries[index] == 0 else max(DELTA_WIDTH * high[index] / (4 * (high - low)[index] + 1e-300), 1e-3)
             for panel in self.panels_for(target, ("upper", "lower"), refine):
                 self._panels.append(panel)
@@ -175,7 +174,7 @@ class Product:
             factors = self.upper if side == "upper" else self.lower
             steps = math.fsum(f.count for f in factors)
             tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(steps), -80.0))
-            step = self._step(factors, target, refine)
+            step = max(self._step(factors, target, refine), self._smallest_step(factors, theta, tail))
             for _ in range(40):
                 panel = compose.compose(factors, side, theta, step, tail)
                 if panel is not None:
@@ -183,6 +182,13 @@ class Product:
                     break
                 step *= 2
         return found
+
+    @staticmethod
+    def _smallest_step(factors: tuple[Factor, ...], theta: float, tail: float) -> float:
+        """The step at which the window (about 16 deviations), or the reach of one law, fills the memory allowed."""
+        total = compose.cumulant([(compose.sketch(f.law), f.count) for f in factors], theta)
+        longest = max(high - low for low, high in (lattice.reach(f.law, tail) for f in factors))
+        return max(16 * math.sqrt(total.curvature), longest) / compose.LARGEST_WINDOW
 
     @staticmethod
     def _step(factors: tuple[Factor, ...], target: Target, refine: float) -> float:
@@ -224,7 +230,7 @@ class Product:
         target = self.aim(max(left, delta * 1e-9))
         low, high = 0.0, min(target.epsilon if left > 0 else math.inf, self.highest)
         refine = 1.0
-        for _ in range(3):
+        for _ in range(4):
             for panel in self.panels_for(target, sides, refine):
                 if panel.side == "upper":
                     high = min(high, _smallest(panel.delta, delta, high))
@@ -238,7 +244,14 @@ class Product:
         return low, high
 
     def aim(self, delta: float) -> Target:
-        return compose.aim_at_delta([(compose.sketch(f.law), f.count) for f in self.upper], delta)
+        """The tilt for a δ, and the ε of the sharp Chernoff bound: a valid upper bound by itself."""
+        return self.plan.at_delta(delta)
+
+    @property
+    def plan(self) -> Plan:
+        if self._plan is None:
+            self._plan = Plan(self.upper)
+        return self._plan
 
     # -- Rényi route (only when a factor is known by its Rényi divergences alone) ------------------------------------
 
@@ -285,11 +298,16 @@ def _rounded(theta: float) -> float:
 
 def aligned_step(factors: Sequence[Factor], step: float) -> float:
     """The largest step <= `step` (down to 0.7 of it) on whose lattice the heavy atoms of the factors lie best."""
-    spacings = [(f.law.atoms[0] - f.law.atoms[-1], f.count) for f in factors if len(f.law.atoms) > 1]
-    spacings = [(gap, count) for gap, count in spacings if gap > step / 8]
-    if not spacings:
+    found: dict[float, int] = {}
+    for law, count in factors:
+        atoms = law.atoms
+        for above, below in zip(atoms, atoms[1:], strict=False):
+            gap = float(f"{above - below:.11g}")
+            if gap > step / 8:
+                found[gap] = found.get(gap, 0) + count
+    if not found:
         return step
-    spacings.sort(key=lambda item: -item[1])
+    spacings = sorted(found.items(), key=lambda item: -item[1])
     gap = spacings[0][0]
     cells = max(math.ceil(gap / step), 1)
     if len(spacings) == 1:

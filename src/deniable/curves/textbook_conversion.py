@@ -227,7 +227,7 @@ def zcdp_to_delta(*, rho: Number, epsilon: Number) -> AtOrder:
     Source: Canonne, Kamath & Steinke (2020), Corollary 13.
 
     >>> zcdp_to_delta(rho=3.125, epsilon=14).bound
-    1.2...e-05
+    1.2682788252924772e-05
     """
     r, e = non_negative("rho", rho), non_negative("epsilon", epsilon)
     if r == 0 or r > 10**300:
@@ -317,7 +317,7 @@ def renyi_to_delta(*, order: Number, renyi: Number, epsilon: Number) -> float:
     Source: Canonne, Kamath & Steinke (2020), Proposition 12.
 
     >>> renyi_to_delta(order=3, renyi=9.375, epsilon=14)
-    1.4...e-05
+    1.423876326835477e-05
     """
     a, r, e = renyi_order(order), non_negative("renyi", renyi), non_negative("epsilon", epsilon)
     with digits():

@@ -55,19 +55,18 @@ class FiniteLaw(Law):
 
     @property
     def atoms(self) -> tuple[float, ...]:
-        n = len(self.losses)
-        if n == 0:
-            return ()
-        if n == 1:
-            return (self.highest,)
-        # The heaviest neighbouring gap stands for the spacing of an evenly spaced law.
-        gaps = np.diff(self.losses)
-        top = int(np.argmax(self.masses[1:] + self.masses[:-1]))
-        return (self.highest, self.highest - float(gaps[top]))
+        # The heaviest few: their distances tell the spacing of an evenly spaced law.
+        heavy = np.sort(np.argpartition(-self.masses, min(4, len(self.masses) - 1))[:4]) if len(self.masses) else []
+        return tuple(float(self.losses[i]) for i in heavy[::-1])
 
     @property
     def scale(self) -> float:
         return max(abs(self.lowest), abs(self.highest), 1e-12)
+
+    def is_sparse(self, step: float) -> bool:
+        """Whether the heavy atoms are lonely: typically further apart than a lattice step."""
+        heavy = self.masses > 1e-3 * float(np.max(self.masses, initial=0.0))
+        return len(self.losses) < 2 or float(np.median(np.diff(self.losses[heavy]))) > step if np.count_nonzero(heavy) > 1 else True
 
     def tails(self, loss: Floats) -> Tails:
         index = np.searchsorted(self.losses, loss, side="right")

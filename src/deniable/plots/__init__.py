@@ -1,0 +1,15 @@
+"""Pictures of curves: what to draw (`figures.py` makes a `Figure` of plain numbers) apart from how (`render.py` draws it).
+
+>>> from deniable import curves, plots
+>>> figure = plots.profile({"one release": curves.gaussian(sigma=2)}, delta=1e-6)
+>>> figure.panels[0].y.label
+'δ'
+
+`plots.render(figure, "profile.png")` then needs matplotlib, which the extra `plots` brings.
+"""
+
+from deniable.plots.figures import compare, growth, loss, profile, tradeoff
+from deniable.plots.render import render
+from deniable.plots.spec import Figure
+
+__all__ = ["Figure", "compare", "growth", "loss", "profile", "render", "tradeoff"]

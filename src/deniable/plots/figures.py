@@ -1,0 +1,292 @@
+"""Pictures of curves, as specs: each function reads numbers from curves and says what to draw with them.
+
+Curves are given one by one (named by their expressions) or as a dict of names: `tradeoff(a, b)`, `tradeoff({"before": a, "after": b})`.
+Every curve is drawn on its safe side; the band reaches to the certified bound from the other side. Where you see no band, the two
+agree to within the width of the line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from deniable.curves import textbook
+from deniable.curves.curve import Curve
+from deniable.errors import InvalidOperation, InvalidParameter, OutsideTheorem
+from deniable.plots.spec import REFERENCE, Axis, Band, Bars, Figure, Level, Line, Mark, Marker, Panel, Stems
+
+MOST_CURVES = 7
+"""More lines than colours that everybody can tell apart are not a picture."""
+
+LONGEST_NAME = 44
+SMALLEST_DELTA = 1e-10
+"""The lower end of a δ axis."""
+
+Floats = np.ndarray
+
+
+# -- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+def tradeoff(*curves: Curve | Mapping[str, Curve]) -> Figure:
+    """The attacker's trade-off: the smallest miss rate β for every false-alarm rate α. Higher is more private.
+
+    The diagonal β = 1 - α is an attacker who learns nothing.
+    """
+    note = "The best attacker can reach the line, none gets below it. On the diagonal the output says nothing."
+    return Figure("What an attacker can do", (_tradeoff_panel(_named(curves)),), note, height=5.0)
+
+
+def profile(*curves: Curve | Mapping[str, Curve], delta: float | None = None) -> Figure:
+    """The privacy curve δ(ε) on a log axis. With `delta`, that level is drawn and ε is marked where each curve meets it."""
+    note = "δ(ε): how much of the output's probability may break the bound e^ε. Lower is more private."
+    return Figure("Privacy curves", (_profile_panel(_named(curves), _level(delta)),), note)
+
+
+def compare(*curves: Curve | Mapping[str, Curve], delta: float | None = None) -> Figure:
+    """Several curves side by side: the trade-off of false alarms and misses, and δ(ε)."""
+    named, level = _named(curves), _level(delta)
+    right = _profile_panel(named, level)
+    # One legend is enough, unless the second one has numbers to tell.
+    panels = _tradeoff_panel(named), right if level else replace(right, labels="none")
+    return Figure("Curves compared", panels, "Left: higher is more private. Right: lower is more private.", height=4.6)
+
+
+def loss(curve: Curve, *, delta: float | None = None) -> Figure:
+    """The distribution of the privacy loss L = log dP/dQ under P: what one look at the output does to an attacker's odds.
+
+    With `delta`, ε(δ) is marked: beyond it lies (nearly) all of what δ pays for.
+    """
+    if not isinstance(curve, Curve):
+        raise InvalidOperation(f"the loss distribution of one curve can be drawn, not of {type(curve).__name__}")
+    found, allowed = curve.loss, _level(delta)
+    marks: list[Mark] = [_masses(found.losses, found.masses)]
+    low, high = _ends(found.losses, found.masses)
+    top = max(_heights(marks[0]), default=1.0) or 1.0
+    marks.append(Level(found.mean, "x", f"mean {found.mean:.3g}"))
+    if allowed is not None and math.isfinite(epsilon := curve.epsilon(delta=allowed)):
+        marks.append(Level(epsilon, "x", f"ε = {epsilon:.4g} at δ = {_power(allowed)}"))
+        high = max(high, epsilon + 0.05 * (high - low))
+    note = "A loss of ℓ multiplies the odds that the person is in the data by e^ℓ."
+    if found.infinity > 0:
+        note += f" With probability {found.infinity:.3g} the loss is infinite: the output gives the person away."
+    y = Axis("probability", 0.0, 1.12 * top)
+    panel = Panel(Axis("privacy loss ℓ", low, high), y, tuple(marks), _short(curve.expression()), "none")
+    return Figure("Privacy loss", (panel,), note)
+
+
+def growth(curve: Curve, *, delta: float, most: int, name: str = "this mechanism") -> Figure:
+    """What k runs cost at this δ, for k up to `most`: the textbook formulas where they are theorems, and the exact curve.
+
+    The curve is one run and must be pure DP (its ε at δ = 0 is what the formulas are fed with). Drawn are
+
+    - basic composition, k ε;
+    - 2 ε √(2k log(1/δ)), only while k ε² <= 8 log(1/δ): beyond that it is false, however often it is printed;
+    - k ε²/2 + ε √(2k log(1/δ)), which holds for every k;
+    - the optimum over all ε-DP mechanisms (`pure(epsilon=ε) ** k`);
+    - this very mechanism, `curve ** k`, with its certified band.
+    """
+    if not isinstance(curve, Curve):
+        raise InvalidOperation(f"the growth of one curve can be drawn, not of {type(curve).__name__}")
+    if isinstance(most, bool) or not isinstance(most, int) or not 2 <= most <= 10**6:
+        raise InvalidParameter("most", most, "must be a whole number between 2 and 1,000,000")
+    allowed, each = _level(delta), curve.epsilon(delta=0.0)
+    if allowed is None or not 0 < allowed < 1:
+        raise InvalidParameter("delta", delta, "must lie strictly between 0 and 1", "advanced composition needs some δ")
+    if not math.isfinite(each) or each == 0:
+        raise InvalidParameter(
+            "curve", curve, "must be pure DP with ε > 0", "textbook composition starts from a pure ε"
+        )
+    counts = _counts(most)
+    dense = sorted({*counts, *_counts(most, 200)})
+    band = _growth_band(curve, counts, allowed)
+    lines = [
+        Line("basic: k ε", _floats(dense), _floats(k * each for k in dense), REFERENCE, "dashed"),
+        _where_proved("advanced: 2ε√(2k log 1/δ)", textbook.advanced_composition_doubled, each, allowed, dense, 1),
+        _where_proved("advanced, proved for all k", textbook.advanced_composition, each, allowed, dense, 2),
+        Line(f"best for any {each:.3g}-DP", _floats(counts), _floats(_optimum(each, k, allowed) for k in counts), 3),
+        Line(name, band.x, band.high),
+    ]
+    marks: list[Mark] = [band, *(line for line in lines if line.x)]
+    end = lines[1].x[-1] if lines[1].x else 0.0
+    note = "Exact lines are certified from both sides."
+    if 0 < end < most:
+        marks.append(Marker(end, lines[1].y[-1], f"2ε√(2k log 1/δ)\nis proved up to k = {end:.0f}", 1))
+        wrong = 2 * each * math.sqrt(2 * most * math.log(1 / allowed))
+        true = lines[4].y[-1]
+        if wrong < true:
+            note += (
+                f" Continued to k = {most:,}, 2ε√(2k log 1/δ) would claim {wrong:.4g}; this mechanism needs {true:.4g}."
+            )
+    top = max(line.y[-1] for line in lines[1:] if line.x)
+    panel = Panel(Axis("number of releases k", 0, most), Axis("total ε", 0, 1.25 * top), tuple(marks), labels="ends")
+    return Figure(f"Composition at δ = {_power(allowed)}, ε = {each:.3g} each", (panel,), note, height=4.6)
+
+
+# -- panels ----------------------------------------------------------------------------------------------------------
+
+
+def _tradeoff_panel(named: dict[str, Curve]) -> Panel:
+    alpha = 0.5 * (1 - np.cos(np.linspace(0, math.pi, 61)))
+    marks: list[Mark] = [Line("learns nothing", (0.0, 1.0), (1.0, 0.0), REFERENCE, "dashed")]
+    for colour, (label, curve) in enumerate(named.items()):
+        low, high = curve.beta_bounds(alpha=alpha)
+        # β may jump down at α = 0 only by the mass of infinite loss; drawn from the top so that the axis is reached.
+        marks.append(Band(_floats(alpha), _floats(low), _floats(high), colour))
+        marks.append(Line(label, _floats(alpha), _floats(low), colour))
+    return Panel(Axis("false alarms α", 0, 1), Axis("misses β", 0, 1), tuple(marks), "Trade-off", square=True)
+
+
+def _profile_panel(named: dict[str, Curve], level: float | None) -> Panel:
+    floor = min(SMALLEST_DELTA, level / 100) if level else SMALLEST_DELTA
+    ends = {label: _end(curve, floor) for label, curve in named.items()}
+    right = max(ends.values())
+    marks: list[Mark] = []
+    if level:
+        marks.append(Level(level, "y", f"δ = {_power(level)}"))
+    for colour, (label, curve) in enumerate(named.items()):
+        epsilon = np.linspace(0, right, 161)
+        epsilon = np.unique(np.concatenate((epsilon[epsilon <= 1.02 * ends[label]], [ends[label]])))
+        low, high = curve.delta_bounds(epsilon=epsilon)
+        shown = high > 0
+        low, high, at = np.maximum(low, floor * 1e-3), np.maximum(high, floor * 1e-3), epsilon
+        marks.append(Band(_floats(at), _floats(low), _floats(high), colour))
+        met = curve.epsilon(delta=level) if level else math.inf
+        said = f"{label}: ε = {met:.4g}" if math.isfinite(met) else label
+        marks.append(Line(said, _floats(at[shown]), _floats(high[shown]), colour))
+        if math.isfinite(met):
+            marks.append(Marker(met, level or 0.0, colour=colour))
+    return Panel(Axis("ε", 0, 1.02 * right), Axis("δ", floor, 1, "log"), tuple(marks), "Privacy curve")
+
+
+def _end(curve: Curve, floor: float) -> float:
+    """The ε at which δ leaves the axis; where it never does (some outcome reveals all), where it stops falling."""
+    for delta in (floor, 1e-6, 1e-4, 1e-2, 0.5):
+        end = curve.epsilon(delta=delta)
+        if math.isfinite(end) and end > 0:
+            return end if delta == floor else 1.5 * end
+    return 1.0
+
+
+# -- loss distributions ----------------------------------------------------------------------------------------------
+
+
+def _masses(losses: Floats, masses: Floats, bins: int = 72) -> Bars | Stems:
+    """Few values as stems, many as bars of equal width."""
+    if np.count_nonzero(masses > 1e-6) <= 40:
+        return Stems(_floats(losses), _floats(masses))
+    low, high = _ends(losses, masses)
+    heights, edges = np.histogram(losses, bins=bins, range=(low, high), weights=masses)
+    return Bars(_floats(edges), _floats(heights))
+
+
+def _ends(losses: Floats, masses: Floats) -> tuple[float, float]:
+    """Where all but a ten-thousandth of the mass lies, with a little air."""
+    order = np.argsort(losses)
+    total = np.cumsum(masses[order])
+    if not len(losses) or total[-1] <= 0:
+        return -1.0, 1.0
+    low = float(losses[order][np.searchsorted(total, 5e-5 * total[-1])])
+    high = float(losses[order][min(int(np.searchsorted(total, (1 - 5e-5) * total[-1])), len(losses) - 1)])
+    air = 0.06 * (high - low) or 0.5
+    return low - air, high + air
+
+
+def _heights(mark: Mark) -> tuple[float, ...]:
+    return mark.heights if isinstance(mark, Bars | Stems) else ()
+
+
+# -- composition -----------------------------------------------------------------------------------------------------
+
+
+def _counts(most: int, count: int = 26) -> list[int]:
+    """Whole numbers from 1 to `most`, denser where curves bend: near the start."""
+    return sorted({max(1, round(most * t * t)) for t in np.linspace(0, 1, count)} | {1, most})
+
+
+def _where_proved(
+    label: str, formula: Callable[..., float], epsilon: float, delta: float, counts: list[int], colour: int
+) -> Line:
+    """The formula's line, ended where its theorem ends: a number that is no guarantee is not drawn."""
+    x, y = [], []
+    for k in _through_the_end(formula, epsilon, delta, counts):
+        try:
+            y.append(formula(epsilon=epsilon, count=k, delta=delta))
+        except OutsideTheorem:
+            break
+        x.append(k)
+    return Line(label, _floats(x), _floats(y), colour, "dashed")
+
+
+def _through_the_end(formula: Callable[..., float], epsilon: float, delta: float, counts: list[int]) -> list[int]:
+    """The counts, and with them the last one at which the formula holds."""
+
+    def holds(k: int) -> bool:
+        try:
+            formula(epsilon=epsilon, count=k, delta=delta)
+        except OutsideTheorem:
+            return False
+        return True
+
+    if holds(counts[-1]) or not holds(counts[0]):
+        return counts
+    low, high = counts[0], counts[-1]
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return sorted({*counts, low})
+
+
+def _optimum(epsilon: float, count: int, delta: float) -> float:
+    return textbook.optimal_composition_epsilon(epsilon=epsilon, delta=0, count=count, total_delta=delta)
+
+
+def _growth_band(curve: Curve, counts: list[int], delta: float) -> Band:
+    bounds = [(curve**k).epsilon_bounds(delta=delta) for k in counts]
+    return Band(_floats(counts), _floats(low for low, _ in bounds), _floats(high for _, high in bounds))
+
+
+# -- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _named(given: tuple[Curve | Mapping[str, Curve], ...]) -> dict[str, Curve]:
+    named: dict[str, Curve] = {}
+    for one in given:
+        items = one.items() if isinstance(one, Mapping) else [("", one)]
+        for label, curve in items:
+            if not isinstance(curve, Curve):
+                raise InvalidOperation(f"only curves can be drawn, not {type(curve).__name__}")
+            named[_short(str(label) or curve.expression())] = curve
+    if not 1 <= len(named) <= MOST_CURVES:
+        rule = f"between 1 and {MOST_CURVES} curves can be drawn together"
+        raise InvalidParameter("curves", len(named), rule, "draw several figures")
+    return named
+
+
+def _level(delta: float | None) -> float | None:
+    if delta is None:
+        return None
+    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 <= delta <= 1:
+        raise InvalidParameter("delta", delta, "must lie in [0, 1]")
+    return float(delta)
+
+
+def _short(text: str) -> str:
+    if len(text) <= LONGEST_NAME:
+        return text
+    return f"{text[: LONGEST_NAME - 14]} … {text[-11:]}"
+
+
+def _power(value: float) -> str:
+    """1e-6 as 10⁻⁶; other numbers as they are."""
+    exponent = round(math.log10(value)) if value > 0 else 0
+    if value > 0 and math.isclose(value, 10.0**exponent, rel_tol=1e-9) and abs(exponent) >= 3:
+        return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{value:.3g}"
+
+
+def _floats(values: object) -> tuple[float, ...]:
+    return tuple(float(v) for v in values)  # type: ignore[attr-defined]

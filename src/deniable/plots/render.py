@@ -1,0 +1,224 @@
+"""Drawing a figure with matplotlib: the only door that library comes through.
+
+No pyplot, hence no window system: it draws the same on a server and in a notebook. Colours are Okabe and Ito's, which readers with any
+kind of colour vision can tell apart.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import InvalidParameter, MissingExtra
+from deniable.plots.spec import REFERENCE, Axis, Band, Bars, Figure, Level, Line, Mark, Marker, Panel, Stems
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+GREY = "#6b6b6b"
+FORMATS = (".png", ".svg", ".pdf")
+PANEL_WIDTH = 5.6
+STYLE: dict[str, Any] = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "axes.labelsize": 10,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "axes.edgecolor": "#333333",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e3e3e3",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.9,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "svg.hashsalt": "deniable",
+}
+STROKES: dict[str, Any] = {"solid": "-", "dashed": (0, (5, 2)), "dotted": (0, (1, 1.6))}
+
+
+def render(figure: Figure, path: str | os.PathLike[str] | None = None) -> Drawing:
+    """Draw a figure; with a path, also save it there as PNG, SVG or PDF, by the ending of the name."""
+    if not isinstance(figure, Figure):
+        raise InvalidParameter("figure", type(figure).__name__, "must be a figure of deniable.plots")
+    if path is not None and Path(path).suffix.lower() not in FORMATS:
+        raise InvalidParameter("path", str(path), f"must end in {', '.join(FORMATS)}")
+    drawing = _drawn(figure)
+    if path is not None:
+        _save(drawing, Path(path))
+    return drawing
+
+
+def svg(figure: Figure) -> str:
+    """The figure as SVG text."""
+    buffer = io.StringIO()
+    _drawn(figure).savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
+
+
+def _save(drawing: Drawing, path: Path) -> None:
+    ending = path.suffix.lower()
+    # No date: the same numbers give the same file.
+    metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
+    drawing.savefig(path, format=ending[1:], dpi=200, metadata=metadata)
+
+
+def _drawn(figure: Figure) -> Drawing:
+    try:
+        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure as Canvas
+    except ImportError:
+        raise MissingExtra("matplotlib", "plots") from None
+
+    with matplotlib.rc_context(STYLE):
+        widths = [_width(panel, figure.height) for panel in figure.panels]
+        drawing = Canvas(figsize=(sum(widths), figure.height), layout="constrained")
+        FigureCanvasAgg(drawing)
+        drawing.suptitle(figure.title, x=0.012, ha="left", fontsize=12, fontweight="bold")
+        places = drawing.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
+        for axes, panel in zip(places, figure.panels, strict=True):
+            _panel(axes, panel)
+        if figure.note:
+            drawing.supxlabel(figure.note, x=0.012, ha="left", fontsize=8.5, color=GREY, wrap=True)
+        drawing.draw_without_rendering()
+    return drawing
+
+
+def _width(panel: Panel, height: float) -> float:
+    return height if panel.square else PANEL_WIDTH + (1.6 if panel.labels == "ends" else 0.0)
+
+
+def _panel(axes: Axes, panel: Panel) -> None:
+    _axis(axes, "x", panel.x)
+    _axis(axes, "y", panel.y)
+    if panel.square:
+        axes.set_aspect("equal", adjustable="box")
+    if panel.title:
+        axes.set_title(panel.title, loc="left")
+    for mark in panel.marks:
+        _mark(axes, mark)
+    if panel.labels == "legend" and panel.lines:
+        axes.legend(loc="upper right")
+    elif panel.labels == "ends":
+        _name_ends(axes, panel)
+
+
+def _axis(axes: Axes, which: str, axis: Axis) -> None:
+    getattr(axes, f"set_{which}label")(axis.label)
+    getattr(axes, f"set_{which}scale")(axis.scale)
+    getattr(axes, f"set_{which}lim")(axis.low, axis.high)
+
+
+def _colour(index: int) -> str:
+    return GREY if index == REFERENCE else PALETTE[index % len(PALETTE)]
+
+
+def _mark(axes: Axes, mark: Mark) -> None:
+    match mark:
+        case Line():
+            width = 1.2 if mark.colour == REFERENCE else None
+            axes.plot(
+                mark.x, mark.y, label=mark.label or None, color=_colour(mark.colour), ls=STROKES[mark.stroke], lw=width
+            )
+        case Band():
+            axes.fill_between(mark.x, mark.low, mark.high, color=_colour(mark.colour), alpha=0.25, lw=0)
+        case Bars():
+            axes.stairs(
+                mark.heights, mark.edges, fill=True, color=_colour(mark.colour), alpha=0.85, label=mark.label or None
+            )
+        case Stems():
+            axes.vlines(mark.x, 0, mark.heights, color=_colour(mark.colour), lw=2.4, label=mark.label or None)
+            axes.plot(mark.x, mark.heights, "o", color=_colour(mark.colour), ms=4)
+        case Level():
+            _level(axes, mark)
+        case Marker():
+            axes.plot([mark.x], [mark.y], "o", color=_colour(mark.colour), ms=5, zorder=4)
+            _word(axes, mark)
+
+
+def _level(axes: Axes, mark: Level) -> None:
+    """A thin line across, its word just beside it at the panel's edge."""
+    if mark.axis == "y":
+        axes.axhline(mark.at, color=GREY, lw=0.9, ls=STROKES["dotted"])
+        place, shift, align = (0.0, mark.at), (4, 3), {"ha": "left", "va": "bottom"}
+        coordinates = axes.get_yaxis_transform()
+    else:
+        axes.axvline(mark.at, color=GREY, lw=0.9, ls=STROKES["dotted"])
+        middle = sum(axes.get_xlim()) / 2
+        left = mark.at > middle
+        place, shift = (mark.at, 1.0), ((-4, -2) if left else (4, -2))
+        align = {"ha": "right" if left else "left", "va": "top"}
+        coordinates = axes.get_xaxis_transform()
+    if mark.text:
+        axes.annotate(
+            mark.text, place, shift, xycoords=coordinates, textcoords="offset points", color=GREY, fontsize=8.5, **align
+        )
+
+
+def _word(axes: Axes, mark: Marker) -> None:
+    """The marker's word in the free corner above and left of it, with a thin leader."""
+    if not mark.text:
+        return
+    across, up = axes.transAxes.inverted().transform(axes.transData.transform((mark.x, mark.y)))
+    axes.annotate(
+        mark.text,
+        (mark.x, mark.y),
+        (max(across - 0.16, 0.03), min(up + 0.34, 0.93)),
+        textcoords="axes fraction",
+        color=_colour(mark.colour),
+        fontsize=9,
+        va="center",
+        arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.7, "shrinkB": 4},
+    )
+
+
+def _name_ends(axes: Axes, panel: Panel) -> None:
+    """Name each line at its right end, in its colour; names that would touch are moved apart.
+
+    A line that leaves through the top is named there; one that stops inside the panel is named by its own marker.
+    """
+    apart = (
+        13 / (axes.bbox.height * 72 / axes.figure.dpi) * (panel.y.high - panel.y.low)
+    )  # a line of text, in data units
+    ends: list[tuple[float, Line]] = []
+    for line in panel.lines.values():
+        if line.x[-1] < 0.98 * panel.x.high:
+            continue
+        if line.y[-1] > panel.y.high:
+            _name_at_top(axes, panel, line)
+        else:
+            ends.append((line.y[-1], line))
+    lowest = panel.y.low - apart
+    for y, line in sorted(ends, key=lambda end: end[0]):
+        lowest = max(y, lowest + apart)
+        axes.annotate(
+            f"{line.label}: {line.y[-1]:.4g}",
+            (panel.x.high, y),
+            (panel.x.high * 1.015, lowest),
+            color=_colour(line.colour),
+            fontsize=9,
+            va="center",
+            annotation_clip=False,
+        )
+
+
+def _name_at_top(axes: Axes, panel: Panel, line: Line) -> None:
+    inside = [i for i, y in enumerate(line.y) if y <= panel.y.high]
+    x = line.x[inside[-1]] if inside else panel.x.low
+    axes.annotate(
+        f"{line.label} = {line.y[-1]:.4g} at k = {line.x[-1]:.0f}" if panel.labels == "ends" else line.label,
+        (x, panel.y.high),
+        (6, -4),
+        textcoords="offset points",
+        color=_colour(line.colour),
+        fontsize=9,
+        va="top",
+    )

@@ -1,0 +1,136 @@
+"""What to draw, apart from how: a figure as plain data.
+
+A figure has panels, a panel has two axes and marks. Marks hold the numbers themselves, so that a test (or another renderer)
+can read what a picture says without looking at it. No drawing library is known here; `render.py` is the one place that is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, final
+
+Scale = Literal["linear", "log"]
+Stroke = Literal["solid", "dashed", "dotted"]
+Labels = Literal["legend", "ends", "none"]
+
+REFERENCE = -1
+"""The colour of what is only there for comparison (a diagonal, a level): grey. Others count from 0."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis: its label, its scale and its ends."""
+
+    label: str
+    low: float
+    high: float
+    scale: Scale = "linear"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Points joined by straight strokes. `label` names it to the reader; an empty one stays unnamed."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    colour: int = 0
+    stroke: Stroke = "solid"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The area between two lines over the same x: what is certified from both sides."""
+
+    x: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    colour: int = 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Probabilities over intervals: bar i stands on [edges[i], edges[i + 1]]."""
+
+    edges: tuple[float, ...]
+    heights: tuple[float, ...]
+    label: str = ""
+    colour: int = 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stems:
+    """Probabilities of single values."""
+
+    x: tuple[float, ...]
+    heights: tuple[float, ...]
+    label: str = ""
+    colour: int = 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A thin straight line across the panel at one value of one axis, with a word beside it."""
+
+    at: float
+    axis: Literal["x", "y"]
+    text: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A dot; a word to it, if any, stands in the free space above and left of it."""
+
+    x: float
+    y: float
+    text: str = ""
+    colour: int = 0
+
+
+Mark = Line | Band | Bars | Stems | Level | Marker
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Two axes and what stands between them. `labels` says where lines are named: in a legend or at their right ends."""
+
+    x: Axis
+    y: Axis
+    marks: tuple[Mark, ...]
+    title: str = ""
+    labels: Labels = "legend"
+    square: bool = False
+
+    @property
+    def lines(self) -> dict[str, Line]:
+        """The named lines, by their labels."""
+        return {mark.label: mark for mark in self.marks if isinstance(mark, Line) and mark.label}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture: a title, panels from left to right, and a note below. `plots.render(figure, "out.png")` draws it."""
+
+    title: str
+    panels: tuple[Panel, ...]
+    note: str = ""
+    height: float = field(default=4.0, kw_only=True)
+
+    def _repr_svg_(self) -> str | None:
+        """Drawn by itself in a notebook, where matplotlib is there."""
+        from deniable.errors import MissingExtra
+        from deniable.plots.render import svg
+
+        try:
+            return svg(self)
+        except MissingExtra:
+            return None
