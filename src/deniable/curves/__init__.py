@@ -1,6 +1,7 @@
 """What is promised: privacy guarantees as curves, composed by `*` and `**`, every number certified from both sides.
 
-No data, no randomness, no files in this room. Start with `gaussian`, `laplace` or another atom, multiply, and read a face:
+No data, no randomness, no files in this room. Start with `gaussian`, `laplace` or another atom, multiply, and read a
+face:
 
 >>> from deniable import curves
 >>> curve = curves.gaussian(sigma=50) ** 1000
@@ -8,29 +9,72 @@ No data, no randomness, no files in this room. Start with `gaussian`, `laplace` 
 2.9216
 """
 
-from deniable.curves import filters, textbook
-from deniable.curves.approximation import GaussianApproximation
-from deniable.curves.atoms import (
-    approximate,
-    discrete_gaussian,
-    discrete_laplace,
-    exponential,
-    gaussian,
-    laplace,
-    poisson,
-    pure,
-    randomized_response,
-    rounded_gaussian,
-)
-from deniable.curves.bounded import renyi, zcdp
-from deniable.curves.calibration import calibrate
-from deniable.curves.curve import Curve, identity, product
-from deniable.curves.derived import hidden_mixture, mixture, quantized, worst_of
-from deniable.curves.divisible import fourier_delta, infinitely_divisible, merton, normal_inverse_gaussian
-from deniable.curves.expression import parse
-from deniable.curves.kernel import Kernel, from_kernel
-from deniable.curves.loss import LossDistribution
-from deniable.curves.own import from_cdf, from_density, from_pmf, tradeoff
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deniable.curves import filters, textbook
+    from deniable.curves.approximation import GaussianApproximation
+    from deniable.curves.atoms import (
+        approximate,
+        discrete_gaussian,
+        discrete_laplace,
+        exponential,
+        gaussian,
+        laplace,
+        poisson,
+        pure,
+        randomized_response,
+        rounded_gaussian,
+    )
+    from deniable.curves.bounded import renyi, zcdp
+    from deniable.curves.calibration import calibrate
+    from deniable.curves.curve import Curve, identity, product
+    from deniable.curves.derived import hidden_mixture, mixture, quantized, worst_of
+    from deniable.curves.divisible import fourier_delta, infinitely_divisible, merton, normal_inverse_gaussian
+    from deniable.curves.expression import parse
+    from deniable.curves.kernel import Kernel, from_kernel
+    from deniable.curves.loss import LossDistribution
+    from deniable.curves.own import from_cdf, from_density, from_pmf, tradeoff
+
+_HOMES = {
+    "Curve": "curve",
+    "GaussianApproximation": "approximation",
+    "Kernel": "kernel",
+    "LossDistribution": "loss",
+    "approximate": "atoms",
+    "calibrate": "calibration",
+    "discrete_gaussian": "atoms",
+    "discrete_laplace": "atoms",
+    "exponential": "atoms",
+    "fourier_delta": "divisible",
+    "from_cdf": "own",
+    "from_density": "own",
+    "from_kernel": "kernel",
+    "from_pmf": "own",
+    "gaussian": "atoms",
+    "hidden_mixture": "derived",
+    "identity": "curve",
+    "infinitely_divisible": "divisible",
+    "laplace": "atoms",
+    "merton": "divisible",
+    "mixture": "derived",
+    "normal_inverse_gaussian": "divisible",
+    "parse": "expression",
+    "poisson": "atoms",
+    "product": "curve",
+    "pure": "atoms",
+    "quantized": "derived",
+    "randomized_response": "atoms",
+    "renyi": "bounded",
+    "rounded_gaussian": "atoms",
+    "tradeoff": "own",
+    "worst_of": "derived",
+    "zcdp": "bounded",
+}
+_ROOMS = ("filters", "textbook")
 
 __all__ = [
     "Curve",
@@ -69,3 +113,19 @@ __all__ = [
     "worst_of",
     "zcdp",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name when it is first used (PEP 562), so that importing this room costs next to nothing."""
+    if name in _ROOMS:
+        return importlib.import_module(f"{__name__}.{name}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class GaussianApproximation:
     """Many small releases look like one Gaussian release (Dong, Roth, Su 2022, Theorems 3.4 and 3.5). NOT a guarantee.
 
-    `mu` = 2k/s with k = Σ kl, s² = Σ κ₂ (source 003). `error` is the Berry-Esseen distance γ = 0.56 Σ κ̄₃ / V^{3/2}, V = Σ (κ₂ - kl²): with
-    `mu_centred` = 2k/√V, every α in [γ, 1-γ] has G(α+γ) - γ <= β(α) <= G(α-γ) + γ; it is None when γ >= 1/2 or the factors are not
-    symmetric, where the theorem says nothing.
+    `mu` = 2k/s with k = Σ kl, s² = Σ κ₂ (source 003). `error` is the Berry-Esseen distance γ = 0.56 Σ κ̄₃ / V^{3/2},
+    V = Σ (κ₂ - kl²): with `mu_centred` = 2k/√V, every α in [γ, 1-γ] has G(α+γ) - γ <= β(α) <= G(α-γ) + γ; it is None
+    when γ >= 1/2 or the factors are not symmetric, where the theorem says nothing.
     """
 
     mu: float
@@ -52,7 +52,9 @@ class GaussianApproximation:
         return max(low, 0.0), min(float(limit.beta_bounds(alpha=max(alpha - gap, 0.0))[1]) + gap, 1 - alpha)
 
     def __mul__(self, other: object) -> None:
-        raise InvalidOperation("an approximation is no guarantee and does not compose; multiply the curves and call clt() last")
+        raise InvalidOperation(
+            "an approximation is no guarantee and does not compose; multiply the curves and call clt() last"
+        )
 
     __rmul__ = __mul__
 
@@ -66,10 +68,14 @@ def clt(curve: Curve) -> GaussianApproximation:
     square = math.fsum(n * m.kappa2 for m, n in known)
     variance = math.fsum(n * (m.kappa2 - m.kl**2) for m, n in known)
     if not math.isfinite(square):
-        raise InvalidOperation("the privacy loss has no finite moments (some outcome reveals everything), so there is no limit theorem")
+        raise InvalidOperation(
+            "the privacy loss has no finite moments (some outcome reveals everything), so there is no limit theorem"
+        )
     if square == 0:
         return GaussianApproximation(0.0, 0.0, 0.0, 0.0, 0.0)
     gap = 0.56 * math.fsum(n * m.central3 for m, n in known) / variance**1.5 if variance > 0 else math.inf
     symmetric = all(pair_of(atom).is_symmetric for atom, _ in curve.factors)
     centred = 2 * k / math.sqrt(variance) if variance > 0 else math.inf
-    return GaussianApproximation(2 * k / math.sqrt(square), centred, gap if symmetric and gap < 0.5 else None, k, square)
+    return GaussianApproximation(
+        2 * k / math.sqrt(square), centred, gap if symmetric and gap < 0.5 else None, k, square
+    )

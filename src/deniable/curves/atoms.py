@@ -1,7 +1,9 @@
-"""The named mechanisms: Gaussian, Laplace, their discrete forms, randomized response, the exponential mechanism, Poisson.
+"""The named mechanisms: Gaussian, Laplace, their discrete forms, randomized response, the exponential mechanism,
+Poisson.
 
-Each class is the promise of one mechanism; the function of the same name (in small letters) is how users make it. Sensitivity is 1
-unless said otherwise: a release whose sensitivity is Δ with noise σ is `gaussian(sigma=σ, sensitivity=Δ)`.
+Each class is the promise of one mechanism; the function of the same name (in small letters) is how users make it.
+Sensitivity is 1 unless said otherwise: a release whose sensitivity is Δ with noise σ is `gaussian(sigma=σ,
+sensitivity=Δ)`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from deniable.curves.laws.base import Pair
 from deniable.curves.laws.closed import BoundedRangeLaw, GaussianLaw, LaplaceLaw, upper_normal
 from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.promise import Atom
-from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
+from deniable.curves.rounding import UNIT_ROUNDOFF, Floats, quotient_up
 from deniable.errors import InvalidParameter, NotCertifiable
 
 
@@ -69,7 +71,7 @@ def gaussian(*, sigma: float | None = None, mu: float | None = None, sensitivity
     """
     if check.exactly_one(sigma=sigma, mu=mu) == "mu":
         return Curve.of(Gaussian(check.positive("mu", mu)))
-    return Curve.of(Gaussian(check.positive("sensitivity", sensitivity) / check.positive("sigma", sigma)))
+    return Curve.of(Gaussian(quotient_up(check.positive("sensitivity", sensitivity), check.positive("sigma", sigma))))
 
 
 @final
@@ -100,14 +102,14 @@ class Laplace(Atom):
 def laplace(*, scale: float, sensitivity: float = 1.0) -> Curve:
     """The Laplace mechanism: noise of density e^(-|z|/scale)/(2 scale) on a statistic of L1 sensitivity `sensitivity`.
 
-    With t = sensitivity/scale: pure ε = t, and δ(ε) = 1 - e^((ε-t)/2) for |ε| <= t (Balle, Barthe, Gaboardi 2018, Theorem 3).
-    A vector release of the same L1 sensitivity is dominated by the scalar one (theory page, lemma 6).
+    With t = sensitivity/scale: pure ε = t, and δ(ε) = 1 - e^((ε-t)/2) for |ε| <= t (Balle, Barthe, Gaboardi 2018,
+    Theorem 3). A vector release of the same L1 sensitivity is dominated by the scalar one (theory page, lemma 6).
 
     >>> from deniable import curves
     >>> round(curves.laplace(scale=1).delta(epsilon=0.5), 12)
     0.221199216929
     """
-    return Curve.of(Laplace(check.positive("sensitivity", sensitivity) / check.positive("scale", scale)))
+    return Curve.of(Laplace(quotient_up(check.positive("sensitivity", sensitivity), check.positive("scale", scale))))
 
 
 @final
@@ -122,10 +124,13 @@ class DiscreteLaplace(Atom):
         object.__setattr__(self, "sensitivity", check.integer("sensitivity", self.sensitivity, 1))
 
     def pair(self) -> Pair:
-        # P(y) ∝ r^|y| with r = e^(-1/scale), Q(y) = P(y - Δ). Loss (|y-Δ| - |y|)/scale takes the values Δ - 2j, j = 0..Δ.
+        # P(y) ∝ r^|y| with r = e^(-1/scale), Q(y) = P(y - Δ). Loss (|y-Δ| - |y|)/scale takes the values Δ - 2j, j =
+        # 0..Δ.
         if self.sensitivity > finite.LARGEST_SUPPORT:
-            raise NotCertifiable(f"discrete_laplace with sensitivity {self.sensitivity}: use laplace(scale=, sensitivity=)")
-        t, shift = 1.0 / self.scale, self.sensitivity
+            raise NotCertifiable(
+                f"discrete_laplace with sensitivity {self.sensitivity}: use laplace(scale=, sensitivity=)"
+            )
+        t, shift = quotient_up(1.0, self.scale), self.sensitivity
         inner = np.arange(1, shift, dtype=float)
         normal = -math.expm1(-t) / (1 + math.exp(-t))
         low_end = 1 / (1 + math.exp(-t))
@@ -202,8 +207,8 @@ def _integers(sigma: float, shift: int, name: str) -> Floats:
     reach = math.ceil(21.0 * sigma) + 2
     if 2 * reach + shift > finite.LARGEST_SUPPORT:
         raise NotCertifiable(
-            f"{name} with sigma={sigma:g}, sensitivity={shift} has more than {finite.LARGEST_SUPPORT:,} relevant outputs; "
-            f"use gaussian(sigma=, sensitivity=), which it approaches from below for rounded noise"
+            f"{name} with sigma={sigma:g}, sensitivity={shift} has more than {finite.LARGEST_SUPPORT:,} relevant "
+            f"outputs; use gaussian(sigma=, sensitivity=), which it approaches from below for rounded noise"
         )
     return np.arange(-reach, reach + shift + 1, dtype=float)
 
@@ -226,7 +231,8 @@ class RoundedGaussian(Atom):
         far = _rounded_mass(outputs - shift, s)
         keep = (near > 1e-150) & (far > 1e-150)
         p, q = near[keep], far[keep]
-        # Differences of two tails lose up to sigma roundings. Outputs that underflow on the far side count as infinite loss.
+        # Differences of two tails lose up to sigma roundings. Outputs that underflow on the far side count as
+        # infinite loss.
         error = UNIT_ROUNDOFF * (4096 + 64 * s)
         cut = finite.NEGLIGIBLE + float(np.sum(near[~keep]))
         side = finite.truncated(np.log(p) - np.log(q), p, cut=cut, relative_error=error)
@@ -317,7 +323,8 @@ def randomized_response(*, p: float | None = None, epsilon: float | None = None,
     share = check.inner_probability("p", p)
     if share * categories < 1 - 1e-15:
         raise InvalidParameter("p", p, f"must be at least 1/categories = {1 / categories:g}", "relabel the answers")
-    return Curve.of(RandomizedResponse(max(math.log(share) - math.log1p(-share) + math.log(categories - 1), 0.0), categories))
+    odds = math.log(share) - math.log1p(-share) + math.log(categories - 1)
+    return Curve.of(RandomizedResponse(max(odds + 2 * UNIT_ROUNDOFF * (1 + abs(odds)), 0.0), categories))
 
 
 @final
@@ -416,7 +423,9 @@ class Poisson(Atom):
         first = max(0.0, math.floor(a - 21 * math.sqrt(a) - 25))
         last = math.ceil(b + 21 * math.sqrt(b) + 250)
         if last - first > finite.LARGEST_SUPPORT:
-            raise NotCertifiable(f"poisson(low={a:g}, high={b:g}) has more than {finite.LARGEST_SUPPORT:,} relevant counts")
+            raise NotCertifiable(
+                f"poisson(low={a:g}, high={b:g}) has more than {finite.LARGEST_SUPPORT:,} relevant counts"
+            )
         counts = np.arange(first, last + 1)
         p, q = _poisson_mass(counts, b), _poisson_mass(counts, a)
         loss = counts * math.log(b / a) - (b - a)
@@ -436,7 +445,7 @@ class Poisson(Atom):
             return math.inf
         ahead = (a * (b / a) ** order - order * b - (1 - order) * a) / (order - 1)
         back = (b * (a / b) ** order - order * a - (1 - order) * b) / (order - 1)
-        return max(ahead, back) * (1 + 1e-12) + 1e-15
+        return float(max(ahead, back)) * (1 + 1e-12) + 1e-15
 
     def gdp_bound(self) -> float | None:
         return math.inf if self.high > self.low else 0.0
@@ -452,8 +461,8 @@ def _poisson_mass(counts: Floats, rate: float) -> Floats:
 def poisson(*, low: float, high: float, tied: bool = False) -> Curve:
     """Poisson privacy: neighbours are told apart no better than counts of rates `low` and `high` (source 003).
 
-    `tied=True` says that the higher rate always belongs to the same neighbour (counts under add/remove); otherwise the direction may
-    flip from use to use, and products symmetrise this factor first.
+    `tied=True` says that the higher rate always belongs to the same neighbour (counts under add/remove); otherwise
+    the direction may flip from use to use, and products symmetrise this factor first.
     """
     if not isinstance(tied, bool):
         raise InvalidParameter("tied", tied, "must be True or False")

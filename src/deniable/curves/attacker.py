@@ -49,8 +49,9 @@ class SearchedProfile:
 def beta_bounds(curve: Curve, alpha: Floats) -> tuple[Floats, Floats]:
     """Certified bounds on the trade-off function: the attacker's smallest miss rate at false-alarm rate alpha.
 
-    β(α) = sup_x 1 - δ(x) - xα over x = e^ε > 0, per direction, then the smaller of the two directions. The supremand is concave in x:
-    any x gives a lower bound, and lines through neighbouring values bound it from above between grid points.
+    β(α) = sup_x 1 - δ(x) - xα over x = e^ε > 0, per direction, then the smaller of the two directions. The supremand
+    is concave in x: any x gives a lower bound, and lines through neighbouring values bound it from above between grid
+    points.
     """
     forward, backward = product_of(curve)
     low, high = beta_of(forward, backward, alpha)
@@ -87,7 +88,9 @@ def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Float
 
 
 def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float) -> float:
-    """An upper bound on a concave function of x = e^ε from bounds at points: lines through neighbours, extended inwards."""
+    """An upper bound on a concave function of x = e^ε from bounds at points: lines through neighbours, extended
+    inwards.
+    """
     x = np.exp(points)
     left = np.full(len(x) - 1, np.inf)
     right = np.full(len(x) - 1, np.inf)
@@ -96,7 +99,8 @@ def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float) ->
     back = (over[:-1] - under[1:]) / np.diff(x)
     right[:-1] = back[1:]
     gap = np.diff(x)
-    # In cell i: value <= over[i] + left*(x - x_i) and value <= over[i+1] + right*(x_(i+1) - x); best of the worst crossing.
+    # In cell i: value <= over[i] + left*(x - x_i) and value <= over[i+1] + right*(x_(i+1) - x); best of the worst
+    # crossing.
     at_left = over[:-1] + np.maximum(left, 0.0) * gap
     at_right = over[1:] + np.maximum(right, 0.0) * gap
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -127,7 +131,8 @@ def equal_error_rate(curve: Curve) -> float:
 def loss_quantile(curve: Curve, allowed: float) -> float:
     """An upper bound on the smallest ε with P(L > ε) <= allowed in both directions.
 
-    P(L > ε) <= δ(ε')/(1 - e^(ε'-ε)) for every ε' < ε, hence ε = ε' - log(1 - δ(ε')/allowed) for any ε' with δ(ε') < allowed.
+    P(L > ε) <= δ(ε')/(1 - e^(ε'-ε)) for every ε' < ε, hence ε = ε' - log(1 - δ(ε')/allowed) for any ε' with δ(ε') <
+    allowed.
     """
     start = float(curve.epsilon(delta=allowed / 2))
     end = float(curve.epsilon(delta=allowed / 1e4))

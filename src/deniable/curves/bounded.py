@@ -1,8 +1,9 @@
 """Promises that are bounds on Rényi divergences: zCDP and Rényi DP at one order.
 
-No single pair of distributions attains such a promise, so its two sides differ: above stands the best known conversion to (ε, δ)
-(Canonne, Kamath, Steinke 2020, Proposition 12), below a mechanism that keeps the promise (a Gaussian). In products the Rényi
-divergences themselves are added and converted once, and the smaller of both routes is taken.
+No single pair of distributions attains such a promise, so its two sides differ: above stands the best known
+conversion to (ε, δ) (Canonne, Kamath, Steinke 2020, Proposition 12), below a mechanism that keeps the promise (a
+Gaussian). In products the Rényi divergences themselves are added and converted once, and the smaller of both routes
+is taken.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def _converted(divergence: Callable[[Floats], Floats], orders: Floats, reach: fl
     points = reach * np.linspace(0.0, 1.0, 1500) ** 2
     exponent = s[None, :] * (divergence(orders)[None, :] - points[:, None]) + gap[None, :]
     ahead = np.minimum(np.exp(np.minimum(np.min(exponent, axis=1), 0.0)) * (1 + 1e-12), 1.0)
-    # Both directions keep the promise, so negative ε are the reflection; δ(0) is also at most sqrt(1 - e^-KL) (Bretagnolle, Huber).
+    # Both directions keep the promise, so negative ε are the reflection; δ(0) is also at most sqrt(1 - e^-KL)
+    # (Bretagnolle, Huber).
     kl = float(divergence(orders[:1])[0])
     ahead = np.minimum(ahead, math.sqrt(-math.expm1(-min(kl, 700.0))) * (1 + 1e-12))
     ahead = np.minimum.accumulate(ahead)

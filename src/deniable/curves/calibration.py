@@ -32,7 +32,9 @@ def _target(
     given = {"epsilon": epsilon, "mu": mu, "advantage": advantage, "equal_error_rate": equal_error_rate, "rho": rho}
     chosen = [name for name, value in given.items() if value is not None]
     if not chosen and delta is None:
-        raise InvalidParameter("target", None, "give epsilon= (with delta=), mu=, advantage=, equal_error_rate= or rho=")
+        raise InvalidParameter(
+            "target", None, "give epsilon= (with delta=), mu=, advantage=, equal_error_rate= or rho="
+        )
     if len(chosen) > 1:
         raise InvalidParameter(" and ".join(chosen), None, "give one target", "calibrate to the other and compare")
     if epsilon is not None:
@@ -67,8 +69,9 @@ def calibrate(
 ) -> Any:
     """The value at which `make_curve(value)` just meets the target: least noise, most steps, largest rate.
 
-    Works for any parameter on which privacy depends monotonically, in either direction; whole numbers if the curve needs them. The
-    returned value itself was checked to meet the target (upper bound of ε, μ, ...), and a value 1e-7 away was seen to miss it.
+    Works for any parameter on which privacy depends monotonically, in either direction; whole numbers if the curve
+    needs them. The returned value itself was checked to meet the target (upper bound of ε, μ, ...), and a value 1e-7
+    away was seen to miss it.
 
     >>> import deniable as dn
     >>> from deniable import curves
@@ -155,14 +158,18 @@ class _Search:
             return worst, worst
         least = min((c, v) for v, c in self.known.items() if c is not None)
         raise ImpossibleTarget(
-            f"no value meets {self.target.words}: the most private one found is {least[1]:.6g}, and it gives {least[0]:.6g}; "
-            "raise the target, or change what make_curve keeps fixed"
+            f"no value meets {self.target.words}: the most private one found is {least[1]:.6g}, and it gives "
+            f"{least[0]:.6g}; raise the target, or change what make_curve keeps fixed"
         )
 
     def _moves(self, value: float, before: float) -> bool:
         """Whether going on in this direction can still change anything."""
         a, b = self.cost(before), self.cost(value)
-        wrong_way = a is not None and b is not None and ((b > self.target.value and b > a) or (b <= self.target.value and b < a))
+        wrong_way = (
+            a is not None
+            and b is not None
+            and ((b > self.target.value and b > a) or (b <= self.target.value and b < a))
+        )
         return not wrong_way and (a != b or a in (math.inf, 0.0))
 
     def _edge(self, allowed: float, refused: float) -> float:
@@ -180,7 +187,9 @@ class _Search:
         return nearby if self.cost(nearby) is not None else allowed
 
     def _narrow(self, good: float, bad: float) -> Any:
-        """Bisection in the logarithm, sped up by interpolating the logarithm of the cost; every step keeps the bracket."""
+        """Bisection in the logarithm, sped up by interpolating the logarithm of the cost; every step keeps the
+        bracket.
+        """
         for step in range(200):
             if self.whole and abs(round(good) - round(bad)) <= 1:
                 return round(good)

@@ -1,11 +1,13 @@
 """Composition: the one place where laws are multiplied.
 
-`plan` chooses a tilt θ, a lattice step h and a window for a wanted ε or δ; `compose` multiplies the lattice laws of all factors by
-FFT and returns a `Panel`: certified bounds on the finite part of δ(ε) for every ε, sharp near the wanted one.
+`plan` chooses a tilt θ, a lattice step h and a window for a wanted ε or δ; `compose` multiplies the lattice laws of
+all factors by FFT and returns a `Panel`: certified bounds on the finite part of δ(ε) for every ε, sharp near the
+wanted one.
 
-With a_i the masses of one factor on {o + ih}, K(θ) = log Σ a_i e^(θ l_i) and w_i = a_i e^(θ l_i - K), the product of factors has masses
-P(J) = y_J e^(K_total - θ l_J), where y is the convolution of all w. For l_J > ε the weights e^(-θ l_J) shrink, so an absolute error
-in y becomes an error relative to δ(ε) e^(...): this is what makes δ = 1e-30 readable in double precision.
+With a_i the masses of one factor on {o + ih}, K(θ) = log Σ a_i e^(θ l_i) and w_i = a_i e^(θ l_i - K), the product of
+factors has masses P(J) = y_J e^(K_total - θ l_J), where y is the convolution of all w. For l_J > ε the weights e^(-θ
+l_J) shrink, so an absolute error in y becomes an error relative to δ(ε) e^(...): this is what makes δ = 1e-30
+readable in double precision.
 
 The ledger of everything that can go wrong (docs/theory/certified-curves.md derives each line):
 
@@ -35,7 +37,9 @@ Side = Literal["upper", "lower"]
 Complexes = NDArray[np.complex128]
 
 FFT_CONSTANT = 8.0
-"""Relative 2-norm error of one FFT of length N is at most FFT_CONSTANT u log2 N (ADR 0003: Higham 2002, Theorem 24.2)."""
+"""Relative 2-norm error of one FFT of length N is at most FFT_CONSTANT u log2 N (ADR 0003: Higham 2002, Theorem
+24.2).
+"""
 
 LARGEST_WINDOW = 2**21
 """Longest FFT: keeps a reading under 300 MB."""
@@ -48,7 +52,7 @@ class Factor(NamedTuple):
     """A law and how many times it runs."""
 
     law: Law
-    count: int
+    uses: int
 
 
 class Cumulant(NamedTuple):
@@ -111,7 +115,9 @@ BEST_GAPS = np.array([log_best_gap(float(t)) for t in TILTS])
 
 @lru_cache(maxsize=65536)
 def plan_table(law: Law) -> tuple[Floats, Floats, float]:
-    """For one use of a law: a bound on its cumulant at all TILTS, the slope there, and the mean loss. Sums over factors."""
+    """For one use of a law: a bound on its cumulant at all TILTS, the slope there, and the mean loss. Sums over
+    factors.
+    """
     grid = sketch(law)
     read = [cumulant([(grid, 1)], float(theta)) for theta in TILTS]
     mean = float(np.sum(grid.masses * grid.losses))
@@ -124,7 +130,7 @@ class Plan:
     __slots__ = ("cumulants", "mean", "slopes")
 
     def __init__(self, factors: Sequence[Factor]) -> None:
-        tables = [(plan_table(f.law), f.count) for f in factors]
+        tables = [(plan_table(f.law), f.uses) for f in factors]
         self.cumulants = sum((c * t[0] for t, c in tables), np.zeros_like(TILTS))
         self.slopes = sum((c * t[1] for t, c in tables), np.zeros_like(TILTS))
         self.mean = math.fsum(c * t[2] for t, c in tables)
@@ -165,7 +171,9 @@ def lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
 
 
 def _floored(law: FiniteLaw, step: float) -> GridLaw:
-    """Every atom moved down to the lattice, with the offset that moves the mass least: below the law, for lonely atoms."""
+    """Every atom moved down to the lattice, with the offset that moves the mass least: below the law, for lonely
+    atoms.
+    """
     offsets = np.concatenate(([law.losses[int(np.argmax(law.masses))]], law.losses[-1:])) - 1e-6 * step
     offsets = np.concatenate((offsets, offsets[0] - step * np.linspace(0, 1, 64, endpoint=False)))
     heavy = np.argsort(-law.masses)[:2000]
@@ -173,10 +181,13 @@ def _floored(law: FiniteLaw, step: float) -> GridLaw:
     offset = float(offsets[int(np.argmin(np.sum(moved * law.masses[None, heavy], axis=1)))])
     index = np.floor((law.losses - offset) / step - 1e-12 * np.abs(law.losses) / step).astype(np.int64)
     index -= int(index[0])
-    start = offset + step * math.floor((float(law.losses[0]) - offset) / step - 1e-12 * abs(float(law.losses[0])) / step)
-    masses = np.bincount(index, weights=law.masses) * (1 - law.relative_error)
-    points = start + step * np.arange(max(len(masses), 2))
-    masses = np.append(masses, [0.0] * (len(points) - len(masses)))
+    start = offset + step * math.floor(
+        (float(law.losses[0]) - offset) / step - 1e-12 * abs(float(law.losses[0])) / step
+    )
+    floored = np.bincount(index, weights=law.masses)
+    points: Floats = start + step * np.arange(max(len(floored), 2), dtype=float)
+    masses = np.zeros_like(points)
+    masses[: len(floored)] = floored * (1 - law.relative_error)
     return GridLaw(points, masses, law.infinity * (1 - law.relative_error))
 
 
@@ -185,8 +196,9 @@ class Panel:
     """A certified bound on δ(ε) for every ε, from one FFT, sharp near the centre of its window.
 
     At the points start + m × stride the suffix sums over the lattice give real tests: with x = e^(ε - centre),
-    line_m(ε) = e^(log_scale) (heads[m] - x seconds[m]) is at most δ(ε), and equal to it at point m. So the lower bound is the better
-    of the two lines around ε, the upper bound the chord between the two points (δ is convex in x); both ± the slack.
+    line_m(ε) = e^(log_scale) (heads[m] - x seconds[m]) is at most δ(ε), and equal to it at point m. So the lower
+    bound is the better of the two lines around ε, the upper bound the chord between the two points (δ is convex in
+    x); both ± the slack.
     """
 
     side: Side
@@ -224,7 +236,11 @@ class Panel:
             inner = np.maximum(raw, 0.0) + rounding + self.noise * weight + self.right_out + self.left_out * left
         else:
             inner = np.maximum(raw - rounding - (self.noise + self.alias) * weight, 0.0)
-        result = np.exp(self.log_scale + np.log(inner + 1e-300)) if self.log_scale < -500 else math.exp(self.log_scale) * inner
+        result = (
+            np.exp(self.log_scale + np.log(inner + 1e-300))
+            if self.log_scale < -500
+            else math.exp(self.log_scale) * inner
+        )
         return np.asarray(result * (1 + self.relative if self.side == "upper" else 1 - self.relative))
 
     def _best_line(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
@@ -232,10 +248,14 @@ class Panel:
         n = len(self.heads) - 1
         scale = np.exp(np.minimum(at - self.centre, 700.0))
         left, right = np.clip(cell, 0, n), np.clip(cell + 1, 0, n)
-        return np.maximum(self.heads[left] - scale * self.seconds[left], self.heads[right] - scale * self.seconds[right])
+        return np.maximum(
+            self.heads[left] - scale * self.seconds[left], self.heads[right] - scale * self.seconds[right]
+        )
 
     def _chord(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
-        """The chord of δ, as a function of x, between the two points around ε; left of the window the first line itself."""
+        """The chord of δ, as a function of x, between the two points around ε; left of the window the first line
+        itself.
+        """
         n = len(self.heads) - 1
         left, right = np.clip(cell, 0, n), np.clip(cell + 1, 0, n)
         values = []
@@ -245,12 +265,12 @@ class Panel:
         share = np.expm1(at - self.start - left * self.stride) / math.expm1(self.stride)
         chord = values[0] + np.clip(share, 0.0, 1.0) * (values[1] - values[0])
         scale = np.exp(np.minimum(at - self.centre, 700.0))
-        return np.where(cell < 0, self.heads[0] - scale * self.seconds[0], chord)
+        return np.asarray(np.where(cell < 0, self.heads[0] - scale * self.seconds[0], chord))
 
 
 def compose(factors: Sequence[Factor], side: Side, theta: float, step: float, tail: float) -> Panel | None:
     """Multiply the lattice laws of all factors, tilted by θ. None if the window would be too long."""
-    grids = [(lattice_law(f.law, side, step, tail), f.count) for f in factors]
+    grids = [(lattice_law(f.law, side, step, tail), f.uses) for f in factors]
     total = cumulant(grids, theta)
     up, down = (_tail_reach(factors, grids, theta, total, sign) for sign in (+1.0, -1.0))
     length = 2 ** max(6, math.ceil(math.log2((up.reach + down.reach) / step + 4)))
@@ -268,7 +288,7 @@ def compose(factors: Sequence[Factor], side: Side, theta: float, step: float, ta
         spectrum = powered if len(spectrum) == 1 else spectrum[:size] * powered[:size]
         norm_terms += count * norm
     heads, seconds, stride, norm = _suffix_sums(spectrum, length, first, step, theta, start - total.slope)
-    steps = math.fsum(f.count for f in factors)
+    steps = math.fsum(f.uses for f in factors)
     forward = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
     # Relative error of every tilted mass: one exp of a number of size |θ l|.
     tilt = sum(c * UNIT_ROUNDOFF * (8 + 4 * abs(theta) * float(np.max(np.abs(g.losses[[0, -1]])))) for g, c in grids)
@@ -301,8 +321,8 @@ def _suffix_sums(
 ) -> tuple[Floats, Floats, float, float]:
     """Suffix sums of y_J e^(-θ l) and y_J e^(-(θ+1) l) at every stride-th lattice point, the stride, and ‖y‖₂.
 
-    Only frequencies below len(spectrum) are alive, so y is smooth and sums over blocks of lattice points suffice: a block sum is the
-    inverse FFT of the spectrum times the geometric sum of one block.
+    Only frequencies below len(spectrum) are alive, so y is smooth and sums over blocks of lattice points suffice: a
+    block sum is the inverse FFT of the spectrum times the geometric sum of one block.
     """
     alive = len(spectrum)
     wanted = max(4 * alive, length * step * max(theta, 1.0) / 0.01, 2048)
@@ -340,7 +360,7 @@ def _tail_reach(
     The sketches suggest the exponent; the bound itself is evaluated on the lattice laws.
     """
     goal = math.log(1e-10)
-    sketches = [(sketch(f.law), f.count) for f in factors]
+    sketches = [(sketch(f.law), f.uses) for f in factors]
     at = cumulant(sketches, theta)
     spread = math.sqrt(total.curvature) + 1e-12
     exponents = [sign * z / spread for z in (0.4, 0.8, 1.6, 2.6, 4.0, 5.4, 6.8)]
@@ -369,7 +389,9 @@ def _tilted_spectrum(
 
 
 def power(spectrum: Complexes, count: int) -> Complexes:
-    """Pointwise power by squaring, up to the last frequency that is not negligible (below 1e-40 counts as 0, in the ledger)."""
+    """Pointwise power by squaring, up to the last frequency that is not negligible (below 1e-40 counts as 0, in the
+    ledger).
+    """
     if count == 1:
         return spectrum
     alive = np.flatnonzero(np.abs(spectrum) > math.exp(-92.0 / count))

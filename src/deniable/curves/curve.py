@@ -1,7 +1,7 @@
 """The curve: what a mechanism promises, as one immutable object with many faces.
 
-A curve is a symbolic product of atoms. Multiplying two curves only joins their factors; numbers are worked out when a face is read.
-The path of one number, say `curve.epsilon(delta=1e-6)`:
+A curve is a symbolic product of atoms. Multiplying two curves only joins their factors; numbers are worked out when a
+face is read. The path of one number, say `curve.epsilon(delta=1e-6)`:
 
     Curve.epsilon           checks the argument                                     (this file)
     views.epsilon_bounds    both directions, the worse one wins                     views.py
@@ -35,7 +35,9 @@ MOST_USES = 10**15
 
 @final
 class Curve:
-    """A certified privacy guarantee. Immutable, hashable; `*` composes, `**` repeats. Make one with the functions of `curves`."""
+    """A certified privacy guarantee. Immutable, hashable; `*` composes, `**` repeats. Make one with the functions of
+    `curves`.
+    """
 
     __slots__ = ("__weakref__", "_counts", "_hash")
     _counts: dict[Atom, int]
@@ -73,7 +75,9 @@ class Curve:
         """Both mechanisms run on the same data (the second may look at the first's answer): adaptive composition."""
         if not isinstance(other, Curve):
             if isinstance(other, int | float):
-                raise InvalidOperation(f"a curve times a number means nothing; to run it {other} times write curve ** {other}")
+                raise InvalidOperation(
+                    f"a curve times a number means nothing; to run it {other} times write curve ** {other}"
+                )
             return NotImplemented
         counts = dict(self._counts)
         for atom, count in other._counts.items():
@@ -96,7 +100,9 @@ class Curve:
         return Curve(counts)
 
     def then(self, *processing: object) -> Curve:
-        """Post-processing: whatever is done to the answer without looking at the data again leaves the curve as it is."""
+        """Post-processing: whatever is done to the answer without looking at the data again leaves the curve as it
+        is.
+        """
         return self
 
     def sampled(self, *, rate: float) -> Curve:
@@ -194,7 +200,9 @@ class Curve:
     # -- what an attacker can do -------------------------------------------------------------------------------------
 
     def beta(self, *, alpha: Any) -> Any:
-        """The smallest miss rate of any attacker whose false-alarm rate is at most alpha, rounded down (the safe side)."""
+        """The smallest miss rate of any attacker whose false-alarm rate is at most alpha, rounded down (the safe
+        side).
+        """
         return self.beta_bounds(alpha=alpha)[0]
 
     def beta_bounds(self, *, alpha: Any) -> tuple[Any, Any]:
@@ -221,7 +229,8 @@ class Curve:
         return float(self.delta(epsilon=0.0))
 
     def guess(self, *, prior: float) -> float:
-        """The largest probability of guessing right whether the person is in the data, given a prior that they are; rounded up.
+        """The largest probability of guessing right whether the person is in the data, given a prior that they are;
+        rounded up.
 
         (1 - π) + π δ(log((1-π)/π)) for the prior π, whichever neighbour the person's presence is.
         """
@@ -234,9 +243,9 @@ class Curve:
     def posterior(self, *, prior: float, delta: float = 0.0) -> float:
         """The largest belief an attacker with this prior can reach, except with probability `delta`; rounded up.
 
-        Bayes: posterior odds = prior odds × e^L, so with ε such that P(L > ε) <= delta the belief is at most π e^ε / (π e^ε + 1 - π).
-        P(L > ε) is bounded by δ(ε')/(1 - e^(ε'-ε)) for every ε' < ε. With delta = 0 this is the bound that always holds: 1 for an
-        unbounded loss such as the Gaussian's.
+        Bayes: posterior odds = prior odds × e^L, so with ε such that P(L > ε) <= delta the belief is at most π e^ε /
+        (π e^ε + 1 - π). P(L > ε) is bounded by δ(ε')/(1 - e^(ε'-ε)) for every ε' < ε. With delta = 0 this is the
+        bound that always holds: 1 for an unbounded loss such as the Gaussian's.
         """
         share, allowed = check.probability("prior", prior), check.probability("delta", delta)
         from deniable.curves import attacker
@@ -271,7 +280,8 @@ class Curve:
     def gdp(self, *, delta: float = 0.0) -> float:
         """The smallest μ for which this is μ-GDP (β >= G_μ everywhere), rounded up; inf if there is none.
 
-        With `delta` > 0: the smallest μ with β >= G_μ - delta, approximate GDP, which ignores events of probability delta.
+        With `delta` > 0: the smallest μ with β >= G_μ - delta, approximate GDP, which ignores events of probability
+        delta.
         """
         from deniable.curves import gdp
 

@@ -74,7 +74,9 @@ def settled_pair(curve: Curve) -> Pair:
 
 def check_curve(name: str, value: object) -> Curve:
     if not isinstance(value, Curve):
-        raise InvalidParameter(name, value, "must be a curve", "make one with curves.gaussian(sigma=...) or another atom")
+        raise InvalidParameter(
+            name, value, "must be a curve", "make one with curves.gaussian(sigma=...) or another atom"
+        )
     return value
 
 
@@ -208,7 +210,9 @@ def _finite(law: Law, side: compose.Side, size: int) -> FiniteLaw:
 
 
 def group(curve: Curve, *, size: int) -> Curve:
-    """See `Curve.group`. A group of a product is the product of the groups: every factor meets the same chain of neighbours."""
+    """See `Curve.group`. A group of a product is the product of the groups: every factor meets the same chain of
+    neighbours.
+    """
     size = check.integer("size", size, 1)
     result = Curve({})
     for atom, count in curve.factors:
@@ -258,8 +262,8 @@ class WorstOf(Atom):
 def worst_of(*curves: Curve) -> Curve:
     """Parallel composition: each person's data meets one of these mechanisms, so the worst profile at every ε holds.
 
-    For add/remove neighbours, or blocks fixed by record index. When replacing a record moves it from one block to another, two
-    mechanisms see the change: use `a * b` (FACTS B4).
+    For add/remove neighbours, or blocks fixed by record index. When replacing a record moves it from one block to
+    another, two mechanisms see the change: use `a * b` (FACTS B4).
     """
     unique = tuple(dict.fromkeys(check_curves("curves", curves)))
     return unique[0] if len(unique) == 1 else Curve.of(WorstOf(unique))
@@ -287,7 +291,8 @@ class Mixture(Atom):
 
         def mixed(sides: list[Sided]) -> Sided:
             return Sided(
-                MixedLaw(tuple(s.upper for s in sides), self.weights), MixedLaw(tuple(s.lower for s in sides), self.weights)
+                MixedLaw(tuple(s.upper for s in sides), self.weights),
+                MixedLaw(tuple(s.lower for s in sides), self.weights),
             )
 
         ahead = mixed([p.forward for p in pairs])
@@ -301,7 +306,9 @@ class Mixture(Atom):
 def check_weights(weights: Sequence[float], curves: Sequence[Curve]) -> tuple[tuple[float, ...], tuple[Curve, ...]]:
     array, parts = check.numbers_array("weights", weights), check_curves("curves", curves)
     if len(array) != len(parts):
-        raise InvalidParameter("weights", len(array), f"there are {len(parts)} curves", "give one weight for each curve")
+        raise InvalidParameter(
+            "weights", len(array), f"there are {len(parts)} curves", "give one weight for each curve"
+        )
     if np.any(array < 0) or abs(float(np.sum(array)) - 1) > 1e-9:
         raise InvalidParameter("weights", f"sum {np.sum(array):.12g}", "must be at least 0 and sum to 1")
     array = array / np.sum(array)
@@ -327,7 +334,9 @@ class HiddenShifts(Atom):
         object.__setattr__(self, "weights", tuple(check.inner_probability("weights", w) for w in self.weights))
         object.__setattr__(self, "shifts", tuple(check.not_negative("shifts", m) for m in self.shifts))
         if abs(sum(self.weights) - 1) > 1e-9 or len(self.weights) != len(self.shifts) or max(self.shifts) == 0:
-            raise InvalidParameter("weights", "...", "must sum to 1, one for each shift, with a positive shift among them")
+            raise InvalidParameter(
+                "weights", "...", "must sum to 1, one for each shift, with a positive shift among them"
+            )
 
     def pair(self) -> Pair:
         ahead = ShiftsForward(self.weights, self.shifts)
@@ -344,10 +353,10 @@ class HiddenShifts(Atom):
 def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
     """One of the mechanisms is drawn with public weights and the attacker does not see which.
 
-    Hiding the index helps only if the answers share one outcome space, which a curve alone does not know. It is known for
-    (products of) Gaussians and `identity()`, where the neighbour without the person answers N(0, 1) whatever was drawn (a random number
-    of compositions, a random number of contributions), and for `from_pmf` curves on the same outcomes. Anything else is refused:
-    `mixture` (index revealed) is always a valid, larger bound.
+    Hiding the index helps only if the answers share one outcome space, which a curve alone does not know. It is known
+    for (products of) Gaussians and `identity()`, where the neighbour without the person answers N(0, 1) whatever was
+    drawn (a random number of compositions, a random number of contributions), and for `from_pmf` curves on the same
+    outcomes. Anything else is refused: `mixture` (index revealed) is always a valid, larger bound.
     """
     shares, parts = check_weights(weights, curves)
     atoms = [[a for a, _ in c.factors] for c in parts]
@@ -367,8 +376,8 @@ def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
             q = sum((w * np.array(a.q) for w, a in zip(shares, known, strict=True)), np.zeros(len(known[0].q)))
             return Curve.of(FromPmf(tuple(p / p.sum()), tuple(q / q.sum()), known[0].is_tied))
     raise InvalidOperation(
-        "hidden_mixture needs mechanisms that share one outcome space: Gaussians (and identity()), or from_pmf curves on the "
-        "same outcomes; use mixture(...), which reveals the index and is always a valid bound"
+        "hidden_mixture needs mechanisms that share one outcome space: Gaussians (and identity()), or from_pmf curves on "
+        "the same outcomes; use mixture(...), which reveals the index and is always a valid bound"
     )
 
 
@@ -456,9 +465,11 @@ class QuantizedGaussian(Atom):
     def pair(self) -> Pair:
         cells = (42.0 + self.mu) / self.width
         if cells > finite.LARGEST_SUPPORT:
-            raise NotCertifiable(f"bins of width {self.width:g} are too fine to hold; the curve is gaussian(mu={self.mu:g})'s")
+            raise NotCertifiable(
+                f"bins of width {self.width:g} are too fine to hold; the curve is gaussian(mu={self.mu:g})'s"
+            )
         first = math.floor((-21.0 - self.offset) / self.width)
-        edges = self.offset + self.width * np.arange(first, first + math.ceil(cells) + 3)
+        edges = self.offset + self.width * np.arange(first, first + math.ceil(cells) + 3, dtype=float)
         under_q, under_p = _bin_masses(edges), _bin_masses(edges - self.mu)
         # Everything beyond the outermost edges has less than NEGLIGIBLE mass and is cut.
         keep = (under_p > 1e-150) & (under_q > 1e-150)
@@ -508,7 +519,9 @@ class QuantizedLoss(Atom):
 
     def pair(self) -> Pair:
         pair = curve_pair(self.curve)
-        return Pair(self._sided(pair.forward, np.array(self.edges)), self._sided(pair.backward, -np.array(self.edges)[::-1]))
+        return Pair(
+            self._sided(pair.forward, np.array(self.edges)), self._sided(pair.backward, -np.array(self.edges)[::-1])
+        )
 
     def _sided(self, base: Sided, edges: Floats) -> Sided:
         return Sided(_merge_bins(base.upper, edges, "up"), _merge_bins(base.lower, edges, "down"))
@@ -528,7 +541,7 @@ def _merge_bins(law: Law, edges: Floats, towards: str) -> FiniteLaw:
     keep = (p > 0) & (q > 0)
     worst = float(np.max(np.asarray(error)))
     # Differences of tails: the relative error of a bin is that of the tails times tail/bin.
-    relative = worst * float(np.max((1 / p[keep] + 1 / q[keep]))) if np.any(keep) else 0.0
+    relative = worst * float(np.max(1 / p[keep] + 1 / q[keep])) if np.any(keep) else 0.0
     return finite.merged(
         np.log(p[keep] / q[keep]), p[keep], law.infinity + float(np.sum(p[~keep])), min(relative, 0.5), towards=towards
     )
@@ -539,8 +552,9 @@ def quantized(
 ) -> Curve:
     """The same mechanism seen through bins: post-processing, so never worse (source 003, Proposition 2).
 
-    `width=` (a Gaussian curve): the answer is only known up to bins [offset + n width, offset + (n+1) width), in units of the noise's
-    standard deviation. `edges=` (any curve): only the bin of the privacy loss between the given edges is seen.
+    `width=` (a Gaussian curve): the answer is only known up to bins [offset + n width, offset + (n+1) width), in
+    units of the noise's standard deviation. `edges=` (any curve): only the bin of the privacy loss between the given
+    edges is seen.
     """
     check_curve("curve", curve)
     if check.exactly_one(width=width, edges=edges) == "edges":

@@ -1,7 +1,7 @@
 """One direction of a curve, for those who want to see the two apart.
 
-`curve.forward` compares (P, Q): how much likelier an event is for the first neighbour. `curve.backward` compares (Q, P). A guarantee
-needs both, so every view of the curve itself takes the worse one.
+`curve.forward` compares (P, Q): how much likelier an event is for the first neighbour. `curve.backward` compares (Q,
+P). A guarantee needs both, so every view of the curve itself takes the worse one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """P against Q (or Q against P). Not a guarantee by itself: no ε, no μ, only the profile and the trade-off function."""
+    """P against Q (or Q against P). Not a guarantee by itself: no ε, no μ, only the profile and the trade-off
+    function.
+    """
 
     curve: Curve
     is_forward: bool
@@ -34,7 +36,9 @@ class Direction:
         """Certified (low, high) around sup_S P(S) - e^ε Q(S)."""
         array, scalar = check.reading("epsilon", epsilon)
         flat = np.atleast_1d(array).ravel()
-        found = [views.direction_delta(*self._products(), flat, side).reshape(array.shape) for side in ("lower", "upper")]
+        found = [
+            views.direction_delta(*self._products(), flat, side).reshape(array.shape) for side in ("lower", "upper")
+        ]
         return (float(found[0]), float(found[1])) if scalar else (found[0], found[1])
 
     def beta_bounds(self, *, alpha: Any) -> tuple[Any, Any]:

@@ -1,8 +1,9 @@
 """Infinitely divisible privacy: every limit of many nearly perfect mechanisms (source 003; FACTS part C).
 
-A promise is infinitely divisible if the privacy loss X = log dQ/dP is, under P, Gaussian plus jumps: variance s², jumps of size x at rate
-ν(dx), and the drift that makes e^X a density. Composition adds variances and jump rates. Finitely many jump sizes are a product of one
-Gaussian and Poisson pairs; `merton` has normal jumps, `normal_inverse_gaussian` infinitely many small ones.
+A promise is infinitely divisible if the privacy loss X = log dQ/dP is, under P, Gaussian plus jumps: variance s²,
+jumps of size x at rate ν(dx), and the drift that makes e^X a density. Composition adds variances and jump rates.
+Finitely many jump sizes are a product of one Gaussian and Poisson pairs; `merton` has normal jumps,
+`normal_inverse_gaussian` infinitely many small ones.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def infinitely_divisible(*, variance: float, jumps: Mapping[float, float]) -> Cu
 
     >>> from deniable import curves
     >>> curve = curves.infinitely_divisible(variance=0, jumps={0.9162907318741551: 2.0})
-    >>> round(curve.forward.beta_bounds(alpha=0.05)[1], 6)       # Poisson(2) against Poisson(5)
+    >>> round(curve.forward.beta_bounds(alpha=0.05)[1], 6)  # Poisson(2) against Poisson(5)
     0.453392
     """
     variance = check.not_negative("variance", variance)
@@ -159,7 +160,9 @@ class Merton(Atom):
 
 
 def merton(*, variance: float, rate: float, mean: float, spread: float) -> Curve:
-    """Gaussian part plus jumps at `rate` (under P) whose sizes are N(mean, spread²); directions tied, forward is Q against P."""
+    """Gaussian part plus jumps at `rate` (under P) whose sizes are N(mean, spread²); directions tied, forward is Q
+    against P.
+    """
     return Curve.of(Merton(variance, rate, mean, spread))
 
 
@@ -173,8 +176,8 @@ NODES = 400
 class NigLaw(Law):
     """The loss ±X of the normal inverse Gaussian pair: X is normal given an inverse Gaussian variance z.
 
-    Tails are integrals over log z of a positive analytic integrand that falls off doubly exponentially, where the trapezoid rule with
-    400 nodes is exact to 1e-13 (tested against mpmath).
+    Tails are integrals over log z of a positive analytic integrand that falls off doubly exponentially, where the
+    trapezoid rule with 400 nodes is exact to 1e-13 (tested against mpmath).
     """
 
     alpha: float
@@ -210,13 +213,21 @@ class NigLaw(Law):
     def _tail(self, loss: Floats, beta: float) -> Floats:
         """P(sign X > loss) where X = drift + beta z + sqrt(z) N(0,1), z inverse Gaussian(size, gamma)."""
         gamma = math.sqrt(self.alpha**2 - beta**2)
-        # log-density of log z is -(size/sqrt z - gamma sqrt z)²/2 + log(size) - log(z)/2 - log(2π)/2: negligible where it is < -170.
+        # log-density of log z is -(size/sqrt z - gamma sqrt z)²/2 + log(size) - log(z)/2 - log(2π)/2: negligible
+        # where it is < -170.
         centre, reach = math.log(self.size / gamma), 2.0
-        while 0.5 * self.size * gamma * (math.exp(reach / 2) - math.exp(-reach / 2)) ** 2 + reach / 2 < 170 and reach < 60:
+        while (
+            0.5 * self.size * gamma * (math.exp(reach / 2) - math.exp(-reach / 2)) ** 2 + reach / 2 < 170 and reach < 60
+        ):
             reach *= 1.2
         logs, step = np.linspace(centre - reach, centre + reach, NODES, retstep=True)
         z = np.exp(logs)
-        weight = np.exp(-0.5 * (self.size / np.sqrt(z) - gamma * np.sqrt(z)) ** 2) * self.size / np.sqrt(2 * math.pi * z) * step
+        weight = (
+            np.exp(-0.5 * (self.size / np.sqrt(z) - gamma * np.sqrt(z)) ** 2)
+            * self.size
+            / np.sqrt(2 * math.pi * z)
+            * step
+        )
         result = np.zeros_like(loss)
         for w, variance in zip(weight, z, strict=True):
             mean = self.drift + beta * variance
@@ -247,7 +258,9 @@ class NormalInverseGaussian(Atom):
         a, b = check.positive("alpha", self.alpha), check.finite("beta", self.beta)
         check.positive("size", self.size)
         if not -a < b < a - 1:
-            raise InvalidParameter("beta", b, f"must lie strictly between -alpha and alpha - 1 = {a - 1:g}", "E e^X must be 1")
+            raise InvalidParameter(
+                "beta", b, f"must lie strictly between -alpha and alpha - 1 = {a - 1:g}", "E e^X must be 1"
+            )
         if not 1e-3 <= self.size <= 1e4 or a > 1e4:
             raise InvalidParameter("size", self.size, "size must lie in [0.001, 10,000] and alpha below 10,000")
 
@@ -267,21 +280,25 @@ class NormalInverseGaussian(Atom):
 
 
 def normal_inverse_gaussian(*, alpha: float, beta: float, size: float) -> Curve:
-    """NIG(alpha, beta, size) loss under P, with the drift that makes e^X a density; beta = -1/2 is the symmetric point."""
+    """NIG(alpha, beta, size) loss under P, with the drift that makes e^X a density; beta = -1/2 is the symmetric
+    point.
+    """
     return Curve.of(NormalInverseGaussian(alpha, beta, size))
 
 
 # -- the Fourier route -----------------------------------------------------------------------------------------------
 
 
-def fourier_delta(cumulant: Callable[[Complexes], Complexes], *, epsilon: float, step: float = 0.08, end: float = 40.0) -> float:
+def fourier_delta(
+    cumulant: Callable[[Complexes], Complexes], *, epsilon: float, step: float = 0.08, end: float = 40.0
+) -> float:
     """δ of Q against P from the cumulant log E_P e^{zX}, by Lewis' formula: an independent check, not a certificate.
 
-    δ(ε) = 1 - (e^{ε/2}/π) ∫_0^∞ Re[e^{-iuε} φ(u - i/2)]/(u² + 1/4) du with φ(z) = E_P e^{izX}, by the trapezoid rule, whose error is
-    about e^{-π/step}(1 + e^|ε|) when φ has fallen off at `end`.
+    δ(ε) = 1 - (e^{ε/2}/π) ∫_0^∞ Re[e^{-iuε} φ(u - i/2)]/(u² + 1/4) du with φ(z) = E_P e^{izX}, by the trapezoid rule,
+    whose error is about e^{-π/step}(1 + e^|ε|) when φ has fallen off at `end`.
     """
     u = step * np.arange(0, math.ceil(end / step) + 1)
-    phi = np.exp(cumulant(1j * u + 0.5))
+    phi = np.exp(cumulant((1j * u + 0.5).astype(np.complex128)))
     values = np.real(np.exp(-1j * u * epsilon) * phi) / (u * u + 0.25)
     values[0] /= 2
     return 1 - math.exp(epsilon / 2) / math.pi * step * float(np.sum(values))

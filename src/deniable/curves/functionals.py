@@ -1,7 +1,8 @@
 """Moments of the privacy loss: kl, κ₂, κ₃ of a trade-off function (source 003), per atom and for whole curves.
 
-For f = T(P, Q): -∫ log|f'| = E L, ∫ log²|f'| = E L², ∫ |log|f'||³ = E |L|³, where L is the loss of the forward direction. They describe a
-curve and feed its central limit theorem; they are numbers accurate to about 1e-10, not privacy guarantees.
+For f = T(P, Q): -∫ log|f'| = E L, ∫ log²|f'| = E L², ∫ |log|f'||³ = E |L|³, where L is the loss of the forward
+direction. They describe a curve and feed its central limit theorem; they are numbers accurate to about 1e-10, not
+privacy guarantees.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -57,7 +59,7 @@ def expectation(
     cuts = sorted({low, min(max(kink, low), high), 0.0, high, *(a for a in law.atoms if low < a < high)})
     total = float(function(np.array([0.0]))[0])
     nodes, weights = np.polynomial.legendre.leggauss(24)
-    for left, right in zip(cuts, cuts[1:], strict=False):
+    for left, right in pairwise(cuts):
         edges = np.linspace(left, right, 161)
         half = 0.5 * np.diff(edges)
         at = (0.5 * (edges[1:] + edges[:-1])[:, None] + half[:, None] * nodes[None, :]).ravel()

@@ -30,9 +30,11 @@ def pure_mu(epsilon: float) -> float:
 
 
 def smallest_mu(curve: Curve, allowance: float) -> float:
-    """An upper bound on the smallest μ with δ(ε) <= δ_μ(ε) + allowance for every real ε (equivalently β >= G_μ - allowance).
+    """An upper bound on the smallest μ with δ(ε) <= δ_μ(ε) + allowance for every real ε (equivalently β >= G_μ -
+    allowance).
 
-    inf if there is none, or none that can be proved: an unbounded loss that is not Gaussian has no largest ε to search up to.
+    inf if there is none, or none that can be proved: an unbounded loss that is not Gaussian has no largest ε to
+    search up to.
     """
     closed = _sum_of_squares(curve)
     forward, backward = product_of(curve)
@@ -82,6 +84,8 @@ def _atom_mu(atom: Atom) -> float:
 def _bisect(grids: list[tuple[Floats, Floats]], start: float) -> float:
     """The smallest μ <= start whose Gaussian profile lies above all chords of the given profiles."""
     high = start
+    if start == 0:
+        return 0.0
     if not math.isfinite(start):
         high = 1e-3
         while not _covers(high, grids) and high < 1e6:
@@ -96,7 +100,9 @@ def _bisect(grids: list[tuple[Floats, Floats]], start: float) -> float:
 
 
 def _covers(mu: float, grids: list[tuple[Floats, Floats]]) -> bool:
-    """Whether δ_μ lies above the chords: in each cell one supporting line of δ_μ must lie above both ends of the chord."""
+    """Whether δ_μ lies above the chords: in each cell one supporting line of δ_μ must lie above both ends of the
+    chord.
+    """
     law = GaussianLaw(mu)
     for points, wanted in grids:
         middle = 0.5 * (points[:-1] + points[1:])

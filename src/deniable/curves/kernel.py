@@ -1,7 +1,8 @@
 """Finite mechanisms as Markov kernels: row-stochastic matrices with a neighbour relation on their rows.
 
-Row i holds the probabilities of the answers on dataset i. Kernels compose (`then`: post-processing by another kernel), multiply (`*`: both
-answers are released) and mix (`Kernel.mixture`), as in source 003; `.curve` is the exact curve of the worst pair of neighbours.
+Row i holds the probabilities of the answers on dataset i. Kernels compose (`then`: post-processing by another
+kernel), multiply (`*`: both answers are released) and mix (`Kernel.mixture`), as in source 003; `.curve` is the exact
+curve of the worst pair of neighbours.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def _pairs(neighbours: Iterable[tuple[int, int]] | None, count: int) -> Pairs:
 @final
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A finite mechanism. `rows[i][y]` is the probability of answer y on dataset i; `pairs` are the neighbouring datasets."""
+    """A finite mechanism. `rows[i][y]` is the probability of answer y on dataset i; `pairs` are the neighbouring
+    datasets.
+    """
 
     rows: Rows
     pairs: Pairs
@@ -136,7 +139,9 @@ class FromKernel(Atom):
         return Pair(both, both)
 
     def expression(self) -> str:
-        return f"from_kernel(<{len(self.rows)} datasets, {len(self.rows[0])} answers, {len(self.pairs)} neighbour pairs>)"
+        return (
+            f"from_kernel(<{len(self.rows)} datasets, {len(self.rows[0])} answers, {len(self.pairs)} neighbour pairs>)"
+        )
 
 
 def from_kernel(

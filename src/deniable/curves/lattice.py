@@ -1,20 +1,22 @@
 """From a law to masses on a grid: one grid law above it, one below it.
 
-Write x = e^ε. A profile δ(x) = sup_S P(S) - x Q(S) is convex and non-increasing in x, and a law whose losses lie on grid points
-l_0 < l_1 < ... has a profile that is linear between the points x_i = e^(l_i). So
+Write x = e^ε. A profile δ(x) = sup_S P(S) - x Q(S) is convex and non-increasing in x, and a law whose losses lie on
+grid points l_0 < l_1 < ... has a profile that is linear between the points x_i = e^(l_i). So
 
-* `above`: join the values δ(x_i) by straight lines (connect-the-dots, Doroshenko et al. 2022). A chord lies above a convex
+* `above`: join the values δ(x_i) by straight lines (connect-the-dots, Doroshenko et al. 2022). A chord lies above a
+convex
   function, hence the grid law dominates.
-* `below`: in each cell take one line of a real test, P(L > t) - x Q(L > t) with t in the middle of the cell; give every grid
+* `below`: in each cell take one line of a real test, P(L > t) - x Q(L > t) with t in the middle of the cell; give
+every grid
   point the smaller of its two neighbouring lines. Every chord then lies below a line that lies below δ.
 
 Both are read off as survival masses T_i = A(L > l_i). With d_i the value at x_i and h_i = l_(i+1) - l_i,
 
     T_i = d_i + (d_i - d_(i+1)) / (e^(h_i) - 1),            mass at l_i = T_(i-1) - T_i,
 
-and conversely d_i = Σ_(j>=i) T_j (1 - e^(-h_j)) e^(l_i - l_j), with positive weights. Raising every T_i therefore raises the
-profile everywhere, also after composition (docs/theory/certified-curves.md, lemma 2): rounding errors are absorbed by moving T
-outwards and then making it monotone.
+and conversely d_i = Σ_(j>=i) T_j (1 - e^(-h_j)) e^(l_i - l_j), with positive weights. Raising every T_i therefore
+raises the profile everywhere, also after composition (docs/theory/certified-curves.md, lemma 2): rounding errors are
+absorbed by moving T outwards and then making it monotone.
 """
 
 from __future__ import annotations
@@ -81,7 +83,9 @@ def below(law: Law, points: Floats) -> GridLaw:
     return GridLaw(points, masses, infinity * (1 - 1e-15))
 
 
-def _lines(law: Law, points: Floats, tests: Floats, cells: NDArray[np.intp] | slice = slice(None)) -> tuple[Floats, Floats]:
+def _lines(
+    law: Law, points: Floats, tests: Floats, cells: NDArray[np.intp] | slice = slice(None)
+) -> tuple[Floats, Floats]:
     """Values at both ends of each cell of the line P(L > t) - x Q(L > t), finite losses only, rounded down."""
     t, left, right = tests[cells], points[:-1][cells], points[1:][cells]
     first, second, error = law.tails(t)
@@ -91,7 +95,9 @@ def _lines(law: Law, points: Floats, tests: Floats, cells: NDArray[np.intp] | sl
 
 
 def reach(law: Law, tail: float) -> tuple[float, float]:
-    """Losses (low, high) beyond which P has mass about 1e-14 on the left and at most `tail` on the right (finite losses)."""
+    """Losses (low, high) beyond which P has mass about 1e-14 on the left and at most `tail` on the right (finite
+    losses).
+    """
     low, high = law.lowest, law.highest
     unit = law.scale
     if not math.isfinite(high):

@@ -1,7 +1,7 @@
 """How a curve looks at a glance: a small table and a sparkline of δ(ε), for notebooks (HTML) and terminals (rich).
 
-Every number shown is rounded to its safe side, and the line beside it says what it means. A number that cannot be certified in
-bounded time is shown as "not certifiable": looking at a valid curve never raises.
+Every number shown is rounded to its safe side, and the words beside it say what it means. A number that cannot be
+certified in bounded time is shown as "not certifiable": looking at a valid curve never raises.
 """
 
 from __future__ import annotations
@@ -179,7 +179,8 @@ def html(curve: Curve) -> str:
     )
     return (
         f'<div><code>{escaping.escape(title(curve))}</code><table style="border:none">{rows}'
-        f'<tr><th style="{cell};font-weight:normal">δ(ε), log axis</th><td colspan="2">{_svg(curve)}</td></tr></table></div>'
+        f'<tr><th style="{cell};font-weight:normal">δ(ε), log axis</th><td colspan="2">{_svg(curve)}</td></tr>'
+        "</table></div>"
     )
 
 

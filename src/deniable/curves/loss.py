@@ -24,7 +24,8 @@ POINTS = 801
 class LossDistribution:
     """P-masses of the privacy loss L = log dP/dQ (forward direction); `infinity` is P(L = +inf).
 
-    `losses` are the exact values if there are few, else an even grid (a dominating grid law, so means are a hair too large).
+    `losses` are the exact values if there are few, else an even grid (a dominating grid law, so means are a hair too
+    large).
     """
 
     losses: Floats

@@ -1,8 +1,8 @@
 """Bring your own mechanism: masses, densities, distribution functions, or a trade-off function.
 
-What is given is checked: masses must be distributions, a trade-off function must be one. What fails is refused with the reason and the
-place. By default the direction is taken to be free (either neighbour may come first in every use), which is always safe; `tied=True`
-says that P always belongs to the same neighbour.
+What is given is checked: masses must be distributions, a trade-off function must be one. What fails is refused with
+the reason and the place. By default the direction is taken to be free (either neighbour may come first in every use),
+which is always safe; `tied=True` says that P always belongs to the same neighbour.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def from_pmf(p: Sequence[float], q: Sequence[float], *, tied: bool = False) -> C
 @final
 @dataclass(frozen=True, slots=True)
 class FromCells(Atom):
-    """A continuous mechanism cut into cells: masses of both laws, and the range of the privacy loss within each cell."""
+    """A continuous mechanism cut into cells: masses of both laws, and the range of the loss within each cell."""
 
     name: ClassVar[str] = "from_cells"
     p: tuple[float, ...]
@@ -130,7 +130,9 @@ class FromCells(Atom):
 
 
 def _cell_laws(p: Floats, q: Floats, low: Floats, high: Floats, missing: float, error: float) -> Sided:
-    """Above: each cell's mass split to the ends of its loss range so that both masses are kept. Below: one loss a cell."""
+    """Above: each cell's mass split to the ends of its loss range so that both masses are kept. Below: one loss a
+    cell.
+    """
     both = (p > 0) & (q > 0)
     infinity = float(np.sum(p[~both]))
     p, q, low, high = p[both], q[both], low[both], high[both]
@@ -168,9 +170,10 @@ def from_density(
 ) -> Curve:
     """A mechanism with real answers: its densities on two neighbouring datasets, as functions of an array.
 
-    `support` is the interval that holds the answers (infinite ends allowed); `breaks` are points where a density has a jump or a kink. The
-    densities are integrated cell by cell with two Gauss rules; what they disagree by, and mass that is not found, counts as infinite
-    loss. Assumes that within a cell the privacy loss stays within its values at 10 points, widened by their spacing.
+    `support` is the interval that holds the answers (infinite ends allowed); `breaks` are points where a density has
+    a jump or a kink. The densities are integrated cell by cell with two Gauss rules; what they disagree by, and mass
+    that is not found, counts as infinite loss. Assumes that within a cell the privacy loss stays within its values at
+    10 points, widened by their spacing.
     """
     low, high = check.number("support", support[0]), check.number("support", support[1])
     if not low < high:
@@ -192,7 +195,10 @@ def from_density(
         total = math.fsum(mass)
         if abs(total - 1) > 1e-6:
             raise InvalidDistribution(
-                name, "...", f"integrates to {total:.9g} over the support, not to 1", "check the support and name its breaks"
+                name,
+                "...",
+                f"integrates to {total:.9g} over the support, not to 1",
+                "check the support and name its breaks",
             )
         doubt = float(np.sum(np.abs(mass - check_mass)))
         values.append(at)
@@ -201,14 +207,17 @@ def from_density(
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.log(values[0]) - np.log(values[1])
     loss = np.where(np.isfinite(loss), loss, np.nan)
-    span = np.nan_to_num(np.nanmax(np.abs(np.diff(loss, axis=1)), axis=1, initial=0.0, where=~np.isnan(np.diff(loss, axis=1))))
+    span = np.nan_to_num(
+        np.nanmax(np.abs(np.diff(loss, axis=1)), axis=1, initial=0.0, where=~np.isnan(np.diff(loss, axis=1)))
+    )
     lowest = np.nanmin(np.where(np.isnan(loss), np.inf, loss), axis=1) - span
     highest = np.nanmax(np.where(np.isnan(loss), -np.inf, loss), axis=1) + span
     masses[0] = np.where(masses[0] < 1e-300, 0.0, masses[0])
     masses[1] = np.where(masses[1] < 1e-300, 0.0, masses[1])
     return Curve.of(
         FromCells(
-            *(tuple(cell.tolist()) for cell in masses),
+            p=tuple(masses[0].tolist()),
+            q=tuple(masses[1].tolist()),
             lowest=tuple(lowest.tolist()),
             highest=tuple(highest.tolist()),
             missing_p=misses[0],
@@ -224,7 +233,11 @@ def _cell_edges(low: float, high: float, breaks: list[float], count: int) -> Flo
     if math.isfinite(low) and math.isfinite(high):
         edges = np.linspace(low, high, count + 1)
     else:
-        centre = breaks[len(breaks) // 2] if breaks else (low if math.isfinite(low) else high if math.isfinite(high) else 0.0)
+        centre = (
+            breaks[len(breaks) // 2]
+            if breaks
+            else (low if math.isfinite(low) else high if math.isfinite(high) else 0.0)
+        )
         left = math.asinh(min(max((low - centre), -1e5), 1e5)) if low < centre else 0.0
         right = math.asinh(min((high - centre), 1e5)) if high > centre else 0.0
         edges = centre + np.sinh(np.linspace(left, right, count + 1))
@@ -236,8 +249,9 @@ def from_cdf(
 ) -> Curve:
     """A mechanism with real answers by its two distribution functions, read at increasing `points`.
 
-    What lies outside the points counts as infinite loss, so they must reach far. Within a cell the privacy loss is taken to stay between
-    the mean losses of the neighbouring cells: true where the likelihood ratio is monotone across three cells.
+    What lies outside the points counts as infinite loss, so they must reach far. Within a cell the privacy loss is
+    taken to stay between the mean losses of the neighbouring cells: true where the likelihood ratio is monotone
+    across three cells.
     """
     at = check.numbers_array("points", points)
     if len(at) < 4 or np.any(np.diff(at) <= 0):
@@ -246,7 +260,9 @@ def from_cdf(
     for name, function in (("p", p), ("q", q)):
         values = _call(name, function, at)
         if np.any(np.diff(values) < 0):
-            raise InvalidDistribution(name, "...", f"falls after {at[int(np.argmax(np.diff(values) < 0))]:.6g}", "a cdf never falls")
+            raise InvalidDistribution(
+                name, "...", f"falls after {at[int(np.argmax(np.diff(values) < 0))]:.6g}", "a cdf never falls"
+            )
         if values[0] < 0 or values[-1] > 1 + 1e-12:
             raise InvalidDistribution(name, f"[{values[0]:.6g}, {values[-1]:.6g}]", "must stay within [0, 1]")
         masses.append(np.diff(values))
@@ -254,7 +270,9 @@ def from_cdf(
     # Cells that one law cannot reach at this precision are given up: their mass counts as missing.
     kept = (masses[0] > 1e-290) & (masses[1] > 1e-290)
     if np.count_nonzero(kept) < 3:
-        raise InvalidDistribution("points", "...", "the two laws share fewer than three cells", "choose points where both have mass")
+        raise InvalidDistribution(
+            "points", "...", "the two laws share fewer than three cells", "choose points where both have mass"
+        )
     missing = [min(m + float(np.sum(cell[~kept])), 1.0) for m, cell in zip(missing, masses, strict=True)]
     masses = [cell[kept] for cell in masses]
     loss = np.log(masses[0]) - np.log(masses[1])
@@ -265,7 +283,8 @@ def from_cdf(
     doubt = 4 * UNIT_ROUNDOFF * len(loss)
     return Curve.of(
         FromCells(
-            *(tuple(cell.tolist()) for cell in masses),
+            p=tuple(masses[0].tolist()),
+            q=tuple(masses[1].tolist()),
             lowest=tuple(np.min(around, axis=0).tolist()),
             highest=tuple(np.max(around, axis=0).tolist()),
             missing_p=min(missing[0] + doubt, 1.0),
@@ -325,13 +344,17 @@ def _outer_polygon(level: Floats, power: Floats) -> tuple[Floats, Floats]:
     # A value in floating point is known to one rounding of 1: a trade-off function cannot promise δ below 1e-15.
     height = np.minimum(height + 4 * UNIT_ROUNDOFF, 1.0)
     new_level = np.concatenate(([0.0], level[:-1] + meet, [1.0]))
-    new_power = np.concatenate(([min(float(height[0]), 1.0) if meet[0] == 0 else float(power[0]) + 1e-15], height, [1.0]))
+    new_power = np.concatenate(
+        ([min(float(height[0]), 1.0) if meet[0] == 0 else float(power[0]) + 1e-15], height, [1.0])
+    )
     return new_level, np.maximum.accumulate(new_power)
 
 
 def _check_tradeoff(level: Floats, value: Floats) -> None:
     def refuse(place: float, reason: str) -> None:
-        raise InvalidTradeoff("f", f"at alpha={place:.6g}", reason, "a trade-off function is convex, non-increasing and at most 1 - alpha")
+        raise InvalidTradeoff(
+            "f", f"at alpha={place:.6g}", reason, "a trade-off function is convex, non-increasing and at most 1 - alpha"
+        )
 
     if len(level) < 2 or len(level) != len(value) or level[0] != 0 or level[-1] != 1 or np.any(np.diff(level) <= 0):
         raise InvalidTradeoff("levels", "...", "must increase from 0 to 1, one for each value")
@@ -356,7 +379,8 @@ def _check_tradeoff(level: Floats, value: Floats) -> None:
 def tradeoff(f: Callable[[Floats], Any]) -> Curve:
     """Any valid trade-off function f: [0,1] -> [0,1] (an array in, an array out): the promise β(α) >= f(α).
 
-    Validity is checked on a grid that is dense near both ends. Because f is given in floating point, δ below 1e-15 is not resolved.
+    Validity is checked on a grid that is dense near both ends. Because f is given in floating point, δ below 1e-15 is
+    not resolved.
 
     >>> from deniable import curves
     >>> curve = curves.tradeoff(lambda a: (1 - a) ** 2)
@@ -374,8 +398,8 @@ def _tradeoff_values(f: Callable[[Floats], Any], level: Floats) -> Floats:
     try:
         values = np.asarray(f(level), dtype=float)
     except (TypeError, ValueError):
-        values = np.array([float(f(float(a))) for a in level])
+        values = np.array([float(f(np.array(a))) for a in level])
     if values.shape != level.shape:
         raise InvalidTradeoff("f", values.shape, f"must return an array of shape {level.shape}")
     _check_tradeoff(level, values)
-    return np.maximum(np.minimum(values, 1 - level), 0.0)
+    return np.asarray(np.maximum(np.minimum(values, 1 - level), 0.0))

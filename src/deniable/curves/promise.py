@@ -1,9 +1,10 @@
 """An atom: one indivisible promise, the building block of a curve.
 
-An atom is a frozen dataclass: its fields are its parameters, its `name` is stable and appears in stored records. What it promises is
-its `pair()`: the laws of both directions. `tied` says that direction 'forward' always means the same neighbour (for example: the
-dataset with the person), so that directions of different factors go together; if it is False the direction may flip from one use to the
-next, and a product must symmetrise this atom first (see `product_of` in views.py).
+An atom is a frozen dataclass: its fields are its parameters, its `name` is stable and appears in stored records. What
+it promises is its `pair()`: the laws of both directions. `tied` says that direction 'forward' always means the same
+neighbour (for example: the dataset with the person), so that directions of different factors go together; if it is
+False the direction may flip from one use to the next, and a product must symmetrise this atom first (see `product_of`
+in views.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Reading a product of laws in one direction: ε to δ and δ to ε, certified from both sides, by the tightest route there is.
+"""Reading a product of laws in one direction: ε to δ and δ to ε, certified from both sides, by the tightest route
+there is.
 
 Routes, in the order tried:
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -63,7 +65,7 @@ def simplify(factors: Sequence[Factor], side: Side) -> tuple[Factor, ...]:
     joined: list[Factor] = []
     for factor in powers:
         last = joined[-1] if joined else None
-        if last is not None and last.count == factor.count == 1:
+        if last is not None and last.uses == factor.uses == 1:
             assert isinstance(last.law, FiniteLaw)
             assert isinstance(factor.law, FiniteLaw)
             both = finite.product(last.law, factor.law, towards=towards)
@@ -91,7 +93,7 @@ class Product:
         """The one law that is left after merging, if it runs once."""
         if not factors:
             return IdentityLaw()
-        if len(factors) == 1 and factors[0].count == 1:
+        if len(factors) == 1 and factors[0].uses == 1:
             return factors[0].law
         return None
 
@@ -110,7 +112,7 @@ class Product:
     @property
     def highest(self) -> float:
         """The largest finite loss (an upper bound)."""
-        return math.fsum(f.count * f.law.highest for f in self.upper) * (1 + 4 * UNIT_ROUNDOFF)
+        return math.fsum(f.uses * f.law.highest for f in self.upper) * (1 + 4 * UNIT_ROUNDOFF)
 
     def infinity(self, side: Side) -> float:
         """Mass of infinite loss."""
@@ -149,7 +151,9 @@ class Product:
                 break
             index = int(np.flatnonzero(open_)[np.count_nonzero(open_) // 2])
             target = self.plan.at_epsilon(float(epsilon[index]))
-            refine = 1.0 if tries[index] == 0 else max(DELTA_WIDTH * high[index] / (4 * (high - low)[index] + 1e-300), 1e-3)
+            refine = (
+                1.0 if tries[index] == 0 else max(DELTA_WIDTH * high[index] / (4 * (high - low)[index] + 1e-300), 1e-3)
+            )
             for panel in self.panels_for(target, ("upper", "lower"), refine):
                 self._panels.append(panel)
                 self._read(panel, epsilon, low, high)
@@ -172,7 +176,7 @@ class Product:
         found = []
         for side in sides:
             factors = self.upper if side == "upper" else self.lower
-            steps = math.fsum(f.count for f in factors)
+            steps = math.fsum(f.uses for f in factors)
             tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(steps), -80.0))
             step = max(self._step(factors, target, refine), self._smallest_step(factors, theta, tail))
             for _ in range(40):
@@ -186,14 +190,14 @@ class Product:
     @staticmethod
     def _smallest_step(factors: tuple[Factor, ...], theta: float, tail: float) -> float:
         """The step at which the window (about 16 deviations), or the reach of one law, fills the memory allowed."""
-        total = compose.cumulant([(compose.sketch(f.law), f.count) for f in factors], theta)
+        total = compose.cumulant([(compose.sketch(f.law), f.uses) for f in factors], theta)
         longest = max(high - low for low, high in (lattice.reach(f.law, tail) for f in factors))
         return max(16 * math.sqrt(total.curvature), longest) / compose.LARGEST_WINDOW
 
     @staticmethod
     def _step(factors: tuple[Factor, ...], target: Target, refine: float) -> float:
         """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 9)."""
-        count = math.fsum(f.count for f in factors)
+        count = math.fsum(f.uses for f in factors)
         wanted = WIDTH / 3 * max(abs(target.epsilon), 0.05) * refine
         step = math.sqrt(8 * wanted / (count * (target.theta + 1)))
         step = 2.0 ** (math.floor(4 * math.log2(step)) / 4)
@@ -211,9 +215,11 @@ class Product:
             if side == "upper":
                 found = _smallest(lambda e: law.profile(e)[1], delta, law.highest)
             else:
-                found = _largest(lambda e: law.profile(e)[0], delta, 0.0, _smallest(lambda e: law.profile(e)[1], delta, law.highest))
+                found = _largest(
+                    lambda e: law.profile(e)[0], delta, 0.0, _smallest(lambda e: law.profile(e)[1], delta, law.highest)
+                )
         elif delta == 0:
-            exact = math.fsum(f.count * f.law.highest for f in factors)
+            exact = math.fsum(f.uses * f.law.highest for f in factors)
             found = exact * (1 + 4 * UNIT_ROUNDOFF if side == "upper" else 1 - 4 * UNIT_ROUNDOFF)
         else:
             found = self._epsilon_by_panels(delta, side)
@@ -301,7 +307,7 @@ def aligned_step(factors: Sequence[Factor], step: float) -> float:
     found: dict[float, int] = {}
     for law, count in factors:
         atoms = law.atoms
-        for above, below in zip(atoms, atoms[1:], strict=False):
+        for above, below in pairwise(atoms):
             gap = float(f"{above - below:.11g}")
             if gap > step / 8:
                 found[gap] = found.get(gap, 0) + count

@@ -1,4 +1,4 @@
-"""Curves as plain records (JSON) and back. Names and fields are stable; the version rises when their meaning changes."""
+"""Curves as plain records (JSON) and back. Names and fields are stable; the version rises when a meaning changes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _read_factor(factor: Any, depth: int) -> Curve:
         raise UnreadableRecord(f"atom {name!r} has the fields {fields}, the record has {sorted(given)}")
     try:
         atom = kind(**{field: _value(factor[field], depth) for field in fields})
-        return Curve.of(atom) ** factor.get("count", 1)
+        return Curve.of(atom).__pow__(factor.get("count", 1))
     except UnreadableRecord:
         raise
     except (DeniableError, TypeError, ValueError, AttributeError, IndexError) as error:

@@ -6,7 +6,8 @@ the unit round-off. The multiples are generous and are tested against mpmath at 
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +24,7 @@ TINY = 1e-300
 """Absolute slack that covers everything lost to underflow in one reading."""
 
 
-def up(value: Any, relative: Any = 4 * UNIT_ROUNDOFF) -> Any:
-    """Move a number (or array) upwards by a relative amount and by one subnormal step."""
-    return value + np.abs(value) * relative + TINY
-
-
-def down(value: Any, relative: Any = 4 * UNIT_ROUNDOFF) -> Any:
-    """Move a number (or array) downwards by a relative amount and by one subnormal step."""
-    return value - np.abs(value) * relative - TINY
+def quotient_up(a: float, b: float) -> float:
+    """a / b for positive numbers, rounded up."""
+    result = a / b
+    return result if Fraction(result) * Fraction(b) >= Fraction(a) else math.nextafter(result, math.inf)

@@ -1,7 +1,7 @@
 """What a curve says: δ(ε), ε(δ) and Rényi divergences, computed from the laws of its factors.
 
-This module knows the two directions. `product_of` builds the product of laws for each; the functions below read both and take the
-worse one. Everything about numerics is one floor down, in `reading.py`.
+This module knows the two directions. `product_of` builds the product of laws for each; the functions below read both
+and take the worse one. Everything about numerics is one floor down, in `reading.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.curves.compose import Side
+from deniable.curves.compose import Factor, Side
 from deniable.curves.laws.moments import log_moment
 from deniable.curves.promise import Atom, pair_of, symmetrized_pair_of
-from deniable.curves.reading import Factor, Product, simplify
+from deniable.curves.reading import Product, simplify
 from deniable.curves.rounding import Floats
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 def product_of(curve: Curve) -> tuple[Product, Product]:
     """The products of laws in the forward and the backward direction (the same object when every factor is symmetric).
 
-    Direction rule (FACTS B36): directions of tied factors go together. A factor that is not tied may flip, so as soon as two uses of
-    asymmetric factors meet, every factor that is not tied enters with the worse of its two directions at every ε.
+    Direction rule (FACTS B36): directions of tied factors go together. A factor that is not tied may flip, so as soon
+    as two uses of asymmetric factors meet, every factor that is not tied enters with the worse of its two directions
+    at every ε.
     """
     factors = [((one, 1) if (one := a.repeated(n)) is not None else (a, n)) for a, n in curve.factors]
     uneven_free = uneven_tied = 0
@@ -149,7 +150,6 @@ def mean_loss(atom: Atom, backward: bool) -> float:
     law = (pair_of(atom).backward if backward else pair_of(atom).forward).upper
     step = 1e-5
     return max(log_moment(law, step) / step, 0.0)
-
 
 
 def zcdp(curve: Curve) -> float:

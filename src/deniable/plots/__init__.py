@@ -1,4 +1,4 @@
-"""Pictures of curves: what to draw (`figures.py` makes a `Figure` of plain numbers) apart from how (`render.py` draws it).
+"""Pictures of curves: what to draw (a `Figure` of plain numbers) apart from how (`render`).
 
 >>> from deniable import curves, plots
 >>> figure = plots.profile({"one release": curves.gaussian(sigma=2)}, delta=1e-6)

@@ -1,14 +1,14 @@
 """Pictures of curves, as specs: each function reads numbers from curves and says what to draw with them.
 
-Curves are given one by one (named by their expressions) or as a dict of names: `tradeoff(a, b)`, `tradeoff({"before": a, "after": b})`.
-Every curve is drawn on its safe side; the band reaches to the certified bound from the other side. Where you see no band, the two
-agree to within the width of the line.
+Curves are given one by one, named by their expressions, or with names: `tradeoff(a, b)`, `tradeoff({"before": a})`.
+Every curve is drawn on its safe side; the band reaches to the certified bound from the other side. Where you see no
+band, the two agree to within the width of the line.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from deniable.curves import textbook
 from deniable.curves.curve import Curve
 from deniable.errors import InvalidOperation, InvalidParameter, OutsideTheorem
-from deniable.plots.spec import REFERENCE, Axis, Band, Bars, Figure, Level, Line, Mark, Marker, Panel, Stems
+from deniable.plots.spec import REFERENCE, Axis, Band, Bars, Figure, Labels, Level, Line, Mark, Marker, Panel, Stems
 
 MOST_CURVES = 7
 """More lines than colours that everybody can tell apart are not a picture."""
@@ -41,7 +41,7 @@ def tradeoff(*curves: Curve | Mapping[str, Curve]) -> Figure:
 
 
 def profile(*curves: Curve | Mapping[str, Curve], delta: float | None = None) -> Figure:
-    """The privacy curve δ(ε) on a log axis. With `delta`, that level is drawn and ε is marked where each curve meets it."""
+    """The privacy curve δ(ε) on a log axis. With `delta`, that level is drawn and each curve's ε marked on it."""
     note = "δ(ε): how much of the output's probability may break the bound e^ε. Lower is more private."
     return Figure("Privacy curves", (_profile_panel(_named(curves), _level(delta)),), note)
 
@@ -50,13 +50,14 @@ def compare(*curves: Curve | Mapping[str, Curve], delta: float | None = None) ->
     """Several curves side by side: the trade-off of false alarms and misses, and δ(ε)."""
     named, level = _named(curves), _level(delta)
     right = _profile_panel(named, level)
-    # One legend is enough, unless the second one has numbers to tell.
-    panels = _tradeoff_panel(named), right if level else replace(right, labels="none")
+    # One legend is enough: the left one, with the right one's words.
+    left = _tradeoff_panel(dict(zip(right.lines, named.values(), strict=True)))
+    panels = replace(left, title="Trade-off"), replace(right, title="Privacy curve", labels="none")
     return Figure("Curves compared", panels, "Left: higher is more private. Right: lower is more private.", height=4.6)
 
 
 def loss(curve: Curve, *, delta: float | None = None) -> Figure:
-    """The distribution of the privacy loss L = log dP/dQ under P: what one look at the output does to an attacker's odds.
+    """The distribution of the privacy loss L = log dP/dQ under P: what one look at the output does to the odds.
 
     With `delta`, ε(δ) is marked: beyond it lies (nearly) all of what δ pays for.
     """
@@ -70,16 +71,17 @@ def loss(curve: Curve, *, delta: float | None = None) -> Figure:
     if allowed is not None and math.isfinite(epsilon := curve.epsilon(delta=allowed)):
         marks.append(Level(epsilon, "x", f"ε = {epsilon:.4g} at δ = {_power(allowed)}"))
         high = max(high, epsilon + 0.05 * (high - low))
-    note = "A loss of ℓ multiplies the odds that the person is in the data by e^ℓ."
-    if found.infinity > 0:
-        note += f" With probability {found.infinity:.3g} the loss is infinite: the output gives the person away."
+    note = "A loss of ℓ multiplies the odds that the person is in the data by exp(ℓ)."
+    certain = curve.delta_bounds(epsilon=math.inf)[0]
+    if certain > 0:
+        note += f" With probability {certain:.3g} the loss is infinite: the output gives the person away."
     y = Axis("probability", 0.0, 1.12 * top)
     panel = Panel(Axis("privacy loss ℓ", low, high), y, tuple(marks), _short(curve.expression()), "none")
     return Figure("Privacy loss", (panel,), note)
 
 
 def growth(curve: Curve, *, delta: float, most: int, name: str = "this mechanism") -> Figure:
-    """What k runs cost at this δ, for k up to `most`: the textbook formulas where they are theorems, and the exact curve.
+    """What k runs cost at this δ, for k up to `most`: textbook formulas where they are theorems, and the exact curve.
 
     The curve is one run and must be pure DP (its ε at δ = 0 is what the formulas are fed with). Drawn are
 
@@ -137,7 +139,7 @@ def _tradeoff_panel(named: dict[str, Curve]) -> Panel:
         # β may jump down at α = 0 only by the mass of infinite loss; drawn from the top so that the axis is reached.
         marks.append(Band(_floats(alpha), _floats(low), _floats(high), colour))
         marks.append(Line(label, _floats(alpha), _floats(low), colour))
-    return Panel(Axis("false alarms α", 0, 1), Axis("misses β", 0, 1), tuple(marks), "Trade-off", square=True)
+    return Panel(Axis("false alarms α", 0, 1), Axis("misses β", 0, 1), tuple(marks), labels=_place(named), square=True)
 
 
 def _profile_panel(named: dict[str, Curve], level: float | None) -> Panel:
@@ -159,7 +161,13 @@ def _profile_panel(named: dict[str, Curve], level: float | None) -> Panel:
         marks.append(Line(said, _floats(at[shown]), _floats(high[shown]), colour))
         if math.isfinite(met):
             marks.append(Marker(met, level or 0.0, colour=colour))
-    return Panel(Axis("ε", 0, 1.02 * right), Axis("δ", floor, 1, "log"), tuple(marks), "Privacy curve")
+    return Panel(Axis("ε", 0, 1.02 * right), Axis("δ", floor, 1, "log"), tuple(marks))
+
+
+def _place(names: Iterable[str]) -> Labels:
+    """A few short names fit into the upper right corner, which no trade-off curve can reach."""
+    lengths = [len(name) for name in names]
+    return "inside" if len(lengths) <= 5 and max(lengths) <= 26 else "above"
 
 
 def _end(curve: Curve, floor: float) -> float:
@@ -179,8 +187,11 @@ def _masses(losses: Floats, masses: Floats, bins: int = 72) -> Bars | Stems:
     if np.count_nonzero(masses > 1e-6) <= 40:
         return Stems(_floats(losses), _floats(masses))
     low, high = _ends(losses, masses)
-    heights, edges = np.histogram(losses, bins=bins, range=(low, high), weights=masses)
-    return Bars(_floats(edges), _floats(heights))
+    # Each mass is spread over its own cell of the grid, so that bars do not beat against the grid.
+    cells = np.concatenate(([1.5 * losses[0] - 0.5 * losses[1]], (losses[1:] + losses[:-1]) / 2, [losses[-1] + 1e-9]))
+    edges = np.linspace(low, high, bins + 1)
+    below = np.interp(edges, cells, np.concatenate(([0.0], np.cumsum(masses))))
+    return Bars(_floats(edges), _floats(np.diff(below)))
 
 
 def _ends(losses: Floats, masses: Floats) -> tuple[float, float]:

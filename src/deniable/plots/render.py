@@ -1,7 +1,7 @@
 """Drawing a figure with matplotlib: the only door that library comes through.
 
-No pyplot, hence no window system: it draws the same on a server and in a notebook. Colours are Okabe and Ito's, which readers with any
-kind of colour vision can tell apart.
+No pyplot, hence no window system: it draws the same on a server and in a notebook. Colours are Okabe and
+Ito's, which readers with any kind of colour vision can tell apart.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#0
 GREY = "#6b6b6b"
 FORMATS = (".png", ".svg", ".pdf")
 PANEL_WIDTH = 5.6
-STYLE: dict[str, Any] = {
+STYLE: Any = {  # matplotlib types the names of its settings
     "font.family": ["DejaVu Sans"],
     "font.size": 9.5,
     "axes.labelsize": 10,
@@ -80,7 +80,8 @@ def _drawn(figure: Figure) -> Drawing:
 
     with matplotlib.rc_context(STYLE):
         widths = [_width(panel, figure.height) for panel in figure.panels]
-        drawing = Canvas(figsize=(sum(widths), figure.height), layout="constrained")
+        height = figure.height + max(_legend_height(panel) for panel in figure.panels)
+        drawing = Canvas(figsize=(sum(widths), height), layout="constrained")
         FigureCanvasAgg(drawing)
         drawing.suptitle(figure.title, x=0.012, ha="left", fontsize=12, fontweight="bold")
         places = drawing.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
@@ -96,6 +97,15 @@ def _width(panel: Panel, height: float) -> float:
     return height if panel.square else PANEL_WIDTH + (1.6 if panel.labels == "ends" else 0.0)
 
 
+def _columns(panel: Panel) -> int:
+    longest = max((len(name) for name in panel.lines), default=0)
+    return 2 if longest <= (26 if panel.square else 34) else 1
+
+
+def _legend_height(panel: Panel) -> float:
+    return 0.2 * -(-len(panel.lines) // _columns(panel)) if panel.labels == "above" else 0.0
+
+
 def _panel(axes: Axes, panel: Panel) -> None:
     _axis(axes, "x", panel.x)
     _axis(axes, "y", panel.y)
@@ -105,8 +115,13 @@ def _panel(axes: Axes, panel: Panel) -> None:
         axes.set_title(panel.title, loc="left")
     for mark in panel.marks:
         _mark(axes, mark)
-    if panel.labels == "legend" and panel.lines:
+    for row, level in enumerate(mark for mark in panel.marks if isinstance(mark, Level)):
+        _level(axes, level, row)
+    if panel.labels == "inside" and panel.lines:
         axes.legend(loc="upper right")
+    elif panel.labels == "above" and panel.lines:
+        columns = _columns(panel)
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, columnspacing=1.4)
     elif panel.labels == "ends":
         _name_ends(axes, panel)
 
@@ -135,32 +150,29 @@ def _mark(axes: Axes, mark: Mark) -> None:
                 mark.heights, mark.edges, fill=True, color=_colour(mark.colour), alpha=0.85, label=mark.label or None
             )
         case Stems():
-            axes.vlines(mark.x, 0, mark.heights, color=_colour(mark.colour), lw=2.4, label=mark.label or None)
+            axes.vlines(mark.x, 0, mark.heights, color=_colour(mark.colour), lw=2.4)
             axes.plot(mark.x, mark.heights, "o", color=_colour(mark.colour), ms=4)
-        case Level():
-            _level(axes, mark)
         case Marker():
             axes.plot([mark.x], [mark.y], "o", color=_colour(mark.colour), ms=5, zorder=4)
             _word(axes, mark)
 
 
-def _level(axes: Axes, mark: Level) -> None:
-    """A thin line across, its word just beside it at the panel's edge."""
+def _level(axes: Axes, mark: Level, row: int) -> None:
+    """A thin line across, its word just beside it at the panel's edge; several words stand in rows."""
     if mark.axis == "y":
         axes.axhline(mark.at, color=GREY, lw=0.9, ls=STROKES["dotted"])
-        place, shift, align = (0.0, mark.at), (4, 3), {"ha": "left", "va": "bottom"}
+        place, shift, align = (1.0, mark.at), (-2, 3), ("right", "bottom")
         coordinates = axes.get_yaxis_transform()
     else:
         axes.axvline(mark.at, color=GREY, lw=0.9, ls=STROKES["dotted"])
         middle = sum(axes.get_xlim()) / 2
         left = mark.at > middle
-        place, shift = (mark.at, 1.0), ((-4, -2) if left else (4, -2))
-        align = {"ha": "right" if left else "left", "va": "top"}
+        place, shift = (mark.at, 1.0), (-4 if left else 4, -2 - 12 * row)
+        align = ("right" if left else "left", "top")
         coordinates = axes.get_xaxis_transform()
     if mark.text:
-        axes.annotate(
-            mark.text, place, shift, xycoords=coordinates, textcoords="offset points", color=GREY, fontsize=8.5, **align
-        )
+        text = axes.annotate(mark.text, place, shift, xycoords=coordinates, textcoords="offset points")
+        text.set(color=GREY, fontsize=8.5, ha=align[0], va=align[1])
 
 
 def _word(axes: Axes, mark: Marker) -> None:

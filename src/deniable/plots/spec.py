@@ -1,7 +1,7 @@
 """What to draw, apart from how: a figure as plain data.
 
-A figure has panels, a panel has two axes and marks. Marks hold the numbers themselves, so that a test (or another renderer)
-can read what a picture says without looking at it. No drawing library is known here; `render.py` is the one place that is.
+A figure has panels, a panel has two axes and marks. Marks hold the numbers themselves, so that a test (or another
+renderer) can read what a picture says without looking at it. No drawing library is known here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Literal, final
 
 Scale = Literal["linear", "log"]
 Stroke = Literal["solid", "dashed", "dotted"]
-Labels = Literal["legend", "ends", "none"]
+Labels = Literal["inside", "above", "ends", "none"]
+"""Where lines are named: in a legend in the upper right corner, or above the panel, or each at its right end."""
 
 REFERENCE = -1
 """The colour of what is only there for comparison (a diagonal, a level): grey. Others count from 0."""
@@ -100,13 +101,13 @@ Mark = Line | Band | Bars | Stems | Level | Marker
 @final
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Two axes and what stands between them. `labels` says where lines are named: in a legend or at their right ends."""
+    """Two axes and what stands between them."""
 
     x: Axis
     y: Axis
     marks: tuple[Mark, ...]
     title: str = ""
-    labels: Labels = "legend"
+    labels: Labels = "above"
     square: bool = False
 
     @property

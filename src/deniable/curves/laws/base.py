@@ -1,14 +1,14 @@
 """A law: the privacy loss of one ordered pair of output distributions, read through its two tails.
 
-For an ordered pair (P, Q) the privacy loss is L = log dP/dQ. Everything this room computes about the pair follows from two
-functions of a threshold l:
+For an ordered pair (P, Q) the privacy loss is L = log dP/dQ. Everything this room computes about the pair follows
+from two functions of a threshold l:
 
     first(l)  = P(L > l)                        mass of the best test under P, infinite loss included
     second(l) = e^l Q(L > l)                    the same test under Q, scaled so that it never overflows
 
-because the privacy profile is δ(ε) = first(ε) - second(ε) (Neyman-Pearson), and because *any* threshold t gives a valid
-lower bound δ(ε) >= first(t) - e^(ε-t) second(t). A law says how exact its two numbers are (relative error); `lattice.py`
-turns that into certified masses.
+because the privacy profile is δ(ε) = first(ε) - second(ε) (Neyman-Pearson), and because *any* threshold t gives a
+valid lower bound δ(ε) >= first(t) - e^(ε-t) second(t). A law says how exact its two numbers are (relative error);
+`lattice.py` turns that into certified masses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deniable.curves.rounding import Floats
+from deniable.curves.rounding import TINY, Floats
 
 
 class Tails(NamedTuple):
@@ -77,7 +77,8 @@ class Law(ABC):
         """Certified bounds on δ(ε) = sup_S P(S) - e^ε Q(S)."""
         first, second, error = self.tails(epsilon)
         delta = first - second
-        slack = error * (first + second) + 1e-300
+        # Below the largest loss a tail may have underflowed; at and beyond it nothing finite is left.
+        slack = error * (first + second) + np.where(epsilon < self.highest, TINY, 0.0)
         low = np.maximum(delta - slack, np.maximum(-np.expm1(np.minimum(epsilon, 0.0)) * (1 - 1e-15), 0.0))
         return np.minimum(low, 1.0), np.clip(delta + slack, low, 1.0)
 
@@ -86,8 +87,8 @@ class Law(ABC):
 class Sided:
     """One direction of a promise: a law that is never too private, and one that is never too revealing.
 
-    They are the same object when the pair is known exactly. They differ when the promise is only an inequality (zCDP), or
-    when the exact law had to be cut to bounded memory.
+    They are the same object when the pair is known exactly. They differ when the promise is only an inequality
+    (zCDP), or when the exact law had to be cut to bounded memory.
     """
 
     upper: Law

@@ -103,8 +103,8 @@ class LaplaceLaw(Law):
 class BoundedRangeLaw(Law):
     """The worst loss of an ε-bounded-range mechanism (the exponential mechanism; Dong, Durfee, Rogers 2020).
 
-    A mechanism whose loss stays in [t - ε, t] is at worst a two-point law for each t in [0, ε]; the largest profile over t is
-    δ(l) = (1 - e^((l-ε)/2))² / (1 - e^-ε), reached at t = (ε + l)/2.
+    A mechanism whose loss stays in [t - ε, t] is at worst a two-point law for each t in [0, ε]; the largest profile
+    over t is δ(l) = (1 - e^((l-ε)/2))² / (1 - e^-ε), reached at t = (ε + l)/2.
     """
 
     epsilon: float

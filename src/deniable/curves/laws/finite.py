@@ -1,7 +1,8 @@
-"""Finite laws: a loss that takes finitely many values. Exact for discrete mechanisms, and the certified stand-in for others.
+"""Finite laws: a loss that takes finitely many values. Exact for discrete mechanisms, and the certified stand-in for
+others.
 
-`FiniteLaw.from_pmf` reads a pair of mass functions; `power` and `product` compose exactly by counting while the number of
-distinct values stays small; `binomial` composes a two-point law any number of times.
+`FiniteLaw.from_pmf` reads a pair of mass functions; `power` and `product` compose exactly by counting while the
+number of distinct values stays small; `binomial` composes a two-point law any number of times.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class FiniteLaw(Law):
     @property
     def atoms(self) -> tuple[float, ...]:
         # The heaviest few: their distances tell the spacing of an evenly spaced law.
-        heavy = np.sort(np.argpartition(-self.masses, min(4, len(self.masses) - 1))[:4]) if len(self.masses) else []
+        if not len(self.masses):
+            return ()
+        heavy = np.sort(np.argpartition(-self.masses, min(4, len(self.masses) - 1))[:4])
         return tuple(float(self.losses[i]) for i in heavy[::-1])
 
     @property
@@ -66,7 +69,11 @@ class FiniteLaw(Law):
     def is_sparse(self, step: float) -> bool:
         """Whether the heavy atoms are lonely: typically further apart than a lattice step."""
         heavy = self.masses > 1e-3 * float(np.max(self.masses, initial=0.0))
-        return len(self.losses) < 2 or float(np.median(np.diff(self.losses[heavy]))) > step if np.count_nonzero(heavy) > 1 else True
+        return (
+            len(self.losses) < 2 or float(np.median(np.diff(self.losses[heavy]))) > step
+            if np.count_nonzero(heavy) > 1
+            else True
+        )
 
     def tails(self, loss: Floats) -> Tails:
         index = np.searchsorted(self.losses, loss, side="right")
@@ -83,7 +90,9 @@ class FiniteLaw(Law):
         if not len(exponent):
             return -math.inf
         top = float(np.max(exponent))
-        return top + math.log(float(np.sum(self.masses * np.exp(exponent - top)))) + self.relative_error * (2 + abs(order))
+        return (
+            top + math.log(float(np.sum(self.masses * np.exp(exponent - top)))) + self.relative_error * (2 + abs(order))
+        )
 
     def expectation(self, function: np.ufunc | object) -> float:
         """Σ mass × function(loss) over the finite losses."""
@@ -91,7 +100,9 @@ class FiniteLaw(Law):
 
 
 def _discounted_suffix(losses: Floats, masses: Floats) -> Floats:
-    """Σ_{j>=i} masses_j e^(losses_i - losses_j), without overflow: blocks of bounded span, each with its own reference."""
+    """Σ_{j>=i} masses_j e^(losses_i - losses_j), without overflow: blocks of bounded span, each with its own
+    reference.
+    """
     n = len(losses)
     result = np.zeros(n)
     carry, end = 0.0, n
@@ -108,7 +119,9 @@ def _discounted_suffix(losses: Floats, masses: Floats) -> Floats:
 
 
 def merged(losses: Floats, masses: Floats, infinity: float, relative_error: float, *, towards: str) -> FiniteLaw:
-    """A finite law from unsorted values; values that agree to rounding are merged towards "up" or "down" (the safe side)."""
+    """A finite law from unsorted values; values that agree to rounding are merged towards "up" or "down" (the safe
+    side).
+    """
     keep = masses > 0
     order = np.argsort(losses[keep], kind="stable")
     losses, masses = losses[keep][order], masses[keep][order]
@@ -155,7 +168,9 @@ def power(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
     if len(law.losses) == 1:
         total = float(law.masses[0]) ** count
         losses = law.losses * count
-        return FiniteLaw(losses, np.array([total]), _any_infinite(law.infinity, count), (law.relative_error + 1e-15) * count)
+        return FiniteLaw(
+            losses, np.array([total]), _any_infinite(law.infinity, count), (law.relative_error + 1e-15) * count
+        )
     if len(law.losses) == 2:
         return binomial(law, count, towards=towards)
     if count > 4096:

@@ -1,4 +1,6 @@
-"""Laws made from laws: Poisson sampling, the worst of several, mixtures, sampling without replacement, shifted Gaussians."""
+"""Laws made from laws: Poisson sampling, the worst of several, mixtures, sampling without replacement, shifted
+Gaussians.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,8 @@ class SampledForward(Law):
         # P' = (1-q) Q + q P, with Q = e^-l' in_second.
         weight = (1 - q) * np.exp(-np.maximum(loss, -745.0))
         in_first = np.where(inside, weight * in_second + q * first, 1.0)
-        # Rounding `inner` moves the test, not its two masses; the loss of the best test is then below u × first, because in
-        # terms of L' the threshold moves by q/(1-q+q e^l) roundings only.
+        # Rounding `inner` moves the test, not its two masses; the loss of the best test is then below u × first,
+        # because in terms of L' the threshold moves by q/(1-q+q e^l) roundings only.
         return Tails(in_first, np.minimum(in_second, in_first), error + SPECIAL)
 
     def tail_moment(self, order: float, loss: float) -> float | None:
@@ -96,7 +98,9 @@ class SampledForward(Law):
 
 @dataclass(frozen=True, slots=True)
 class SampledBackward(Law):
-    """Q against (1-q)Q + qP. `base` is the law of Q against P; its loss M gives M' = -log(1 - q + q e^-M) <= -log(1-q)."""
+    """Q against (1-q)Q + qP. `base` is the law of Q against P; its loss M gives M' = -log(1 - q + q e^-M) <=
+    -log(1-q).
+    """
 
     base: Law
     rate: float
@@ -154,7 +158,8 @@ def _mixed_loss(loss: float, rate: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FixedSizeLaw(Law):
-    """A sample of fixed size under replace-one (Balle, Barthe, Gaboardi 2018, Theorem 11): δ'(log(1+q(e^ε-1))) = q δ(ε), ε >= 0.
+    """A sample of fixed size under replace-one (Balle, Barthe, Gaboardi 2018, Theorem 11): δ'(log(1+q(e^ε-1))) = q
+    δ(ε), ε >= 0.
 
     Symmetric by construction: the profile for negative ε is the reflection of the one for positive ε.
     """
@@ -188,7 +193,9 @@ class FixedSizeLaw(Law):
         negative = loss < 0
         under_q = np.exp(-away) * second
         reflected = np.exp(np.minimum(loss, 0.0)) * (1 - first)
-        return Tails(np.where(negative, 1 - under_q, first), np.where(negative, reflected, second), error + 4 * UNIT_ROUNDOFF)
+        return Tails(
+            np.where(negative, 1 - under_q, first), np.where(negative, reflected, second), error + 4 * UNIT_ROUNDOFF
+        )
 
     def tail_moment(self, order: float, loss: float) -> float | None:
         return self.sampled.tail_moment(order, loss)
@@ -311,8 +318,8 @@ class ShiftsForward(Law):
         return max(sum(w * m for w, m in zip(self.weights, self.shifts, strict=True)), 1e-12)
 
     def tail_moment(self, order: float, loss: float) -> float | None:
-        # Each component is at most as revealing as the largest shift m: r(y) <= exp(m y - m²/2) for y >= m, and r(y) <= exp(m²/2)
-        # below, so a loss beyond m²/2 means y > loss/m + m/2.
+        # Each component is at most as revealing as the largest shift m: r(y) <= exp(m y - m²/2) for y >= m, and r(y)
+        # <= exp(m²/2) below, so a loss beyond m²/2 means y > loss/m + m/2.
         m = max(self.shifts)
         if loss < 0.5 * m * m:
             return 0.5 * m * m * (order + 1) * (order + 2) + 1.0

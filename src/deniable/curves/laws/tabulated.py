@@ -1,7 +1,7 @@
 """Finite laws from bounds: of a profile at points, of a trade-off polygon, of a whole product of laws.
 
-Where a law is needed (sampling a composed mechanism, grouping, a user's trade-off function) but only bounds on its profile are known,
-these functions give a finite law above it and one below it.
+Where a law is needed (sampling a composed mechanism, grouping, a user's trade-off function) but only bounds on its
+profile are known, these functions give a finite law above it and one below it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ MOST_KINKS = 200_000
 
 
 def law_above(points: Floats, delta: Floats) -> FiniteLaw:
-    """The law whose profile joins upper bounds δ(points) by straight lines in x = e^ε; beyond the last point it stays."""
+    """The law whose profile joins upper bounds δ(points) by straight lines in x = e^ε; beyond the last point it
+    stays.
+    """
     step = np.expm1(np.diff(points))
     survival = np.append(delta[:-1] + (delta[:-1] - delta[1:]) / step, delta[-1])
     # One rounding of each δ, amplified by 1/step.
@@ -33,8 +35,9 @@ def law_above(points: Floats, delta: Floats) -> FiniteLaw:
 def vertices_below(points: Floats, low: Floats, high: Floats, infinity: float) -> tuple[Floats, Floats]:
     """Vertices (ε, value) of a polygon below every convex profile that stays between `low` and `high` at the points.
 
-    In each cell the profile lies above the left chord extended to the right and above the right chord extended to the left; the
-    vertices are where these two lines meet. The outermost lines are 1 - x on the left and the mass at infinity on the right.
+    In each cell the profile lies above the left chord extended to the right and above the right chord extended to the
+    left; the vertices are where these two lines meet. The outermost lines are 1 - x on the left and the mass at
+    infinity on the right.
     """
     x = np.exp(points)
     gap = np.diff(x)
