@@ -108,10 +108,12 @@ def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float) ->
         inside = over[:-1] + left * crossing
     usable = np.isfinite(inside) & (crossing >= 0) & (crossing <= gap) & (left > 0) & (right > 0)
     cells = np.where(usable, inside, np.minimum(at_left, at_right))
-    # Left of the first point: 1 - δ(x) <= 1 - δ_low(x_0), because δ falls; right of the last: -xα falls by itself.
+    # Left of the first point 1 - δ(x) <= 1 - δ_low(x_0), because δ falls. Right of the last a concave function that has
+    # begun to fall goes on falling; if it has not, 1 - xα bounds it.
     beyond_left = float(over[0] + x[0] * alpha)
-    beyond_right = 1 - float(x[-1]) * alpha
-    return float(max(np.max(cells), np.max(over), beyond_left, min(beyond_right, float(over[-1]) + 1e-12), 0.0))
+    falls = float(np.max(under[:-1])) >= float(over[-1])
+    beyond_right = float(over[-1]) if falls else 1 - float(x[-1]) * alpha
+    return float(max(np.max(cells), np.max(over), beyond_left, beyond_right, 0.0))
 
 
 def equal_error_rate(curve: Curve) -> float:

@@ -44,6 +44,9 @@ FFT_CONSTANT = 8.0
 LARGEST_WINDOW = 2**21
 """Longest FFT: keeps a reading under 300 MB."""
 
+OUTSIDE = 1e-7
+"""Tilted mass that may fall outside the window on either side: moves log δ by about 1e-5, and is in the ledger."""
+
 SKETCH_POINTS = 1200
 SKETCH_TAIL = 1e-70
 
@@ -227,7 +230,11 @@ class Panel:
         blur = 16 * UNIT_ROUNDOFF * (np.abs(epsilon) + abs(self.start) + n * self.stride)
         at = epsilon - blur if self.side == "upper" else epsilon + blur
         cell = np.clip(np.floor((at - self.start) / self.stride), -1, n).astype(np.int64)
-        weight = np.exp(np.clip(-self.theta * (np.maximum(at, self.start) - self.centre), -745.0, 700.0))
+        # Weights e^(-θ l) are largest at the left point of the cell, at most one stride below ε.
+        left_end = np.maximum(at - self.stride, self.start)
+        weight = np.exp(np.clip(-self.theta * (left_end - self.centre), -745.0, 700.0)) * max(
+            1.0, math.expm1(self.stride)
+        )
         raw = self._chord(at, cell) if self.side == "upper" else self._best_line(at, cell)
         heads = self.heads[np.clip(cell, 0, n)]
         rounding = (n + 64) * UNIT_ROUNDOFF * 4 * heads
@@ -292,7 +299,8 @@ def compose(factors: Sequence[Factor], side: Side, theta: float, step: float, ta
     forward = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
     # Relative error of every tilted mass: one exp of a number of size |θ l|.
     tilt = sum(c * UNIT_ROUNDOFF * (8 + 4 * abs(theta) * float(np.max(np.abs(g.losses[[0, -1]])))) for g, c in grids)
-    amplify = math.exp(min(forward * math.sqrt(length) * norm_terms, 50.0))
+    worst = forward * math.sqrt(length) * norm_terms
+    amplify = math.exp(worst) if worst < 50 else math.inf
     noise = amplify * (forward * norm_terms + (3 * forward + tilt + 8 * UNIT_ROUNDOFF * steps) * norm) + 1e-36
     # ‖weights‖₂ over lattice points above ε: a geometric series in e^(-2θh), at most `length` terms.
     terms = min(float(length), 1.0 / max(-math.expm1(-2 * theta * step), 1e-300))
@@ -355,11 +363,11 @@ class _Reach(NamedTuple):
 def _tail_reach(
     factors: Sequence[Factor], grids: Sequence[tuple[GridLaw, int]], theta: float, total: Cumulant, sign: float
 ) -> _Reach:
-    """Distance from the tilted mean beyond which the tilted mass is at most 1e-10, by Chernoff on the lattice laws.
+    """Distance from the tilted mean beyond which the tilted mass is at most OUTSIDE, by Chernoff on the lattice laws.
 
     The sketches suggest the exponent; the bound itself is evaluated on the lattice laws.
     """
-    goal = math.log(1e-10)
+    goal = math.log(OUTSIDE)
     sketches = [(sketch(f.law), f.uses) for f in factors]
     at = cumulant(sketches, theta)
     spread = math.sqrt(total.curvature) + 1e-12
@@ -370,7 +378,7 @@ def _tail_reach(
 
     best = min(exponents, key=lambda s: distance(cumulant(sketches, theta + s).value, at, s))
     # The exponent carries rounding errors of its own: grant them.
-    return _Reach(distance(cumulant(grids, theta + best).value, total, best), 1e-10 * 1.001)
+    return _Reach(distance(cumulant(grids, theta + best).value, total, best), OUTSIDE * 1.001)
 
 
 @lru_cache(maxsize=32)

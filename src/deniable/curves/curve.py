@@ -14,6 +14,7 @@ face is read. The path of one number, say `curve.epsilon(delta=1e-6)`:
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, final, overload
 
@@ -39,13 +40,22 @@ class Curve:
     `curves`.
     """
 
-    __slots__ = ("__weakref__", "_counts", "_hash")
+    __slots__ = ("__weakref__", "_counts", "_hash", "_origin")
     _counts: dict[Atom, int]
     _hash: int
+    _origin: tuple[weakref.ref[Curve], Curve] | None
 
     def __init__(self, counts: dict[Atom, int]) -> None:
+        total = 0
+        for factor in counts.items():
+            total ^= hash(factor)
+        self._fill(counts, total, None)
+
+    def _fill(self, counts: dict[Atom, int], total: int, origin: tuple[weakref.ref[Curve], Curve] | None) -> None:
         object.__setattr__(self, "_counts", counts)
-        object.__setattr__(self, "_hash", hash(frozenset(counts.items())))
+        # The exclusive or of the factors' hashes: order does not matter, and one more factor is one more step.
+        object.__setattr__(self, "_hash", total)
+        object.__setattr__(self, "_origin", origin)
 
     @staticmethod
     def of(atom: Atom) -> Curve:
@@ -59,6 +69,12 @@ class Curve:
         return Curve.from_dict, (self.to_dict(),)
 
     @property
+    def origin(self) -> tuple[Curve, Curve] | None:
+        """The two curves this one was multiplied from, if the first still exists: lets `views` reuse its work."""
+        parent = self._origin[0]() if self._origin is not None else None
+        return (parent, self._origin[1]) if parent is not None and self._origin is not None else None
+
+    @property
     def factors(self) -> tuple[tuple[Atom, int], ...]:
         """The atoms and how often each is used."""
         return tuple(self._counts.items())
@@ -67,7 +83,7 @@ class Curve:
         return self._counts == other._counts if isinstance(other, Curve) else NotImplemented
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(self._hash)
 
     # -- algebra -----------------------------------------------------------------------------------------------------
 
@@ -79,12 +95,16 @@ class Curve:
                     f"a curve times a number means nothing; to run it {other} times write curve ** {other}"
                 )
             return NotImplemented
-        counts = dict(self._counts)
+        counts, total = dict(self._counts), self._hash
         for atom, count in other._counts.items():
-            counts[atom] = counts.get(atom, 0) + count
+            before = counts.get(atom, 0)
+            counts[atom] = before + count
+            total ^= hash((atom, before + count)) ^ (hash((atom, before)) if before else 0)
             if counts[atom] > MOST_USES:
                 raise InvalidParameter("uses", counts[atom], f"must be at most {MOST_USES:,}")
-        return Curve(counts)
+        result = object.__new__(Curve)
+        result._fill(counts, total, (weakref.ref(self), other))
+        return result
 
     def __rmul__(self, other: object) -> Curve:
         return self.__mul__(other)

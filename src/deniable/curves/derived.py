@@ -190,8 +190,8 @@ class Grouped(Atom):
 
     def _sided(self, base: Sided) -> Sided:
         return Sided(
-            tabulated.iterate(_finite(base.upper, "upper", self.size), self.size),
-            tabulated.iterate(_finite(base.lower, "lower", self.size), self.size),
+            tabulated.iterate(_finite(base.upper, "upper", self.size), self.size, side="upper"),
+            tabulated.iterate(_finite(base.lower, "lower", self.size), self.size, side="lower"),
         )
 
     def expression(self) -> str:
@@ -376,8 +376,8 @@ def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
             q = sum((w * np.array(a.q) for w, a in zip(shares, known, strict=True)), np.zeros(len(known[0].q)))
             return Curve.of(FromPmf(tuple(p / p.sum()), tuple(q / q.sum()), known[0].is_tied))
     raise InvalidOperation(
-        "hidden_mixture needs mechanisms that share one outcome space: Gaussians (and identity()), or from_pmf curves on "
-        "the same outcomes; use mixture(...), which reveals the index and is always a valid bound"
+        "hidden_mixture needs mechanisms that share one outcome space: Gaussians (and identity()), or from_pmf curves "
+        "on the same outcomes; use mixture(...), which reveals the index and is always a valid bound"
     )
 
 

@@ -22,6 +22,7 @@ absorbed by moving T outwards and then making it monotone.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -94,6 +95,7 @@ def _lines(
     return finite - second * np.exp(left - t) * (1 - 1e-15), finite - second * np.exp(right - t) * (1 + 1e-15)
 
 
+@lru_cache(maxsize=4096)
 def reach(law: Law, tail: float) -> tuple[float, float]:
     """Losses (low, high) beyond which P has mass about 1e-14 on the left and at most `tail` on the right (finite
     losses).

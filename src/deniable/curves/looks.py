@@ -103,11 +103,11 @@ def title(curve: Curve) -> str:
     return f"{text[:half]} ... {text[-half:]}"
 
 
-def facts(curve: Curve) -> tuple[Fact, ...]:
-    """The lines of the table: ε, μ, equal error rate, advantage."""
+def facts(curve: Curve, delta: float = DELTA) -> tuple[Fact, ...]:
+    """The lines of the table: ε and μ at this δ, equal error rate, advantage."""
     return (
-        _fact(f"ε at δ = {DELTA:g}", lambda: _epsilon(curve)),
-        _fact("μ", lambda: _mu(curve)),
+        _fact(f"ε at δ = {delta:g}", lambda: _epsilon(curve, delta)),
+        _fact("μ", lambda: _mu(curve, delta)),
         _fact("equal error rate", lambda: (rounded_down(curve.equal_error_rate()), "at least, for any attacker")),
         _fact("advantage", lambda: (rounded_up(curve.advantage()), "at most: hits minus false alarms")),
     )
@@ -120,19 +120,20 @@ def _fact(name: str, read: Callable[[], tuple[str, str]]) -> Fact:
         return Fact(name, "–", "not certifiable in bounded memory and time")
 
 
-def _epsilon(curve: Curve) -> tuple[str, str]:
-    low, high = curve.epsilon_bounds(delta=DELTA)
+def _epsilon(curve: Curve, delta: float) -> tuple[str, str]:
+    low, high = curve.epsilon_bounds(delta=delta)
     if math.isinf(high):
         return "∞", "no ε is enough for this δ" if math.isinf(low) else f"at least {rounded_down(low)}"
     return rounded_up(high), f"the truth lies in [{rounded_down(low, 7)}, {rounded_up(high, 7)}]"
 
 
-def _mu(curve: Curve) -> tuple[str, str]:
-    mu = curve.gdp()
-    if math.isfinite(mu):
-        return rounded_up(mu), "μ-GDP: no easier than N(0,1) against N(μ,1)"
-    but = curve.gdp(delta=DELTA)
-    return "∞", f"μ = {rounded_up(but)} up to δ = {DELTA:g}" if math.isfinite(but) else "not Gaussian DP"
+def _mu(curve: Curve, delta: float) -> tuple[str, str]:
+    mu, but = curve.gdp(), curve.gdp(delta=delta)
+    if math.isfinite(but) and but < 0.99 * mu:
+        return rounded_up(mu), f"Gaussian DP; {rounded_up(but)} but for events of probability {delta:g}"
+    if math.isinf(mu):
+        return "∞", "not Gaussian DP"
+    return rounded_up(mu), "Gaussian DP: no easier than N(0,1) against N(μ,1)"
 
 
 def profile(curve: Curve, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -155,7 +156,7 @@ def sparkline(curve: Curve, count: int = 32) -> str:
 
     >>> from deniable.curves.atoms import gaussian
     >>> sparkline(gaussian(sigma=1), 16)
-    '█▇▇▇▇▆▆▆▅▅▄▄▃▃▂▁  ε 0 … 7.07'
+    '████▇▇▇▆▆▅▅▄▃▂▁▁  ε 0 … 7.24'
     """
     try:
         epsilon, delta = profile(curve, count)

@@ -317,12 +317,12 @@ class FromTradeoff(Atom):
     def pair(self) -> Pair:
         level, value = np.array(self.levels), np.array(self.values)
         # In terms of the power 1 - f: chords are below (a real test), extended chords above.
-        chords = tabulated.law_of_polygon(level, 1 - value, 1e-13)
-        outer = tabulated.law_of_polygon(*_outer_polygon(level, 1 - value), 1e-13)
+        chords = tabulated.law_of_polygon(level, 1 - value, 1e-13, side="lower")
+        outer = tabulated.law_of_polygon(*_outer_polygon(level, 1 - value), 1e-13, side="upper")
         forward = Sided(outer, chords)
-        back_chords = tabulated.law_of_polygon(value[::-1], 1 - level[::-1], 1e-13)
+        back_chords = tabulated.law_of_polygon(value[::-1], 1 - level[::-1], 1e-13, side="lower")
         outer_level, outer_power = _outer_polygon(level, 1 - value)
-        back_outer = tabulated.law_of_polygon(1 - outer_power[::-1], 1 - outer_level[::-1], 1e-13)
+        back_outer = tabulated.law_of_polygon(1 - outer_power[::-1], 1 - outer_level[::-1], 1e-13, side="upper")
         return Pair(forward, Sided(back_outer, back_chords))
 
     def expression(self) -> str:

@@ -65,7 +65,7 @@ class Atom(ABC):
         return None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65536)
 def pair_of(atom: Atom) -> Pair:
     """The laws of an atom, computed once."""
     return atom.pair()

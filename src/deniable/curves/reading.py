@@ -42,7 +42,10 @@ def simplify(factors: Sequence[Factor], side: Side) -> tuple[Factor, ...]:
     """Merge what merges exactly: Gaussians, and finite laws while they stay small. The product is unchanged."""
     towards = "up" if side == "upper" else "down"
     square, rest, finites = 0.0, [], []
+    uses: dict[Law, int] = {}
     for law, count in factors:
+        uses[law] = uses.get(law, 0) + count
+    for law, count in uses.items():
         if isinstance(law, GaussianLaw):
             square += count * law.mu * law.mu
         elif isinstance(law, IdentityLaw):
@@ -235,7 +238,7 @@ class Product:
         left = delta - self.infinity("upper")
         target = self.aim(max(left, delta * 1e-9))
         low, high = 0.0, min(target.epsilon if left > 0 else math.inf, self.highest)
-        refine = 1.0
+        refine, before = 1.0, math.inf
         for _ in range(4):
             for panel in self.panels_for(target, sides, refine):
                 if panel.side == "upper":
@@ -243,8 +246,9 @@ class Product:
                 else:
                     low = max(low, _largest(panel.delta, delta, max(panel.start, 0.0), high))
             width = (high - low) / max(high, 1e-3)
-            if "lower" not in sides or width <= WIDTH * 0.9:
+            if "lower" not in sides or width <= WIDTH * 0.9 or width > 0.8 * before:
                 break
+            before = width
             refine *= max(WIDTH / (4 * width), 1e-3)
             target = target._replace(epsilon=high)
         return low, high

@@ -7,12 +7,16 @@ and take the worse one. Everything about numerics is one floor down, in `reading
 from __future__ import annotations
 
 import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from deniable.curves.compose import Factor, Side
+from deniable.curves.laws.base import Sided
 from deniable.curves.laws.moments import log_moment
 from deniable.curves.promise import Atom, pair_of, symmetrized_pair_of
 from deniable.curves.reading import Product, simplify
@@ -22,13 +26,50 @@ if TYPE_CHECKING:
     from deniable.curves.curve import Curve
 
 
-@lru_cache(maxsize=256)
+class _Read(NamedTuple):
+    """The products of laws in both directions, and whether some factor's direction may flip."""
+
+    forward: Product
+    backward: Product
+    may_flip: bool
+
+
+_READ: OrderedDict[Curve, _Read] = OrderedDict()
+_LOCK = threading.Lock()
+MOST_READ = 256
+LONG = 200
+"""Curves with more different factors than this are read by extending the curve they were multiplied from, if that is
+known.
+"""
+
+
 def product_of(curve: Curve) -> tuple[Product, Product]:
-    """The products of laws in the forward and the backward direction (the same object when every factor is symmetric).
+    """The products of laws in the forward and the backward direction (the same object when every factor is
+    symmetric).
+    """
+    read = _remembered(curve)
+    if read is None:
+        read = _extended(curve) or _built(curve)
+        with _LOCK:
+            _READ[curve] = read
+            while len(_READ) > MOST_READ:
+                _READ.popitem(last=False)
+    return read.forward, read.backward
+
+
+def _remembered(curve: Curve) -> _Read | None:
+    with _LOCK:
+        if curve in _READ:
+            _READ.move_to_end(curve)
+            return _READ[curve]
+    return None
+
+
+def _built(curve: Curve) -> _Read:
+    """From scratch.
 
     Direction rule (FACTS B36): directions of tied factors go together. A factor that is not tied may flip, so as soon
-    as two uses of asymmetric factors meet, every factor that is not tied enters with the worse of its two directions
-    at every ε.
+    as two uses of asymmetric factors meet, every factor that is not tied enters with the worse of its two directions.
     """
     factors = [((one, 1) if (one := a.repeated(n)) is not None else (a, n)) for a, n in curve.factors]
     uneven_free = uneven_tied = 0
@@ -37,21 +78,45 @@ def product_of(curve: Curve) -> tuple[Product, Product]:
             uneven_free += 0 if atom.tied else count
             uneven_tied += count if atom.tied else 0
     mixed = uneven_free > 0 and uneven_free + uneven_tied > 1
-    pairs = [
-        (symmetrized_pair_of(atom) if mixed and not atom.tied else pair_of(atom), count) for atom, count in factors
-    ]
+    pairs = [(symmetrized_pair_of(a) if mixed and not a.tied else pair_of(a), n) for a, n in factors]
     renyi = curve.renyi_function if any(atom.renyi_only for atom, _ in factors) else None
-
-    def build(direction: str) -> Product:
-        sided = [(getattr(pair, direction), count) for pair, count in pairs]
-        upper = simplify([Factor(s.upper, c) for s, c in sided], "upper")
-        lower = simplify([Factor(s.lower, c) for s, c in sided], "lower")
-        return Product(upper, lower, renyi)
-
-    forward = build("forward")
+    forward = _product([(p.forward, n) for p, n in pairs], (), (), renyi)
     if all(pair.is_symmetric for pair, _ in pairs):
-        return forward, forward
-    return forward, build("backward")
+        return _Read(forward, forward, False)
+    return _Read(forward, _product([(p.backward, n) for p, n in pairs], (), (), renyi), uneven_free > 0)
+
+
+def _extended(curve: Curve) -> _Read | None:
+    """From the curve it was multiplied from, when that was read and no direction can flip: one more mechanism is
+    cheap.
+    """
+    origin = curve.origin
+    if origin is None or len(curve.factors) <= LONG or len(origin[1].factors) > LONG:
+        return None
+    read = _remembered(origin[0])
+    new = [(pair_of(a), a, n) for a, n in origin[1].factors]
+    if read is None or read.may_flip or read.forward.renyi is not None:
+        return None
+    if any(a.renyi_only or not (a.tied or p.is_symmetric) for p, a, _ in new):
+        return None
+    forward = _product([(p.forward, n) for p, _, n in new], read.forward.upper, read.forward.lower, None)
+    if read.forward is read.backward and all(p.is_symmetric for p, _, _ in new):
+        return _Read(forward, forward, False)
+    backward = _product([(p.backward, n) for p, _, n in new], read.backward.upper, read.backward.lower, None)
+    return _Read(forward, backward, False)
+
+
+def _product(
+    sided: list[tuple[Sided, int]],
+    upper: tuple[Factor, ...],
+    lower: tuple[Factor, ...],
+    renyi: Callable[[float], float] | None,
+) -> Product:
+    return Product(
+        simplify([*upper, *(Factor(s.upper, n) for s, n in sided)], "upper"),
+        simplify([*lower, *(Factor(s.lower, n) for s, n in sided)], "lower"),
+        renyi,
+    )
 
 
 def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side) -> Floats:

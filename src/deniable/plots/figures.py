@@ -75,8 +75,8 @@ def loss(curve: Curve, *, delta: float | None = None) -> Figure:
     certain = curve.delta_bounds(epsilon=math.inf)[0]
     if certain > 0:
         note += f" With probability {certain:.3g} the loss is infinite: the output gives the person away."
-    y = Axis("probability", 0.0, 1.12 * top)
-    panel = Panel(Axis("privacy loss ℓ", low, high), y, tuple(marks), _short(curve.expression()), "none")
+    y = Axis("probability", 0.0, 1.25 * top)
+    panel = Panel(Axis("privacy loss ℓ", low, high), y, tuple(marks), _short(curve.expression(), 72), "none")
     return Figure("Privacy loss", (panel,), note)
 
 
@@ -285,10 +285,8 @@ def _level(delta: float | None) -> float | None:
     return float(delta)
 
 
-def _short(text: str) -> str:
-    if len(text) <= LONGEST_NAME:
-        return text
-    return f"{text[: LONGEST_NAME - 14]} … {text[-11:]}"
+def _short(text: str, longest: int = LONGEST_NAME) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 14]} … {text[-11:]}"
 
 
 def _power(value: float) -> str:

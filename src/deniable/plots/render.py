@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,9 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#0
 GREY = "#6b6b6b"
 FORMATS = (".png", ".svg", ".pdf")
 PANEL_WIDTH = 5.6
+# Strips around the panels and widths of letters, in inches.
+TITLE_HEIGHT, LEGEND_ROW, NOTE_ROW = 0.36, 0.2, 0.17
+LEGEND_LETTER, NOTE_LETTER = 0.076, 0.069
 STYLE: Any = {  # matplotlib types the names of its settings
     "font.family": ["DejaVu Sans"],
     "font.size": 9.5,
@@ -75,20 +79,33 @@ def _drawn(figure: Figure) -> Drawing:
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as Canvas
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError:
         raise MissingExtra("matplotlib", "plots") from None
 
     with matplotlib.rc_context(STYLE):
         widths = [_width(panel, figure.height) for panel in figure.panels]
-        height = figure.height + max(_legend_height(panel) for panel in figure.panels)
-        drawing = Canvas(figsize=(sum(widths), height), layout="constrained")
+        width = sum(widths)
+        note = textwrap.wrap(figure.note, int(width / NOTE_LETTER))
+        above = next((panel for panel in figure.panels if panel.labels == "above" and panel.lines), None)
+        columns, rows = _legend_shape(above, width)
+        top = TITLE_HEIGHT + LEGEND_ROW * rows + (0.1 if rows else 0.0)
+        bottom = NOTE_ROW * len(note) + 0.08
+        height = figure.height + LEGEND_ROW * rows
+        # Title, legend and note have their own strips, in inches; the panels share what is left.
+        strips = ConstrainedLayoutEngine(rect=(0, bottom / height, 1, 1 - (top + bottom) / height))
+        drawing = Canvas(figsize=(width, height), layout=strips)
         FigureCanvasAgg(drawing)
-        drawing.suptitle(figure.title, x=0.012, ha="left", fontsize=12, fontweight="bold")
+        drawing.text(0.1 / width, 1 - 0.08 / height, figure.title, va="top", fontsize=12, fontweight="bold")
+        drawing.text(0.1 / width, 0.06 / height, "\n".join(note), va="bottom", fontsize=8.5, color=GREY)
         places = drawing.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
         for axes, panel in zip(places, figure.panels, strict=True):
             _panel(axes, panel)
-        if figure.note:
-            drawing.supxlabel(figure.note, x=0.012, ha="left", fontsize=8.5, color=GREY, wrap=True)
+            if panel is above:
+                corner = (0.02 / width, 1 - TITLE_HEIGHT / height)
+                drawing.legend(
+                    *axes.get_legend_handles_labels(), loc="upper left", bbox_to_anchor=corner, ncols=columns
+                )
         drawing.draw_without_rendering()
     return drawing
 
@@ -97,13 +114,13 @@ def _width(panel: Panel, height: float) -> float:
     return height if panel.square else PANEL_WIDTH + (1.6 if panel.labels == "ends" else 0.0)
 
 
-def _columns(panel: Panel) -> int:
-    longest = max((len(name) for name in panel.lines), default=0)
-    return 2 if longest <= (26 if panel.square else 34) else 1
-
-
-def _legend_height(panel: Panel) -> float:
-    return 0.2 * -(-len(panel.lines) // _columns(panel)) if panel.labels == "above" else 0.0
+def _legend_shape(panel: Panel | None, width: float) -> tuple[int, int]:
+    """(columns, rows) of the legend above the panels."""
+    if panel is None:
+        return 1, 0
+    column = LEGEND_LETTER * max(len(name) for name in panel.lines) + 0.6
+    columns = min(max(int(width / column), 1), len(panel.lines))
+    return columns, -(-len(panel.lines) // columns)
 
 
 def _panel(axes: Axes, panel: Panel) -> None:
@@ -119,9 +136,6 @@ def _panel(axes: Axes, panel: Panel) -> None:
         _level(axes, level, row)
     if panel.labels == "inside" and panel.lines:
         axes.legend(loc="upper right")
-    elif panel.labels == "above" and panel.lines:
-        columns = _columns(panel)
-        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, columnspacing=1.4)
     elif panel.labels == "ends":
         _name_ends(axes, panel)
 

@@ -140,19 +140,30 @@ def polygon_of(law: FiniteLaw) -> tuple[Floats, Floats]:
     return level, power
 
 
-def law_of_polygon(level: Floats, power: Floats, relative_error: float) -> FiniteLaw:
+def law_of_polygon(level: Floats, power: Floats, relative_error: float, *, side: str) -> FiniteLaw:
     """The law whose power function is the given concave polygon."""
     run, rise = np.diff(level), np.diff(power)
-    infinity = float(power[0]) + float(np.sum(rise[run <= 0]))
+    # A step straight up is infinite loss at level 0. Elsewhere it is rounding: count it as infinite above, drop it
+    # below.
+    steep = run <= 0 if side == "upper" else (run <= 0) & (level[1:] <= 0)
+    infinity = float(power[0]) + float(np.sum(rise[steep]))
     keep = (run > 0) & (rise > 0)
     losses = np.log(rise[keep]) - np.log(run[keep])
     order = np.argsort(losses, kind="stable")
     return FiniteLaw(losses[order], rise[keep][order], min(infinity, 1.0), relative_error)
 
 
-def iterate(law: FiniteLaw, size: int) -> FiniteLaw:
+def iterate(law: FiniteLaw, size: int, *, side: str) -> FiniteLaw:
     """The law of a chain of `size` neighbours: its power function is the power function applied `size` times."""
     level, power = polygon_of(law)
+    # Sums, interpolation and differences lose a few n roundings each; move the polygon outwards by more than that.
+    blur = (law.relative_error + 8 * UNIT_ROUNDOFF * len(level)) * 4
+    if side == "upper":
+        level, power = level * (1 - blur), np.minimum(power * (1 + blur), 1.0)
+        level[-1] = 1.0
+    else:
+        level, power = np.minimum(level * (1 + blur), 1.0), power * (1 - blur)
+        power[-1] = 1.0
     chain_level, chain_power = level, power
     for _ in range(size - 1):
         # Kinks of power(chain(α)): kinks of the chain, and where the chain reaches a kink of the power function.
@@ -160,4 +171,4 @@ def iterate(law: FiniteLaw, size: int) -> FiniteLaw:
         at = np.unique(np.concatenate((chain_level, back)))
         chain_power = np.interp(np.interp(at, chain_level, chain_power), level, power)
         chain_level = at
-    return law_of_polygon(chain_level, chain_power, law.relative_error * size + 64 * UNIT_ROUNDOFF * size)
+    return law_of_polygon(chain_level, chain_power, law.relative_error * size + 64 * UNIT_ROUNDOFF * size, side=side)
