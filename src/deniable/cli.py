@@ -19,9 +19,9 @@ from deniable.errors import DeniableError, InvalidOperation, InvalidParameter, M
 
 if TYPE_CHECKING:
     import typer
-    from rich.console import Console
 
     from deniable.curves import Curve
+    from deniable.plots import Figure
 
 ASKED_WRONGLY = InvalidParameter, InvalidOperation, OutsideTheorem
 
@@ -99,21 +99,17 @@ def show_curve(expression: str, delta: float | None, epsilon: float | None, plot
     from deniable.curves import parse
 
     if (delta is None) == (epsilon is None):
-        raise InvalidParameter(
-            "--delta and --epsilon", (delta, epsilon), "give exactly one of them", "try --delta 1e-6"
-        )
+        raise InvalidParameter("--delta", delta, "give exactly one of --delta and --epsilon", "try --delta 1e-6")
     curve = parse(expression)
-    answer = reading(curve, delta, epsilon)
+    if as_json:
+        answer = reading(curve, delta, epsilon) | {"curve": curve.to_dict()}
+        print(json.dumps(portable(answer), ensure_ascii=False, indent=2, allow_nan=False))
+    else:
+        print_table(curve, delta, epsilon)
     if plot is not None:
         from deniable import plots
 
         plots.render(plots.compare(curve, delta=delta), plot)
-    if as_json:
-        print(json.dumps(portable(answer | {"curve": curve.to_dict()}), ensure_ascii=False, indent=2, allow_nan=False))
-    else:
-        print_table(curve, delta, answer)
-    if plot is not None and not as_json:
-        print(f"Drawn in {plot}.")
 
 
 def reading(curve: "Curve", delta: float | None, epsilon: float | None) -> dict[str, Any]:
@@ -145,44 +141,28 @@ def portable(value: Any) -> Any:
     return value
 
 
-def print_table(curve: "Curve", delta: float | None, answer: dict[str, Any]) -> None:
+def print_table(curve: "Curve", delta: float | None, epsilon: float | None) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from deniable.curves import looks
 
-    facts = list(looks.facts(curve, looks.DELTA if delta is None else delta))
-    if delta is None:
-        low, high = answer["delta_bounds"]["low"], answer["delta_bounds"]["high"]
-        truth = f"the truth lies in [{looks.rounded_down(low, 7)}, {looks.rounded_up(high, 7)}]"
-        facts[0] = looks.Fact(f"δ at ε = {answer['epsilon']:g}", looks.rounded_up(high), truth)
+    facts = looks.facts(curve, epsilon=epsilon) if delta is None else looks.facts(curve, delta=delta)
     table = Table.grid(padding=(0, 3, 0, 0))
     for fact in facts:
         table.add_row(fact.name, Text(fact.value, "bold cyan"), Text(fact.meaning, "dim"))
-    console = Console()
-    console.print(Text(looks.title(curve), "bold"))
-    console.print()
-    console.print(table)
-    console.print()
-    console.print(sentence(answer["guess"]["right_at_most"]))
+    Console().print(Text(looks.title(curve), "bold"), "", table, "", sentence(curve), sep="\n", highlight=False)
 
 
-def sentence(right_at_most: float) -> str:
-    from deniable.curves import looks
+def sentence(curve: "Curve") -> str:
+    """The promise in words that need no ε."""
+    from deniable.curves.looks import percent_up
 
-    return f"An attacker with a 50 % prior is right at most {looks.percent_up(right_at_most)} of the time."
+    return f"An attacker with a 50 % prior is right at most {percent_up(curve.guess(prior=0.5))} of the time."
 
 
 # -- deniable demo ---------------------------------------------------------------------------------------------------
-
-
-class Step(NamedTuple):
-    """One stop of the tour: what is typed, and what there is to say about it."""
-
-    title: str
-    code: str
-    say: Callable[[], str]
 
 
 def tour(out: Path) -> None:
@@ -195,146 +175,176 @@ def tour(out: Path) -> None:
     console = Console(highlight=False, width=min(Console().width, 100))
     out.mkdir(parents=True, exist_ok=True)
     console.print("\n[bold]A curve is what a mechanism promises.[/] Eight short steps, then two pictures.\n")
-    steps = tour_steps()
-    for number, step in enumerate(steps, 1):
+    for number, make in enumerate(TOUR, 1):
+        with console.status(f"step {number} of {len(TOUR)} ..."):
+            step = make()
+        code = Syntax(step.code, "python", theme="ansi_light", background_color="default", word_wrap=True)
         console.print(Rule(f"[bold]{number}  {step.title}", align="left", style="cyan"))
-        console.print(Padding(Syntax(step.code, "python", theme="ansi_light", background_color="default"), (0, 2)))
-        with console.status("working it out ..."):
-            said = step.say()
-        console.print(Padding(said, (0, 2, 1, 2)))
-    draw(console, out)
-
-
-def draw(console: "Console", out: Path) -> None:
-    from deniable import curves, plots
-
-    pictures: dict[str, Callable[[], plots.Figure]] = {
-        "curves.png": lambda: plots.compare(
-            {
-                "one answer, σ = 50": curves.gaussian(sigma=50),
-                "1000 answers, σ = 50": curves.gaussian(sigma=50) ** 1000,
-                "10 000 steps of DP-SGD": curves.gaussian(sigma=1).sampled(rate=0.01) ** 10_000,
-                "randomized response, p = 3/4": curves.randomized_response(p=0.75),
-            },
-            delta=1e-6,
-        ),
-        "composition.png": lambda: plots.growth(
-            curves.laplace(scale=1), delta=1e-5, most=500, name="k times Laplace(1)"
-        ),
-    }
-    for name, make in pictures.items():
+        console.print(Padding(code, (0, 2)), Padding(step.text, (0, 2, 1, 2)))
+    for name, draw in {"curves.png": compared, "composition.png": composed}.items():
         with console.status(f"drawing {name} ..."):
-            plots.render(make(), out / name)
+            from deniable import plots
+
+            plots.render(draw(), out / name)
         console.print(f"Saved [bold]{out / name}[/]")
 
 
-def tour_steps() -> tuple[Step, ...]:
-    import deniable
+class Step(NamedTuple):
+    """One stop of the tour: what is typed, and what there is to say about it. [[...]] marks the numbers."""
+
+    title: str
+    code: str
+    words: str
+
+    @property
+    def text(self) -> str:
+        """The words with their numbers in colour, for rich."""
+        return self.words.replace("[", r"\[").replace(r"\[\[", "[bold cyan]").replace("]]", "[/]")
+
+
+def one_release() -> Step:
     from deniable import curves
-    from deniable.curves import textbook
-    from deniable.curves.looks import percent_up, rounded_down, rounded_up
+    from deniable.curves.looks import rounded_down, rounded_up
+
+    low, high = curves.gaussian(sigma=2).epsilon_bounds(delta=1e-6)
+    return Step(
+        "One release",
+        "curve = curves.gaussian(sigma=2)\ncurve.epsilon_bounds(delta=1e-6)",
+        "One answer that moves by at most 1 when a person joins or leaves, with Gaussian noise of σ = 2. "
+        f"At δ = 10⁻⁶ it costs [[ε = {rounded_up(high)}]], proved from both sides: "
+        f"the truth lies between {rounded_down(low, 9)} and {rounded_up(high, 9)}.",
+    )
+
+
+def meaning() -> Step:
+    from deniable import curves
+    from deniable.curves.looks import rounded_down, rounded_up
+
+    curve = curves.gaussian(sigma=2)
+    return Step(
+        "What it means to an attacker",
+        "curve.guess(prior=0.5), curve.beta(alpha=0.05), curve.delta(epsilon=1.0)",
+        f"{sentence(curve)} Allowed 5 % false alarms, they miss at least "
+        f"[[{rounded_down(100 * curve.beta(alpha=0.05), 4)} %]] of those who are in the data. "
+        f"And δ: apart from [[δ = {rounded_up(curve.delta(epsilon=1.0))}]] of the probability, "
+        "nothing becomes more than e times (ε = 1) as likely because one person is there.",
+    )
+
+
+def many_releases() -> Step:
+    from deniable import curves
+    from deniable.curves.looks import rounded_up
 
     thousand = curves.gaussian(sigma=50) ** 1000
-    steps_of_sgd = curves.gaussian(sigma=1).sampled(rate=0.01) ** 10_000
-    mixed = thousand * curves.laplace(scale=4) * curves.randomized_response(p=0.75)
-
-    def one_release() -> str:
-        low, high = curves.gaussian(sigma=2).epsilon_bounds(delta=1e-6)
-        return (
-            "One answer that moves by at most 1 when a person joins or leaves, with Gaussian noise of σ = 2. "
-            f"At δ = 10⁻⁶ it costs [bold cyan]ε = {rounded_up(high)}[/], proved from both sides: "
-            f"the truth lies in \\[{rounded_down(low, 9)}, {rounded_up(high, 9)}]."
-        )
-
-    def attacker() -> str:
-        curve = curves.gaussian(sigma=2)
-        return (
-            f"[bold]{sentence(curve.guess(prior=0.5))}[/] "
-            f"Allowed 5 % false alarms, they miss at least [bold cyan]{100 * curve.beta(alpha=0.05):.1f} %[/] of those "
-            f"who are in the data. And δ: e times more likely, that is ε = 1, is as bad as it gets, but for "
-            f"[bold cyan]δ = {rounded_up(curve.delta(epsilon=1.0))}[/] of the probability."
-        )
-
-    def many() -> str:
-        return (
-            f"A thousand such answers, now with σ = 50: [bold cyan]ε = {rounded_up(thousand.epsilon(delta=1e-6))}[/] "
-            f"at δ = 10⁻⁶. Gaussians compose exactly, μ = √1000 / 50 = {rounded_up(thousand.gdp())}. "
-            f"{sentence(thousand.guess(prior=0.5))}"
-        )
-
-    def learning() -> str:
-        low, high = steps_of_sgd.epsilon_bounds(delta=1e-5)
-        every = (curves.gaussian(sigma=1) ** 10_000).epsilon(delta=1e-5)
-        return (
-            "10 000 steps of private gradient descent, each on a random 1 % of the people: "
-            f"[bold cyan]ε = {rounded_up(high)}[/] at δ = 10⁻⁵ (at least {rounded_down(low)}). "
-            f"Were everybody in every step, it would be ε = {every:,.0f}."
-        )
-
-    def mixing() -> str:
-        alone = (1000 * 0.02, 0.25, math.log(3))
-        return (
-            "The same answers, a Laplace count and a survey question, all about the same people: "
-            f"[bold cyan]ε = {rounded_up(mixed.epsilon(delta=1e-6))}[/] at δ = 10⁻⁶. The two others alone are pure DP with "
-            f"ε = {alone[1]:g} and {alone[2]:.4f}; added to {rounded_up(thousand.epsilon(delta=1e-6))} they would make "
-            f"{rounded_up(thousand.epsilon(delta=1e-6) + alone[1] + alone[2])}."
-        )
-
-    def groups() -> str:
-        three = thousand.group(size=3)
-        return (
-            f"A family of three shares its fate: together they have [bold cyan]ε = {rounded_up(three.epsilon(delta=1e-6))}[/] "
-            f"at δ = 10⁻⁶. {sentence(three.guess(prior=0.5))}"
-        )
-
-    def noise() -> str:
-        sigma = deniable.calibrate(lambda s: curves.gaussian(sigma=s) ** 1000, epsilon=1.0, delta=1e-6)
-        return (
-            f"How much noise keeps a thousand answers at ε = 1? [bold cyan]σ = {rounded_up(sigma, 6)}[/]; "
-            "that value was checked to be enough, and a hair less was seen not to be."
-        )
-
-    def textbooks() -> str:
-        claimed = 2 * math.sqrt(2 * 500 * math.log(1e5))
-        laplace = curves.laplace(scale=1) ** 500
-        try:
-            textbook.advanced_composition_doubled(epsilon=1, count=500, delta=1e-5)
-            refusal = ""
-        except OutsideTheorem as error:
-            refusal = f"{error.theorem} needs {error.condition}"
-        return (
-            f"A formula often printed claims ε = {claimed:.1f} for 500 releases of ε = 1 at δ = 10⁻⁵. At that ε the true δ of "
-            f"500 Laplace releases is [bold red]{rounded_up(laplace.delta(epsilon=claimed))}[/], not 0.00001; "
-            f"it takes [bold cyan]ε = {rounded_up(laplace.epsilon(delta=1e-5))}[/]. "
-            f"The formula has a range, and outside it we refuse: {refusal[:60]}…"
-        )
-
-    return (
-        Step("One release", "curves.gaussian(sigma=2).epsilon_bounds(delta=1e-6)", one_release),
-        Step(
-            "What it means to an attacker",
-            "curve.guess(prior=0.5), curve.beta(alpha=0.05), curve.delta(epsilon=1.0)",
-            attacker,
-        ),
-        Step("A thousand releases", "thousand = curves.gaussian(sigma=50) ** 1000", many),
-        Step("Learning on samples", "curves.gaussian(sigma=1).sampled(rate=0.01) ** 10_000", learning),
-        Step(
-            "Different things multiply",
-            "thousand * curves.laplace(scale=4) * curves.randomized_response(p=0.75)",
-            mixing,
-        ),
-        Step("Groups", "thousand.group(size=3)", groups),
-        Step(
-            "The other way round",
-            "deniable.calibrate(lambda s: curves.gaussian(sigma=s) ** 1000, epsilon=1.0, delta=1e-6)",
-            noise,
-        ),
-        Step(
-            "Why textbook formulas go wrong",
-            "curves.textbook.advanced_composition_doubled(epsilon=1, count=500, delta=1e-5)",
-            textbooks,
-        ),
+    return Step(
+        "A thousand releases",
+        "thousand = curves.gaussian(sigma=50) ** 1000\nthousand.epsilon(delta=1e-6)",
+        f"A thousand such answers, now with σ = 50: [[ε = {rounded_up(thousand.epsilon(delta=1e-6))}]] at δ = 10⁻⁶. "
+        f"Gaussians compose exactly, μ = √1000 / 50 = {rounded_up(thousand.gdp())}. {sentence(thousand)}",
     )
+
+
+def learning() -> Step:
+    from deniable import curves
+    from deniable.curves.looks import rounded_down, rounded_up
+
+    low, high = (curves.gaussian(sigma=1).sampled(rate=0.01) ** 10_000).epsilon_bounds(delta=1e-5)
+    every = (curves.gaussian(sigma=1) ** 10_000).epsilon(delta=1e-5)
+    return Step(
+        "Learning on samples",
+        "steps = curves.gaussian(sigma=1).sampled(rate=0.01) ** 10_000\nsteps.epsilon(delta=1e-5)",
+        "10 000 steps of private gradient descent, each on a random 1 % of the people: "
+        f"[[ε = {rounded_up(high)}]] at δ = 10⁻⁵ (and at least {rounded_down(low)}). "
+        f"Were everybody in every step, it would be ε = {rounded_up(every, 4)}.",
+    )
+
+
+def mixing() -> Step:
+    from deniable import curves
+    from deniable.curves.looks import rounded_up
+
+    thousand, count = curves.gaussian(sigma=50) ** 1000, curves.laplace(scale=4)
+    survey = curves.randomized_response(p=0.75)
+    alone = [thousand.epsilon(delta=1e-6), count.epsilon(delta=0.0), survey.epsilon(delta=0.0)]
+    return Step(
+        "Different things multiply",
+        "mixed = thousand * curves.laplace(scale=4) * curves.randomized_response(p=0.75)\nmixed.epsilon(delta=1e-6)",
+        "The same answers, a Laplace count and a survey question, all about the same people: "
+        f"[[ε = {rounded_up((thousand * count * survey).epsilon(delta=1e-6))}]] at δ = 10⁻⁶. "
+        "One multiplication, whatever they are. Adding what each costs alone, "
+        f"{' + '.join(rounded_up(epsilon) for epsilon in alone)}, would say {rounded_up(sum(alone))}.",
+    )
+
+
+def groups() -> Step:
+    from deniable import curves
+    from deniable.curves.looks import rounded_up
+
+    three = (curves.gaussian(sigma=50) ** 1000).group(size=3)
+    return Step(
+        "Groups",
+        "thousand.group(size=3).epsilon(delta=1e-6)",
+        "A family of three stands or falls together: "
+        f"[[ε = {rounded_up(three.epsilon(delta=1e-6))}]] at δ = 10⁻⁶. {sentence(three)}",
+    )
+
+
+def noise_for() -> Step:
+    from deniable import calibrate, curves
+    from deniable.curves.looks import rounded_up
+
+    sigma = calibrate(lambda s: curves.gaussian(sigma=s) ** 1000, epsilon=1.0, delta=1e-6)
+    return Step(
+        "The other way round",
+        "deniable.calibrate(lambda s: curves.gaussian(sigma=s) ** 1000, epsilon=1.0, delta=1e-6)",
+        f"How much noise keeps a thousand answers at ε = 1? [[σ = {rounded_up(sigma, 6)}]]. "
+        "That much was checked to be enough, and a hair less was seen not to be.",
+    )
+
+
+def textbooks() -> Step:
+    from deniable import curves
+    from deniable.curves.looks import rounded_up
+
+    claimed, laplace = 2 * math.sqrt(2 * 500 * math.log(1e5)), curves.laplace(scale=1) ** 500
+    return Step(
+        "Why textbook formulas go wrong",
+        "(curves.laplace(scale=1) ** 500).epsilon(delta=1e-5)",
+        f"An often printed formula, 2ε√(2k log(1/δ)), claims ε = {claimed:.1f} for 500 releases of ε = 1 at δ = 10⁻⁵. "
+        f"At that ε the true δ of 500 Laplace releases is [[{rounded_up(laplace.delta(epsilon=claimed))}]]; it takes "
+        f"[[ε = {rounded_up(laplace.epsilon(delta=1e-5))}]] to have δ = 10⁻⁵. The formula is a theorem only for "
+        "kε² ≤ 8 log(1/δ) = 92.1. Asked outside its range, curves.textbook raises OutsideTheorem.",
+    )
+
+
+TOUR: tuple[Callable[[], Step], ...] = (
+    one_release,
+    meaning,
+    many_releases,
+    learning,
+    mixing,
+    groups,
+    noise_for,
+    textbooks,
+)
+
+
+def compared() -> "Figure":
+    from deniable import curves, plots
+
+    shown = {
+        "one answer, σ = 50": curves.gaussian(sigma=50),
+        "1000 answers, σ = 50": curves.gaussian(sigma=50) ** 1000,
+        "10 000 steps of DP-SGD": curves.gaussian(sigma=1).sampled(rate=0.01) ** 10_000,
+        "randomized response, p = 3/4": curves.randomized_response(p=0.75),
+    }
+    return plots.compare(shown, delta=1e-6)
+
+
+def composed() -> "Figure":
+    from deniable import curves, plots
+
+    return plots.growth(curves.laplace(scale=1), delta=1e-5, most=500, name="k times Laplace(1)")
 
 
 if __name__ == "__main__":

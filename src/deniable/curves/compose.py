@@ -122,9 +122,15 @@ def plan_table(law: Law) -> tuple[Floats, Floats, float]:
     factors.
     """
     grid = sketch(law)
-    read = [cumulant([(grid, 1)], float(theta)) for theta in TILTS]
-    mean = float(np.sum(grid.masses * grid.losses))
-    return np.array([c.value for c in read]), np.array([c.slope for c in read]), mean
+    values, slopes = [], []
+    for tilts in np.array_split(TILTS, 6):
+        exponent = tilts[:, None] * grid.losses[None, :]
+        top = exponent[:, -1]
+        weights = (grid.masses + FLOOR)[None, :] * np.exp(exponent - top[:, None])
+        total = np.sum(weights, axis=1)
+        values.append(top + np.log(total))
+        slopes.append(np.sum(weights * grid.losses[None, :], axis=1) / total)
+    return np.concatenate(values), np.concatenate(slopes), float(np.sum(grid.masses * grid.losses))
 
 
 class Plan:

@@ -36,7 +36,7 @@ from deniable.curves.rounding import Floats
 from deniable.curves.views import product_of
 from deniable.errors import InvalidOperation, InvalidParameter, NotCertifiable
 
-TABLE_POINTS = 1500
+TABLE_POINTS = 4000
 
 
 @lru_cache(maxsize=256)

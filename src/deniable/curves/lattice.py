@@ -22,13 +22,14 @@ absorbed by moving T outwards and then making it monotone.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.curves.laws.base import Law
+from deniable.curves.laws.base import Law, Tails
 from deniable.curves.rounding import Floats
 
 
@@ -101,37 +102,25 @@ def reach(law: Law, tail: float) -> tuple[float, float]:
     losses).
     """
     low, high = law.lowest, law.highest
-    unit = law.scale
     if not math.isfinite(high):
-        high = _search(law, unit, lambda t: t.first - law.infinity <= tail)
+        high = _distance(law, 1.0, lambda t: t.first - law.infinity <= tail)
     if not math.isfinite(low):
-        low = -_search(law, unit, lambda t: t.first >= 1 - 1e-14, sign=-1.0)
+        low = -_distance(law, -1.0, lambda t: t.first >= 1 - 1e-14)
     return min(low, 0.0), max(high, 0.0)
 
 
-def _search(law: Law, unit: float, done: object, sign: float = 1.0) -> float:
-    """Smallest distance (to 1 %) at which `done` holds, going out from 0 in the direction of `sign`."""
-
-    def holds(distance: float) -> bool:
-        with np.errstate(under="ignore"):
-            return bool(done(law.tails(np.array([sign * distance])))[0])  # type: ignore[operator]
-
-    outer = unit
-    for _ in range(2000):
-        if holds(outer) or outer > 1e15:
-            break
-        outer *= 2
-    inner = outer / 2
-    if holds(inner):
-        while inner > unit * 1e-12 and holds(inner):
-            outer, inner = inner, inner / 2
-    for _ in range(12):
-        middle = 0.5 * (inner + outer)
-        if holds(middle):
-            outer = middle
-        else:
-            inner = middle
-    return outer
+def _distance(law: Law, sign: float, done: Callable[[Tails], NDArray[np.bool_]]) -> float:
+    """The smallest distance from 0 (to 2 %) at which `done` holds, in the direction of `sign`."""
+    far = law.scale * 2.0 ** np.arange(-40.0, 60.0)
+    far = far[far < 1e15]
+    with np.errstate(under="ignore", over="ignore"):
+        holds = done(law.tails(sign * far))
+        if not np.any(holds):
+            return float(far[-1])
+        outer = int(np.argmax(holds))
+        near = np.linspace(far[max(outer - 1, 0)], far[outer], 50)
+        holds = done(law.tails(sign * near))
+    return float(near[int(np.argmax(holds))]) if np.any(holds) else float(far[outer])
 
 
 def spread_points(law: Law, tail: float, count: int) -> Floats:
@@ -153,12 +142,11 @@ def _centre(law: Law, low: float, high: float) -> tuple[float, float]:
 
     def quantile(level: float) -> float:
         a, b = low, high
-        for _ in range(60):
-            m = 0.5 * (a + b)
-            if float(law.tails(np.array([m])).first[0]) > level:
-                a = m
-            else:
-                b = m
+        for _ in range(5):
+            grid = np.linspace(a, b, 130)
+            passed = law.tails(grid).first <= level
+            first = int(np.argmax(passed)) if np.any(passed) else len(grid) - 1
+            a, b = float(grid[max(first - 1, 0)]), float(grid[first])
         return 0.5 * (a + b)
 
     return quantile(0.5), 0.5 * (quantile(0.1) - quantile(0.9))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deniable.errors import DeniableError, MissingExtra
+from deniable.errors import MissingExtra, NotCertifiable
 
 if TYPE_CHECKING:
     from rich.panel import Panel
@@ -103,10 +103,15 @@ def title(curve: Curve) -> str:
     return f"{text[:half]} ... {text[-half:]}"
 
 
-def facts(curve: Curve, delta: float = DELTA) -> tuple[Fact, ...]:
-    """The lines of the table: ε and μ at this δ, equal error rate, advantage."""
+def facts(curve: Curve, *, delta: float = DELTA, epsilon: float | None = None) -> tuple[Fact, ...]:
+    """The lines of the table: ε at this δ (or δ at this ε, if one is given), μ, equal error rate, advantage."""
+    first = (
+        _fact(f"ε at δ = {delta:g}", lambda: _epsilon(curve, delta))
+        if epsilon is None
+        else _fact(f"δ at ε = {epsilon:g}", lambda: _bracket(*curve.delta_bounds(epsilon=epsilon)))
+    )
     return (
-        _fact(f"ε at δ = {delta:g}", lambda: _epsilon(curve, delta)),
+        first,
         _fact("μ", lambda: _mu(curve, delta)),
         _fact("equal error rate", lambda: (rounded_down(curve.equal_error_rate()), "at least, for any attacker")),
         _fact("advantage", lambda: (rounded_up(curve.advantage()), "at most: hits minus false alarms")),
@@ -116,7 +121,7 @@ def facts(curve: Curve, delta: float = DELTA) -> tuple[Fact, ...]:
 def _fact(name: str, read: Callable[[], tuple[str, str]]) -> Fact:
     try:
         return Fact(name, *read())
-    except DeniableError:
+    except NotCertifiable:
         return Fact(name, "–", "not certifiable in bounded memory and time")
 
 
@@ -124,13 +129,17 @@ def _epsilon(curve: Curve, delta: float) -> tuple[str, str]:
     low, high = curve.epsilon_bounds(delta=delta)
     if math.isinf(high):
         return "∞", "no ε is enough for this δ" if math.isinf(low) else f"at least {rounded_down(low)}"
+    return _bracket(low, high)
+
+
+def _bracket(low: float, high: float) -> tuple[str, str]:
     return rounded_up(high), f"the truth lies in [{rounded_down(low, 7)}, {rounded_up(high, 7)}]"
 
 
 def _mu(curve: Curve, delta: float) -> tuple[str, str]:
     mu, but = curve.gdp(), curve.gdp(delta=delta)
     if math.isfinite(but) and but < 0.99 * mu:
-        return rounded_up(mu), f"Gaussian DP; {rounded_up(but)} but for events of probability {delta:g}"
+        return rounded_up(mu), f"Gaussian DP; {rounded_up(but)} but for δ = {delta:g}"
     if math.isinf(mu):
         return "∞", "not Gaussian DP"
     return rounded_up(mu), "Gaussian DP: no easier than N(0,1) against N(μ,1)"
@@ -160,7 +169,7 @@ def sparkline(curve: Curve, count: int = 32) -> str:
     """
     try:
         epsilon, delta = profile(curve, count)
-    except DeniableError:
+    except NotCertifiable:
         return "not certifiable in bounded memory and time"
     levels = np.minimum(heights(delta) * len(BLOCKS), len(BLOCKS) - 1).astype(int)
     return "".join(BLOCKS[level] for level in levels) + f"  ε 0 … {epsilon[-1]:.3g}"
@@ -188,7 +197,7 @@ def html(curve: Curve) -> str:
 def _svg(curve: Curve, width: int = 220, height: int = 44) -> str:
     try:
         epsilon, delta = profile(curve, 48)
-    except DeniableError:
+    except NotCertifiable:
         return "not certifiable in bounded memory and time"
     x = 1 + (width - 2) * epsilon / epsilon[-1]
     y = 1 + (height - 2) * (1 - heights(delta))

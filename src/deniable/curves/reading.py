@@ -27,7 +27,7 @@ from deniable.curves.laws.shaped import IdentityLaw
 from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
 
 WIDTH = 1e-4
-"""Wanted (high - low) / high of an ε; planned with a reserve of three."""
+"""Wanted (high - low) / high of an ε; planned with a reserve of five."""
 
 DELTA_WIDTH = 1e-3
 """Wanted (high - low) / high of a δ: log δ moves about ten times as fast as ε."""
@@ -180,7 +180,7 @@ class Product:
         for side in sides:
             factors = self.upper if side == "upper" else self.lower
             steps = math.fsum(f.uses for f in factors)
-            tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(steps), -80.0))
+            tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(2 * steps), -80.0))
             step = max(self._step(factors, target, refine), self._smallest_step(factors, theta, tail))
             for _ in range(40):
                 panel = compose.compose(factors, side, theta, step, tail)
@@ -201,7 +201,7 @@ class Product:
     def _step(factors: tuple[Factor, ...], target: Target, refine: float) -> float:
         """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 9)."""
         count = math.fsum(f.uses for f in factors)
-        wanted = WIDTH / 3 * max(abs(target.epsilon), 0.05) * refine
+        wanted = WIDTH / 5 * max(abs(target.epsilon), 0.05) * refine
         step = math.sqrt(8 * wanted / (count * (target.theta + 1)))
         step = 2.0 ** (math.floor(4 * math.log2(step)) / 4)
         return aligned_step(factors, step)

@@ -15,6 +15,7 @@ import numpy as np
 
 from deniable.curves import textbook
 from deniable.curves.curve import Curve
+from deniable.curves.looks import rounded_up
 from deniable.errors import InvalidOperation, InvalidParameter, OutsideTheorem
 from deniable.plots.spec import REFERENCE, Axis, Band, Bars, Figure, Labels, Level, Line, Mark, Marker, Panel, Stems
 
@@ -22,6 +23,7 @@ MOST_CURVES = 7
 """More lines than colours that everybody can tell apart are not a picture."""
 
 LONGEST_NAME = 44
+PRINTED = "2ε√(2k log 1/δ)"
 SMALLEST_DELTA = 1e-10
 """The lower end of a δ axis."""
 
@@ -53,7 +55,8 @@ def compare(*curves: Curve | Mapping[str, Curve], delta: float | None = None) ->
     # One legend is enough: the left one, with the right one's words.
     left = _tradeoff_panel(dict(zip(right.lines, named.values(), strict=True)))
     panels = replace(left, title="Trade-off"), replace(right, title="Privacy curve", labels="none")
-    return Figure("Curves compared", panels, "Left: higher is more private. Right: lower is more private.", height=4.6)
+    title = "Curves compared" if len(named) > 1 else "Trade-off and privacy curve"
+    return Figure(title, panels, "Left: higher is more private. Right: lower is more private.", height=4.6)
 
 
 def loss(curve: Curve, *, delta: float | None = None) -> Figure:
@@ -69,7 +72,7 @@ def loss(curve: Curve, *, delta: float | None = None) -> Figure:
     top = max(_heights(marks[0]), default=1.0) or 1.0
     marks.append(Level(found.mean, "x", f"mean {found.mean:.3g}"))
     if allowed is not None and math.isfinite(epsilon := curve.epsilon(delta=allowed)):
-        marks.append(Level(epsilon, "x", f"ε = {epsilon:.4g} at δ = {_power(allowed)}"))
+        marks.append(Level(epsilon, "x", f"ε = {rounded_up(epsilon, 4)} at δ = {_power(allowed)}"))
         high = max(high, epsilon + 0.05 * (high - low))
     note = "A loss of ℓ multiplies the odds that the person is in the data by exp(ℓ)."
     certain = curve.delta_bounds(epsilon=math.inf)[0]
@@ -91,38 +94,27 @@ def growth(curve: Curve, *, delta: float, most: int, name: str = "this mechanism
     - the optimum over all ε-DP mechanisms (`pure(epsilon=ε) ** k`);
     - this very mechanism, `curve ** k`, with its certified band.
     """
-    if not isinstance(curve, Curve):
-        raise InvalidOperation(f"the growth of one curve can be drawn, not of {type(curve).__name__}")
-    if isinstance(most, bool) or not isinstance(most, int) or not 2 <= most <= 10**6:
-        raise InvalidParameter("most", most, "must be a whole number between 2 and 1,000,000")
-    allowed, each = _level(delta), curve.epsilon(delta=0.0)
-    if allowed is None or not 0 < allowed < 1:
-        raise InvalidParameter("delta", delta, "must lie strictly between 0 and 1", "advanced composition needs some δ")
-    if not math.isfinite(each) or each == 0:
-        raise InvalidParameter(
-            "curve", curve, "must be pure DP with ε > 0", "textbook composition starts from a pure ε"
-        )
+    each, allowed = _checked_growth(curve, delta, most)
     counts = _counts(most)
     dense = sorted({*counts, *_counts(most, 200)})
-    band = _growth_band(curve, counts, allowed)
-    lines = [
-        Line("basic: k ε", _floats(dense), _floats(k * each for k in dense), REFERENCE, "dashed"),
-        _where_proved("advanced: 2ε√(2k log 1/δ)", textbook.advanced_composition_doubled, each, allowed, dense, 1),
+    bounds = [(curve**k).epsilon_bounds(delta=allowed) for k in counts]
+    exact = Band(_floats(counts), _floats(low for low, _ in bounds), _floats(high for _, high in bounds))
+    best = (textbook.optimal_composition_epsilon(epsilon=each, delta=0, count=k, total_delta=allowed) for k in counts)
+    printed = _where_proved(PRINTED, textbook.advanced_composition_doubled, each, allowed, dense, 1)
+    lines = (
+        Line("basic, k ε", _floats(dense), _floats(k * each for k in dense), REFERENCE, "dashed"),
+        printed,
         _where_proved("advanced, proved for all k", textbook.advanced_composition, each, allowed, dense, 2),
-        Line(f"best for any {each:.3g}-DP", _floats(counts), _floats(_optimum(each, k, allowed) for k in counts), 3),
-        Line(name, band.x, band.high),
-    ]
-    marks: list[Mark] = [band, *(line for line in lines if line.x)]
-    end = lines[1].x[-1] if lines[1].x else 0.0
+        Line(f"best for any {each:.3g}-DP", exact.x, _floats(best), 3),
+        Line(name, exact.x, exact.high),
+    )
+    marks: list[Mark] = [exact, *(replace(line, note=rounded_up(line.y[-1], 4)) for line in lines if line.x)]
     note = "Exact lines are certified from both sides."
-    if 0 < end < most:
-        marks.append(Marker(end, lines[1].y[-1], f"2ε√(2k log 1/δ)\nis proved up to k = {end:.0f}", 1))
-        wrong = 2 * each * math.sqrt(2 * most * math.log(1 / allowed))
-        true = lines[4].y[-1]
+    if printed.x and printed.x[-1] < most:
+        marks.append(Marker(printed.x[-1], printed.y[-1], f"{PRINTED}\nis proved up to k = {printed.x[-1]:.0f}", 1))
+        wrong, true = 2 * each * math.sqrt(2 * most * math.log(1 / allowed)), exact.low[-1]
         if wrong < true:
-            note += (
-                f" Continued to k = {most:,}, 2ε√(2k log 1/δ) would claim {wrong:.4g}; this mechanism needs {true:.4g}."
-            )
+            note += f" Continued to k = {most:,}, {PRINTED} would claim {wrong:.4g}; the truth is above {true:.4g}."
     top = max(line.y[-1] for line in lines[1:] if line.x)
     panel = Panel(Axis("number of releases k", 0, most), Axis("total ε", 0, 1.25 * top), tuple(marks), labels="ends")
     return Figure(f"Composition at δ = {_power(allowed)}, ε = {each:.3g} each", (panel,), note, height=4.6)
@@ -151,13 +143,15 @@ def _profile_panel(named: dict[str, Curve], level: float | None) -> Panel:
         marks.append(Level(level, "y", f"δ = {_power(level)}"))
     for colour, (label, curve) in enumerate(named.items()):
         epsilon = np.linspace(0, right, 161)
-        epsilon = np.unique(np.concatenate((epsilon[epsilon <= 1.02 * ends[label]], [ends[label]])))
+        # Curves of bounded loss fall off a cliff: points crowd towards its edge.
+        edge = ends[label] * (1 - np.logspace(-9, -1, 33))
+        epsilon = np.unique(np.concatenate((epsilon[epsilon <= 1.02 * ends[label]], edge, [ends[label]])))
         low, high = curve.delta_bounds(epsilon=epsilon)
         shown = high > 0
         low, high, at = np.maximum(low, floor * 1e-3), np.maximum(high, floor * 1e-3), epsilon
         marks.append(Band(_floats(at), _floats(low), _floats(high), colour))
         met = curve.epsilon(delta=level) if level else math.inf
-        said = f"{label}: ε = {met:.4g}" if math.isfinite(met) else label
+        said = f"{label}: ε = {rounded_up(met, 4)}" if math.isfinite(met) else label
         marks.append(Line(said, _floats(at[shown]), _floats(high[shown]), colour))
         if math.isfinite(met):
             marks.append(Marker(met, level or 0.0, colour=colour))
@@ -251,15 +245,6 @@ def _through_the_end(formula: Callable[..., float], epsilon: float, delta: float
     return sorted({*counts, low})
 
 
-def _optimum(epsilon: float, count: int, delta: float) -> float:
-    return textbook.optimal_composition_epsilon(epsilon=epsilon, delta=0, count=count, total_delta=delta)
-
-
-def _growth_band(curve: Curve, counts: list[int], delta: float) -> Band:
-    bounds = [(curve**k).epsilon_bounds(delta=delta) for k in counts]
-    return Band(_floats(counts), _floats(low for low, _ in bounds), _floats(high for _, high in bounds))
-
-
 # -- arguments -------------------------------------------------------------------------------------------------------
 
 
@@ -283,6 +268,22 @@ def _level(delta: float | None) -> float | None:
     if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 <= delta <= 1:
         raise InvalidParameter("delta", delta, "must lie in [0, 1]")
     return float(delta)
+
+
+def _checked_growth(curve: Curve, delta: float, most: int) -> tuple[float, float]:
+    """(ε of one run, δ), both as numbers that the composition theorems can be fed with."""
+    if not isinstance(curve, Curve):
+        raise InvalidOperation(f"the growth of one curve can be drawn, not of {type(curve).__name__}")
+    if isinstance(most, bool) or not isinstance(most, int) or not 2 <= most <= 10**6:
+        raise InvalidParameter("most", most, "must be a whole number between 2 and 1,000,000")
+    allowed, each = _level(delta), curve.epsilon(delta=0.0)
+    if allowed is None or not 0 < allowed < 1:
+        raise InvalidParameter("delta", delta, "must lie strictly between 0 and 1", "advanced composition needs some δ")
+    if not 0 < each < math.inf:
+        raise InvalidParameter(
+            "curve", curve, "must be pure DP with ε > 0", "textbook composition starts from a pure ε"
+        )
+    return each, allowed
 
 
 def _short(text: str, longest: int = LONGEST_NAME) -> str:

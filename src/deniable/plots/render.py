@@ -226,7 +226,7 @@ def _name_ends(axes: Axes, panel: Panel) -> None:
     for y, line in sorted(ends, key=lambda end: end[0]):
         lowest = max(y, lowest + apart)
         axes.annotate(
-            f"{line.label}: {line.y[-1]:.4g}",
+            _full_name(line),
             (panel.x.high, y),
             (panel.x.high * 1.015, lowest),
             color=_colour(line.colour),
@@ -236,11 +236,15 @@ def _name_ends(axes: Axes, panel: Panel) -> None:
         )
 
 
+def _full_name(line: Line) -> str:
+    return f"{line.label}: {line.note}" if line.note else line.label
+
+
 def _name_at_top(axes: Axes, panel: Panel, line: Line) -> None:
     inside = [i for i, y in enumerate(line.y) if y <= panel.y.high]
     x = line.x[inside[-1]] if inside else panel.x.low
     axes.annotate(
-        f"{line.label} = {line.y[-1]:.4g} at k = {line.x[-1]:.0f}" if panel.labels == "ends" else line.label,
+        _full_name(line),
         (x, panel.y.high),
         (6, -4),
         textcoords="offset points",

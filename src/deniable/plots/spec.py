@@ -32,13 +32,14 @@ class Axis:
 @final
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points joined by straight strokes. `label` names it to the reader; an empty one stays unnamed."""
+    """Points joined by straight strokes. `label` names it to the reader, `note` says more where there is room."""
 
     label: str
     x: tuple[float, ...]
     y: tuple[float, ...]
     colour: int = 0
     stroke: Stroke = "solid"
+    note: str = ""
 
 
 @final
