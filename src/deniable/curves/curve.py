@@ -14,6 +14,7 @@ face is read. The path of one number, say `curve.epsilon(delta=1e-6)`:
 from __future__ import annotations
 
 import math
+import numbers
 import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, final, overload
@@ -41,6 +42,7 @@ class Curve:
     """
 
     __slots__ = ("__weakref__", "_counts", "_hash", "_origin")
+    __array_ufunc__ = None  # numpy numbers leave `number * curve` to this class, which refuses it in words
     _counts: dict[Atom, int]
     _hash: int
     _origin: tuple[weakref.ref[Curve], Curve] | None
@@ -89,12 +91,10 @@ class Curve:
 
     def __mul__(self, other: object) -> Curve:
         """Both mechanisms run on the same data (the second may look at the first's answer): adaptive composition."""
+        if isinstance(other, numbers.Number):
+            raise InvalidOperation(f"a curve times a number means nothing; to run it {other} times write curve ** {other}")
         if not isinstance(other, Curve):
-            if isinstance(other, int | float):
-                raise InvalidOperation(
-                    f"a curve times a number means nothing; to run it {other} times write curve ** {other}"
-                )
-            return NotImplemented
+            raise InvalidOperation(f"a curve multiplies with a curve, not with {type(other).__name__}")
         counts, total = dict(self._counts), self._hash
         for atom, count in other._counts.items():
             before = counts.get(atom, 0)
