@@ -1,10 +1,11 @@
 """The libraries compared, each behind the same two methods.
 
-`load` imports everything the library may need, so that no import is timed. `ask` turns a work into a function without arguments that
-answers it; whatever happens before that function is called is preparation and is not timed.
+`load` imports everything the library may need, so that no import is timed. `ask` turns a work into a function without
+arguments that answers it; whatever happens before that function is called is preparation and is not timed.
 
-Every library is used the way its own documentation says and in its favour where there is a choice: connect-the-dots for Google's PLD,
-Gaussians merged before they are put on a grid (as its accountant does), an accountant that is kept when one more mechanism is added.
+Every library is used the way its own documentation says, and in its favour where there is a choice: connect-the-dots
+for Google's PLD, Gaussians merged before they are put on a grid (as its accountant does), a distribution or an
+accountant that is kept when one more mechanism is added.
 """
 
 from __future__ import annotations
@@ -207,7 +208,9 @@ def _google_sigma(dp: Any, accountant: Callable[[], Any], work: Work) -> Answer:
     (part,) = work.parts
 
     def event(sigma: float) -> Any:
-        return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(part.mechanism.rate, dp.GaussianDpEvent(sigma)), part.count)
+        return dp.SelfComposedDpEvent(
+            dp.PoissonSampledDpEvent(part.mechanism.rate, dp.GaussianDpEvent(sigma)), part.count
+        )
 
     found = dp.calibrate_dp_mechanism(
         accountant, event, work.target, work.delta, dp.LowerEndpointAndGuess(0.5, 4.0), tol=1e-4
@@ -226,7 +229,7 @@ class GoogleAccountant(Contender):
         self.make = getattr(import_module(self.module), self.name)
 
     def accountant(self, parts: tuple[Part, ...]) -> Any:
-        """Randomized response is offered for replace-one neighbours only, where an unsampled Gaussian costs the same to RDP."""
+        """Randomized response is offered for replace-one neighbours; unsampled Gaussians cost RDP the same there."""
         responses = any(p.mechanism.kind == "randomized_response" for p in parts)
         relation = self.dp.NeighboringRelation
         accountant = self.make(neighboring_relation=relation.REPLACE_ONE if responses else relation.ADD_OR_REMOVE_ONE)

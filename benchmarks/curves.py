@@ -2,10 +2,10 @@
 
     python benchmarks/curves.py [--only SUBSTRING] [--json OUT] [--strict]
 
-Every library answers every work in a process of its own (worker.py). CPU seconds are those of the first call in a fresh process, imports
-excluded: nothing is cached. A short call is repeated in fresh processes and the best is shown. "Add one" is the exception
-by its nature: the library holds a product that has been asked before, and the median of seven further additions is shown.
-Our figures are those of asking for *both* certified bounds; the others give one.
+Every library answers every work in a process of its own (worker.py). CPU seconds are those of the first call in a fresh
+process, imports excluded: nothing is cached. A short call is repeated in fresh processes and the best is shown.
+"One more" is the exception by its nature: the library holds a product that has been asked before, and the median of
+seven further additions is shown. Our figures are those of asking for *both* certified bounds; Google's give one.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def measure(console: Console, chosen: list[tuple[int, Work]]) -> Results:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", default="", metavar="SUBSTRING", help="run the works whose name or group contains this")
+    parser.add_argument(
+        "--only", default="", metavar="SUBSTRING", help="run the works whose name or group contains this"
+    )
     parser.add_argument("--json", type=Path, metavar="OUT", help="save every figure")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a line that must be reached is not")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Exact values for the benchmark, to far more digits than it needs, by a route that shares nothing with the libraries compared.
+"""Exact values for the benchmark, to far more digits than it needs, by a route that no library compared here takes.
 
 No lattice, no FFT, no truncation of a loss. With L the sum of independent privacy losses and M(s) = E_P e^(sL),
 
@@ -11,12 +11,15 @@ because ∫₀^∞ e^(-sx) (1 - e^(-x)) dx = 1/(s(s+1)). M is a product of one-m
     randomized response  (e^((s+1)ε) + e^(-sε)) / (e^ε + 1)
     sampled Gaussian     ∫ φ_σ(x) (1-q + q e^((2x-1)/2σ²))^(s+1) dx, and with exponent -s for the other direction
 
-The trapezoidal rule converges geometrically on both integrals (their integrands are analytic in a strip), in 40-digit arithmetic.
-Each value is computed on two different contours with two different steps; the digits printed are those on which they agree.
+The trapezoidal rule converges geometrically on both integrals (their integrands are analytic in a strip), and the
+arithmetic has 40 digits. Each value is computed on two contours with two different steps; the digits printed are
+those on which they agree. What neither sees: where the loss has atoms, M comes back further along the contour, by at
+most the mass of the atoms to the power of their number. That is below 1e-22 for the works of Laplace mechanisms of
+one or two scales.
 
-Products of randomized response alone have M that does not decay along the contour: those are summed exactly (binomials).
+Randomized response alone has an M that does not decay along the contour: it is summed exactly (binomials).
 
-    python benchmarks/truth.py [substring]        a few minutes; prints each value beside the one the benchmark uses
+    python benchmarks/truth.py [substring]        half an hour for all; prints each value, and says if works.py differs
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from mpmath import binomial, exp, expm1, log, mp, mpc, mpf, pi, sinh, sqrt
+from mpmath import binomial, exp, log, mp, mpc, mpf, pi, sinh, sqrt
 from works import WORKS, Mechanism, Part, Work
 
 DIGITS = 40
@@ -38,7 +41,7 @@ class _SampledMoment:
 
     def __init__(self, mechanism: Mechanism, forward: bool, largest: float, fine: float) -> None:
         sigma, rate = mpf(mechanism.size), mpf(mechanism.rate)
-        # Singularities lie at distance πσ² from the real axis, so that the rule's error is about e^(-2π²σ²/h) × e^(π |Im s|).
+        # Singularities lie at distance πσ² from the real axis: the rule's error is about e^(-2π²σ²/h) × e^(π |Im s|).
         # The integrand is a Gaussian bump no wider than σ whose centre lies between 0 and s + 1.
         step = min(2 * pi**2 * sigma**2 / 200, sigma / 4) / mpf(fine)
         low, high = -sigma * 15, (mpf(largest) + 2 if forward else mpf(0)) + sigma * 15
@@ -81,7 +84,7 @@ def epsilon(parts: Sequence[Part], delta: float, forward: bool, shift: float, fi
     at_c, nearby = total(c).real, c * mpf("1e-6")
     mean = (total(c + nearby).real - total(c - nearby).real) / (2 * nearby)
     spread = sqrt(abs((total(c + nearby).real - 2 * at_c + total(c - nearby).real) / nearby**2))
-    # The rule repeats the tilted law of L with period 2π/h: far enough for the pole at 0 (e^(-2πc/h)) and for its own tails.
+    # The rule repeats the tilted law of L with period 2π/h: far enough for the pole at 0, e^(-2πc/h), and its tails.
     step = min(2 * pi * c / 80, 2 * pi / (40 * spread)) / mpf(fine)
     nodes: list[tuple[mpc, mpc]] = []
     quiet, k = 0, 0
@@ -105,7 +108,9 @@ def epsilon(parts: Sequence[Part], delta: float, forward: bool, shift: float, fi
     raise ArithmeticError("no convergence: move the contour")
 
 
-def _moments(parts: Sequence[Part], forward: bool, largest: float, fine: float) -> list[tuple[Callable[[mpc], mpc], int]]:
+def _moments(
+    parts: Sequence[Part], forward: bool, largest: float, fine: float
+) -> list[tuple[Callable[[mpc], mpc], int]]:
     square = mpf(0)
     found = []
     for part in parts:
@@ -134,7 +139,7 @@ def _saddle(moments: list[tuple[Callable[[mpc], mpc], int]], delta: mpf) -> mpf:
 
 
 def binomial_epsilon(epsilon_each: float, count: int, delta: float) -> mpf:
-    """Randomized response run `count` times: δ(ε) = Σ_j C(n,j) (e^((n-j)ε₁) - e^ε e^(jε₁))₊ / (1 + e^ε₁)^n, solved for ε."""
+    """Randomized response, n times: δ(ε) = Σ_j C(n,j) (e^((n-j)ε₁) - e^ε e^(jε₁))₊ / (1 + e^ε₁)^n, solved for ε."""
     each, target = mpf(epsilon_each), mpf(str(delta))
     weights = [binomial(count, j) * exp((count - j) * each - count * log(1 + exp(each))) for j in range(count + 1)]
     losses = [(count - 2 * j) * each for j in range(count + 1)]
@@ -165,7 +170,9 @@ def _smallest_sigma(work: Work, shift: float, fine: float) -> mpf:
     def gap(log_sigma: mpf) -> mpf:
         mechanism = Mechanism(part.mechanism.kind, exp(log_sigma), part.mechanism.rate)  # type: ignore[arg-type]
         parts = (Part(mechanism, part.count),)
-        return log(max(epsilon(parts, work.delta, forward, shift, fine) for forward in (True, False)) / mpf(work.target))
+        return log(
+            max(epsilon(parts, work.delta, forward, shift, fine) for forward in (True, False)) / mpf(work.target)
+        )
 
     a, b = log(mpf(4)), log(mpf("4.3"))
     fa, fb = gap(a), gap(b)

@@ -1,8 +1,9 @@
-"""One library on one work, in a process of its own: `python worker.py <contender> <number of the work>` prints one JSON object.
+"""One library on one work: `python worker.py <contender> <number of the work>` prints one JSON object.
 
-The worker imports the library once and then forks. Each child is therefore cold (no library has computed anything in it, no cache
-is filled) without paying for imports, and its peak memory is its own. A child may use 60 s of CPU and 8 GiB of address space.
-CPU time is that of the one thread that computes: under a CPU limit Linux answers `process_time` from its 4 ms ticks.
+The worker imports the library once and then forks. Each child is therefore cold (nothing has been computed in it, no
+cache is filled) without paying for imports, and its peak memory is its own. A child may use 60 s of CPU and 8 GiB of
+addresses. CPU time is that of the one thread that computes: under a CPU limit Linux answers `process_time` from its
+coarse ticks.
 """
 
 from __future__ import annotations

@@ -214,6 +214,7 @@ class Panel:
     theta: float
     centre: float
     start: float
+    step: float
     stride: float
     log_scale: float
     heads: Floats
@@ -317,6 +318,7 @@ def compose(factors: Sequence[Factor], side: Side, theta: float, step: float, ta
         theta=theta,
         centre=total.slope,
         start=start,
+        step=step,
         stride=stride,
         log_scale=total.value - theta * total.slope,
         heads=heads,

@@ -92,7 +92,9 @@ class Curve:
     def __mul__(self, other: object) -> Curve:
         """Both mechanisms run on the same data (the second may look at the first's answer): adaptive composition."""
         if isinstance(other, numbers.Number):
-            raise InvalidOperation(f"a curve times a number means nothing; to run it {other} times write curve ** {other}")
+            raise InvalidOperation(
+                f"a curve times a number means nothing; to run it {other} times write curve ** {other}"
+            )
         if not isinstance(other, Curve):
             raise InvalidOperation(f"a curve multiplies with a curve, not with {type(other).__name__}")
         counts, total = dict(self._counts), self._hash

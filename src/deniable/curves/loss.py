@@ -56,7 +56,8 @@ def distribution(curve: Curve) -> LossDistribution:
     target = compose.Target(0.0, max(forward.aim(1e-6).epsilon, 1e-6), math.log(1e-6))
     panel = forward.panels_for(target, ("upper",))[0]
     masses = (panel.heads[:-1] - panel.heads[1:]) * math.exp(panel.log_scale)
-    losses = panel.start + panel.stride * (np.arange(len(masses)) + 0.5)
+    # A block of lattice points stands at its middle.
+    losses = panel.start + panel.stride * np.arange(len(masses)) + 0.5 * (panel.stride - panel.step)
     block = max(1, len(masses) // POINTS)
     edges = np.arange(0, len(masses), block)
     merged = np.add.reduceat(masses, edges)

@@ -69,6 +69,12 @@ class Law(ABC):
         """An upper bound on log E_P exp(order * L) in closed form, or None if there is none."""
         return None
 
+    def loose_moment(self, order: float) -> float:
+        """An upper bound on log E_P exp(order L), order >= 0, that need not be sharp: for orders where sharper ones
+        underflow.
+        """
+        return order * self.highest if self.infinity == 0 or order == 0 else math.inf
+
     def tail_moment(self, order: float, loss: float) -> float | None:
         """An upper bound on log E_P[exp(order L); L > loss], order >= 0, loss >= 0; None if unknown."""
         return -math.inf if loss >= self.highest and self.infinity == 0 else None

@@ -20,13 +20,22 @@ def log_moment(law: Law, order: float) -> float:
         return closed
     if law.infinity > 0 and order > 0:
         return math.inf
+    return min(_on_grid(law, order), law.loose_moment(order))
+
+
+def _on_grid(law: Law, order: float) -> float:
+    """The moment of a dominating grid law plus a bound on what lies beyond the grid; inf where masses underflow."""
     points, tail = _points(law, order)
     if points is None:
         return math.inf
     grid = lattice.above(law, points)
-    exponent = order * grid.losses
-    top = float(max(np.max(exponent), tail))
-    total = float(np.sum(grid.masses * np.exp(exponent - top))) + math.exp(tail - top)
+    with np.errstate(divide="ignore"):
+        exponent = order * grid.losses + np.log(grid.masses)
+    best = int(np.argmax(exponent))
+    if float(grid.masses[best]) < 1e-280:
+        return math.inf
+    top = max(float(exponent[best]), tail)
+    total = float(np.sum(np.exp(exponent - top))) + math.exp(tail - top)
     return top + math.log(total) + 1e-14 * (1 + abs(top))
 
 
