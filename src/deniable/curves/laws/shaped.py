@@ -14,7 +14,6 @@ from deniable.curves.laws.base import Law, Tails
 from deniable.curves.laws.closed import GaussianLaw, upper_normal
 from deniable.curves.rounding import SPECIAL, UNIT_ROUNDOFF, Floats
 
-
 MOST_TERMS = 4096
 """Largest whole order whose binomial sum is worth computing."""
 
@@ -107,14 +106,15 @@ class SampledForward(Law):
             return math.inf
         from scipy import special
 
-        j = np.arange(a + 1.0)
-        log_terms = special.gammaln(a + 1) - special.gammaln(j + 1) - special.gammaln(a - j + 1)
-        log_terms = log_terms + (a - j) * math.log1p(-self.rate) + j * math.log(self.rate) + np.array(logs)
+        k = np.arange(a + 1.0)
+        log_choose = special.gammaln(a + 1) - special.gammaln(k + 1) - special.gammaln(a - k + 1)
+        log_terms = log_choose + (a - k) * math.log1p(-self.rate) + k * math.log(self.rate) + np.array(logs)
         top = float(np.max(log_terms))
         return top + math.log(float(np.sum(np.exp(log_terms - top)))) + 1e-12 * (1 + abs(top))
 
     def loose_moment(self, order: float) -> float:
-        # log E_Q X^a is convex in a: interpolate between whole orders. Beyond them Minkowski: ‖1-q+q r‖_a <= 1-q+q‖r‖_a.
+        # log E_Q X^a is convex in a: interpolate between whole orders. Beyond them Minkowski: ‖1-q+q r‖_a <=
+        # 1-q+q‖r‖_a.
         low, high = math.floor(order), math.ceil(order)
         ends = (self.moment(float(low)) if low > 0 else 0.0, self.moment(float(high)))
         between = math.inf
