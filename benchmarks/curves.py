@@ -1,6 +1,6 @@
 """Us and our peers on the same curves, in one run.
 
-    python benchmarks/curves.py [--only SUBSTRING] [--json OUT] [--strict]
+    python benchmarks/curves.py [--only SUBSTRING] [--json OUT] [--page PAGE] [--strict]
 
 Every library answers every work in a process of its own (worker.py). CPU seconds are those of the first call in a fresh
 process, imports excluded: nothing is cached. A short call is repeated in fresh processes and the best is shown.
@@ -19,6 +19,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import page
 from contenders import CONTENDERS
 from report import Result, Results, show_summary, show_work, verdicts
 from rich.console import Console
@@ -87,6 +88,7 @@ def main() -> None:
         "--only", default="", metavar="SUBSTRING", help="run the works whose name or group contains this"
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="save every figure")
+    parser.add_argument("--page", type=Path, metavar="PAGE", help="write the figures into this Markdown page")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a line that must be reached is not")
     options = parser.parse_args()
     chosen = [(i, w) for i, w in enumerate(WORKS) if options.only in w.name or options.only in w.group]
@@ -104,6 +106,8 @@ def main() -> None:
         truths = {w.name: w.truth for _, w in chosen}
         record = {"versions": what, "truth": truths, "results": results, "verdicts": said}
         options.json.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if options.page:
+        page.write(options.page, page.figures([w for _, w in chosen], results, lines, what))
     if options.strict and not all(v.met for v in lines):
         sys.exit(1)
 

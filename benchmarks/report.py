@@ -41,10 +41,8 @@ def width(work: Work, result: Result) -> float | None:
 
 
 def ratio(ours: Result, theirs: Result) -> float | None:
-    """Their CPU time over ours; the limit counts as theirs if it stopped them."""
-    mine, other = ours.get("cpu"), theirs.get("cpu")
-    if other is None and theirs.get("error") == "timeout":
-        other = theirs.get("limit", 60.0)
+    """Their CPU time over ours; the limit counts as theirs if it stopped them while they were timed."""
+    mine, other = ours.get("cpu"), theirs.get("cpu", theirs.get("limit"))
     return other / mine if mine and other else None
 
 
@@ -63,7 +61,7 @@ def show_work(console: Console, work: Work, results: dict[str, Result], titles: 
         problem = wrong(work, result)
         open_ = width(work, result)
         quotient = None if key.startswith(OURS) else ratio(ours, result)
-        more_than = "> " if result.get("error") == "timeout" else ""
+        more_than = "> " if quotient is not None and "limit" in result else ""
         if problem:
             remark = f"[bold red]wrong[/bold red]: {problem}"
         elif result.get("high") == math.inf:
@@ -168,5 +166,7 @@ def show_summary(console: Console, lines: list[Verdict]) -> None:
     table.add_column("")
     table.add_column("figure", overflow="fold")
     for line in lines:
-        table.add_row(line.said, "[green]pass[/green]" if line.met else "[bold red]FAIL[/bold red]", line.figure)
+        table.add_row(
+            escape(line.said), "[green]pass[/green]" if line.met else "[bold red]FAIL[/bold red]", escape(line.figure)
+        )
     console.print(table)

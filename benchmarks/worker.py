@@ -72,8 +72,12 @@ def in_a_child(contender: Contender, work: Work) -> dict[str, object]:
     result = json.loads(text) if text else {}
     if not text:
         stopped = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        name = "timeout" if stopped in (signal.SIGXCPU, signal.SIGKILL) else f"died ({stopped})"
-        result = {"error": name, "text": f"not in {CPU_LIMIT} s of CPU" if name == "timeout" else "the process died"}
+        if stopped not in (signal.SIGXCPU, signal.SIGKILL):
+            result = {"error": f"signal {stopped}", "text": "the process died"}
+        elif work.ask == "add one":  # it was most likely stopped while it still built what is to be held
+            result = {"error": "timeout", "text": f"holding and asking took more than {CPU_LIMIT} s of CPU"}
+        else:
+            result = {"error": "timeout", "text": f"not in {CPU_LIMIT} s of CPU", "limit": float(CPU_LIMIT)}
     result["peak_mb"] = used.ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     return result
 

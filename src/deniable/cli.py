@@ -58,16 +58,20 @@ def build() -> "typer.Typer":
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-    @app.callback()
-    def deniable(
-        version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
-    ) -> None:
-        """Differential privacy as one object: what is promised, and what it means."""
-        if version:
+    def print_version(wanted: bool) -> None:
+        if wanted:
             from deniable import __version__
 
             print(__version__)
             raise typer.Exit
+
+    @app.callback()
+    def deniable(
+        version: Annotated[
+            bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=print_version)
+        ] = False,
+    ) -> None:
+        """Differential privacy as one object: what is promised, and what it means."""
 
     @app.command()
     def curve(
@@ -101,15 +105,15 @@ def show_curve(expression: str, delta: float | None, epsilon: float | None, plot
     if (delta is None) == (epsilon is None):
         raise InvalidParameter("--delta", delta, "give exactly one of --delta and --epsilon", "try --delta 1e-6")
     curve = parse(expression)
+    if plot is not None:
+        from deniable import plots
+
+        plots.render(plots.compare(curve, delta=delta), plot)
     if as_json:
         answer = reading(curve, delta, epsilon) | {"curve": curve.to_dict()}
         print(json.dumps(portable(answer), ensure_ascii=False, indent=2, allow_nan=False))
     else:
         print_table(curve, delta, epsilon)
-    if plot is not None:
-        from deniable import plots
-
-        plots.render(plots.compare(curve, delta=delta), plot)
 
 
 def reading(curve: "Curve", delta: float | None, epsilon: float | None) -> dict[str, Any]:

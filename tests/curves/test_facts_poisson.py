@@ -141,20 +141,22 @@ def test_fact_c2_equal_error_rate() -> None:
     assert 0.211579953369755 * (1 - 1e-7) <= rate <= 0.211579953369755 * (1 + 1e-13)
 
 
-BERNOULLI_GAP = {10: 0.160081, 100: 0.0133663, 1000: 0.0013176, 10_000: 0.000131569}
+BERNOULLI_GAP = {10: 0.1600975104, 100: 0.01337336284, 1000: 0.001318093735, 10_000: 0.0001316213688}
+"""Over all vertices of both polygons, by mpmath; the printed .160081, .0133663, .0013176, .000131569 are maxima over a grid."""
 
 
 @pytest.mark.parametrize("n", BERNOULLI_GAP)
 def test_fact_c2_bernoulli_products_approach_the_poisson_tradeoff(n: int) -> None:
-    """sup |f_n - f| over the vertices of both polygons; Le Cam bounds it by (a² + b²)/n."""
+    """sup |f_n - f| is attained at a vertex of one of the polygons; Le Cam bounds it by (a² + b²)/n."""
     a, b = 2.0, 5.0
     one = curves.from_pmf([1 - b / n, b / n], [1 - a / n, a / n], tied=True)
     vertices = np.concatenate((stats.poisson(a).sf(np.arange(12)), stats.binom(n, a / n).sf(np.arange(10))))
     vertices = np.unique(vertices[vertices > 1e-6])
     low, high = (one**n).forward.beta_bounds(alpha=vertices)
     limit_low, limit_high = PAIR.forward.beta_bounds(alpha=vertices)
-    assert np.max(np.abs(low - limit_low)) == pytest.approx(BERNOULLI_GAP[n], rel=1e-4)
-    assert np.max(np.abs(high - limit_high)) == pytest.approx(BERNOULLI_GAP[n], rel=1e-4)
+    assert np.max(np.maximum(high - limit_low, limit_high - low)) >= BERNOULLI_GAP[n] * (1 - 1e-9)
+    assert np.max(np.maximum(low - limit_high, limit_low - high)) <= BERNOULLI_GAP[n] * (1 + 1e-9)
+    assert np.max(np.abs(high - limit_high)) == pytest.approx(BERNOULLI_GAP[n], rel=5e-3)
     assert BERNOULLI_GAP[n] <= (a * a + b * b) / n
 
 
@@ -218,14 +220,15 @@ def test_fact_c3_every_pair_of_neighbours_is_dominated(name: str) -> None:
 
 
 def test_fact_c3_negative_control() -> None:
-    """Linear rates with w halved: one person moves the rate by 6 instead of 3, and the check says so."""
+    """Linear rates with w halved: one person moves the rate by 6 instead of 3, and the same check says so."""
     promised = PAIR.symmetrized()
-    refused = [c for c in neighbours([2 + 3.0 * y for y in range(7)]) if not c <= promised]
-    assert len(refused) == 5
+    rates = [2 + 3.0 * y for y in range(7)]
+    assert not all(curve <= promised for curve in neighbours(rates))
     worst = curves.poisson(low=2, high=8)
-    alpha = np.linspace(0.01, 0.9, 90)
+    assert not worst <= promised
+    alpha = np.logspace(-4, -1, 60)
     gap = np.min(worst.beta_bounds(alpha=alpha)[1] - promised.beta_bounds(alpha=alpha)[0])
-    assert gap < -0.3
+    assert gap == pytest.approx(-0.448, abs=2e-3)
 
 
 # -- C.4 -------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ CURVES = {
     "no noise to speak of": curves.gaussian(sigma=1e-3),
     "too large": curves.discrete_gaussian(sigma=1e12),
     "zcdp": curves.zcdp(rho=0.1),
-    "many": curves.product(curves.laplace(scale=10 + i) for i in range(20)),
+    "many": curves.product(curves.gaussian(sigma=10 + i) for i in range(20)),
 }
 
 
@@ -52,7 +52,7 @@ def test_every_valid_curve_can_be_looked_at(curve: curves.Curve) -> None:
         for name in ("ε at δ = 1e-06", "μ", "equal error rate", "advantage", "δ(ε)"):
             assert name in look
         assert "nan" not in look.lower()
-    assert time.process_time() - start < 4  # two looks, on a machine that may be busy
+    assert time.process_time() - start < 6  # two looks, on a machine that may be busy
 
 
 def test_the_look_says_what_the_curve_says() -> None:

@@ -53,7 +53,7 @@ def test_curves_without_names_are_named_by_their_expressions() -> None:
 
 
 def test_a_long_name_is_cut() -> None:
-    long = curves.product(curves.laplace(scale=2 + i) for i in range(9))
+    long = curves.product(curves.gaussian(sigma=2 + i) for i in range(9))
     names = list(plots.profile(long).panels[0].lines)
     assert len(names[0]) <= 44
     assert "…" in names[0]

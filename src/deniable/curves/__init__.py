@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from deniable.curves.bounded import renyi, zcdp
     from deniable.curves.calibration import calibrate
     from deniable.curves.curve import Curve, identity, product
-    from deniable.curves.derived import hidden_mixture, mixture, quantized, worst_of
+    from deniable.curves.derived import hidden_mixture, mixture, worst_of
     from deniable.curves.divisible import fourier_delta, infinitely_divisible, merton, normal_inverse_gaussian
     from deniable.curves.expression import parse
     from deniable.curves.kernel import Kernel, from_kernel
     from deniable.curves.loss import LossDistribution
     from deniable.curves.own import from_cdf, from_density, from_pmf, tradeoff
+    from deniable.curves.quantization import quantized
 
 _HOMES = {
     "Curve": "curve",
@@ -66,7 +67,7 @@ _HOMES = {
     "poisson": "atoms",
     "product": "curve",
     "pure": "atoms",
-    "quantized": "derived",
+    "quantized": "quantization",
     "randomized_response": "atoms",
     "renyi": "bounded",
     "rounded_gaussian": "atoms",

@@ -27,8 +27,9 @@ from deniable.errors import InvalidParameter, NotCertifiable
 
 
 def show(value: float) -> str:
-    """A parameter as a user would type it."""
-    return f"{value:.12g}"
+    """A parameter as a user would type it; reading it back gives the same number."""
+    short = f"{value:.12g}"
+    return short if float(short) == value else repr(value)
 
 
 @final
@@ -87,7 +88,10 @@ class Laplace(Atom):
         return Pair.symmetric(LaplaceLaw(self.shift))
 
     def expression(self) -> str:
-        return f"laplace(scale={show(1 / self.shift)})"
+        scale = 1 / self.shift
+        if quotient_up(1.0, scale) == self.shift:
+            return f"laplace(scale={show(scale)})"
+        return f"laplace(scale=1, sensitivity={show(self.shift)})"
 
     def renyi_bound(self, order: float) -> float | None:
         if order == 1:

@@ -31,8 +31,8 @@ def end_of(product: Product, smallest: float) -> float:
 class SearchedProfile:
     """δ bounds of one direction on a growing set of nodes, for views that search over ε."""
 
-    def __init__(self, ahead: Product, back: Product, smallest: float) -> None:
-        self.ahead, self.back = ahead, back
+    def __init__(self, ahead: Product, back: Product, smallest: float, blur: float = 0.0) -> None:
+        self.ahead, self.back, self.blur = ahead, back, blur
         right, left = end_of(ahead, smallest), end_of(back, smallest)
         self.right, self.left = right, left
 
@@ -40,10 +40,12 @@ class SearchedProfile:
         scale = min(1.0, self.left, self.right) / 2
         ends = -math.asinh(self.left / scale), math.asinh(self.right / scale)
         points = scale * np.sinh(np.linspace(*ends, count))
-        return np.unique(np.concatenate((points, [0.0, -self.left, self.right])))
+        kinks = np.concatenate((self.ahead.kinks, -self.back.kinks))
+        inside = kinks[(kinks > -self.left) & (kinks < self.right)]
+        return np.unique(np.concatenate((points, inside, [0.0, -self.left, self.right])))
 
     def delta(self, epsilon: Floats, side: Side) -> Floats:
-        return direction_delta(self.ahead, self.back, epsilon, side)
+        return direction_delta(self.ahead, self.back, epsilon, side, self.blur)
 
 
 def beta_bounds(curve: Curve, alpha: Floats) -> tuple[Floats, Floats]:
@@ -64,7 +66,7 @@ def beta_bounds(curve: Curve, alpha: Floats) -> tuple[Floats, Floats]:
 def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Floats]:
     # α = 0 and α = 1 are exact: misses at no alarms are the mass that P cannot reach, and β(1) = 0.
     smallest = float(np.min(alpha[(alpha > 0) & (alpha < 1)], initial=0.5))
-    profile = SearchedProfile(ahead, back, max(smallest * 1e-4, 1e-30))
+    profile = SearchedProfile(ahead, back, max(smallest * 1e-4, 1e-30), smallest * 1e-4)
     coarse = profile.grid(600)
     rough_high = profile.delta(coarse, "upper")
     low, high = np.zeros_like(alpha), np.ones_like(alpha)
@@ -91,6 +93,9 @@ def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float) ->
     """An upper bound on a concave function of x = e^ε from bounds at points: lines through neighbours, extended
     inwards.
     """
+    # Points that nearly coincide would only magnify rounding.
+    keep = np.concatenate(([True], np.diff(points) > 1e-12 * (1 + np.abs(points[1:]))))
+    points, over, under = points[keep], over[keep], under[keep]
     x = np.exp(points)
     left = np.full(len(x) - 1, np.inf)
     right = np.full(len(x) - 1, np.inf)
@@ -108,9 +113,9 @@ def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float) ->
         inside = over[:-1] + left * crossing
     usable = np.isfinite(inside) & (crossing >= 0) & (crossing <= gap) & (left > 0) & (right > 0)
     cells = np.where(usable, inside, np.minimum(at_left, at_right))
-    # Left of the first point 1 - δ(x) <= 1 - δ_low(x_0), because δ falls. Right of the last a concave function that has
-    # begun to fall goes on falling; if it has not, 1 - xα bounds it.
-    beyond_left = float(over[0] + x[0] * alpha)
+    # Left of the first point δ(x) >= δ(x_0), because δ falls, and δ(x) >= 1 - x. Right of the last one a concave
+    # function that has begun to fall goes on falling; if it has not, 1 - xα bounds it.
+    beyond_left = min(float(over[0] + x[0] * alpha), float(x[0]) * (1 - alpha))
     falls = float(np.max(under[:-1])) >= float(over[-1])
     beyond_right = float(over[-1]) if falls else 1 - float(x[-1]) * alpha
     return float(max(np.max(cells), np.max(over), beyond_left, beyond_right, 0.0))
@@ -119,7 +124,7 @@ def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float) ->
 def equal_error_rate(curve: Curve) -> float:
     """A lower bound on γ with β(γ) = γ: sup over ε of (1 - δ(ε))/(1 + e^ε); the same in both directions."""
     forward, backward = product_of(curve)
-    profile = SearchedProfile(forward, backward, 1e-12)
+    profile = SearchedProfile(forward, backward, 1e-12, 1e-7)
     points = profile.grid(400)
     best_value = 0.0
     for _ in range(4):

@@ -45,7 +45,7 @@ LARGEST_WINDOW = 2**21
 """Longest FFT: keeps a reading under 300 MB."""
 
 OUTSIDE = 1e-7
-"""Tilted mass that may fall outside the window on either side: moves log δ by about 1e-5, and is in the ledger."""
+"""Tilted mass that may fall outside the window on either side, in a first panel: in the ledger, smaller when refined."""
 
 SKETCH_POINTS = 1200
 SKETCH_TAIL = 1e-70
@@ -148,16 +148,20 @@ class Plan:
         """The tilt of the sharp Chernoff bound for `delta`, and the ε of that bound: a valid upper bound by itself."""
         log_delta = math.log(delta)
         bounds = (self.cumulants - log_delta + BEST_GAPS) / TILTS
-        best = int(np.argmin(bounds))
-        return Target(float(TILTS[best]), max(float(bounds[best]) * (1 + 1e-13), 0.0), log_delta)
+        epsilon = max(float(np.min(bounds)) * (1 + 1e-13), 0.0)
+        return Target(self._gentle(epsilon), epsilon, log_delta)
 
     def at_epsilon(self, epsilon: float) -> Target:
         """The tilt whose mean loss is `epsilon` (0 if the untilted mean is already beyond it)."""
         if self.mean >= epsilon:
             return Target(0.0, epsilon, 0.0)
-        index = min(int(np.searchsorted(self.slopes, epsilon)), len(TILTS) - 1)
         log_delta = float(np.min(self.cumulants - TILTS * epsilon + BEST_GAPS))
-        return Target(float(TILTS[index]), epsilon, min(log_delta, 0.0))
+        return Target(self._gentle(epsilon), epsilon, min(log_delta, 0.0))
+
+    def _gentle(self, epsilon: float) -> float:
+        """The smallest tilt whose scale e^(K - θε) is within e³ of the least: sharp enough, and never extreme."""
+        scales = self.cumulants - TILTS * epsilon
+        return float(TILTS[int(np.argmax(scales <= np.min(scales) + 3.0))])
 
 
 @lru_cache(maxsize=64)
@@ -216,6 +220,7 @@ class Panel:
     start: float
     step: float
     stride: float
+    spread: float
     log_scale: float
     heads: Floats
     seconds: Floats
@@ -282,11 +287,13 @@ class Panel:
         return np.asarray(np.where(cell < 0, self.heads[0] - scale * self.seconds[0], chord))
 
 
-def compose(factors: Sequence[Factor], side: Side, theta: float, step: float, tail: float) -> Panel | None:
+def compose(
+    factors: Sequence[Factor], side: Side, theta: float, step: float, tail: float, outside: float = OUTSIDE
+) -> Panel | None:
     """Multiply the lattice laws of all factors, tilted by θ. None if the window would be too long."""
     grids = [(lattice_law(f.law, side, step, tail), f.uses) for f in factors]
     total = cumulant(grids, theta)
-    up, down = (_tail_reach(factors, grids, theta, total, sign) for sign in (+1.0, -1.0))
+    up, down = (_tail_reach(factors, grids, theta, total, sign, outside) for sign in (+1.0, -1.0))
     length = 2 ** max(6, math.ceil(math.log2((up.reach + down.reach) / step + 4)))
     if length > LARGEST_WINDOW:
         return None
@@ -320,6 +327,7 @@ def compose(factors: Sequence[Factor], side: Side, theta: float, step: float, ta
         start=start,
         step=step,
         stride=stride,
+        spread=math.sqrt(total.curvature),
         log_scale=total.value - theta * total.slope,
         heads=heads,
         seconds=seconds,
@@ -369,13 +377,18 @@ class _Reach(NamedTuple):
 
 
 def _tail_reach(
-    factors: Sequence[Factor], grids: Sequence[tuple[GridLaw, int]], theta: float, total: Cumulant, sign: float
+    factors: Sequence[Factor],
+    grids: Sequence[tuple[GridLaw, int]],
+    theta: float,
+    total: Cumulant,
+    sign: float,
+    outside: float,
 ) -> _Reach:
-    """Distance from the tilted mean beyond which the tilted mass is at most OUTSIDE, by Chernoff on the lattice laws.
+    """Distance from the tilted mean beyond which the tilted mass is at most `outside`, by Chernoff on the lattice laws.
 
     The sketches suggest the exponent; the bound itself is evaluated on the lattice laws.
     """
-    goal = math.log(OUTSIDE)
+    goal = math.log(outside)
     sketches = [(sketch(f.law), f.uses) for f in factors]
     at = cumulant(sketches, theta)
     spread = math.sqrt(total.curvature) + 1e-12
@@ -386,7 +399,7 @@ def _tail_reach(
 
     best = min(exponents, key=lambda s: distance(cumulant(sketches, theta + s).value, at, s))
     # The exponent carries rounding errors of its own: grant them.
-    return _Reach(distance(cumulant(grids, theta + best).value, total, best), OUTSIDE * 1.001)
+    return _Reach(distance(cumulant(grids, theta + best).value, total, best), outside * 1.001)
 
 
 @lru_cache(maxsize=32)

@@ -19,7 +19,6 @@ from deniable.curves.attacker import SearchedProfile
 from deniable.curves.curve import Curve
 from deniable.curves.laws import finite, tabulated
 from deniable.curves.laws.base import Law, Pair, Sided
-from deniable.curves.laws.closed import upper_normal
 from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.laws.shaped import (
     FixedSizeLaw,
@@ -32,7 +31,6 @@ from deniable.curves.laws.shaped import (
 from deniable.curves.own import FromPmf
 from deniable.curves.promise import Atom, pair_of
 from deniable.curves.reading import Product
-from deniable.curves.rounding import Floats
 from deniable.curves.views import product_of
 from deniable.errors import InvalidOperation, InvalidParameter, NotCertifiable
 
@@ -440,126 +438,3 @@ def swapped(curve: Curve) -> Curve:
     """See `Curve.reversed`."""
     forward, backward = product_of(curve)
     return curve if forward is backward else Curve.of(Reversed(curve))
-
-
-# -- quantisation ----------------------------------------------------------------------------------------------------
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class QuantizedGaussian(Atom):
-    name: ClassVar[str] = "quantized_gaussian"
-    mu: float
-    width: float
-    offset: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", check.positive("mu", self.mu))
-        object.__setattr__(self, "width", check.positive("width", self.width))
-        object.__setattr__(self, "offset", check.finite("offset", self.offset) % self.width)
-
-    @property
-    def tied(self) -> bool:
-        return False
-
-    def pair(self) -> Pair:
-        cells = (42.0 + self.mu) / self.width
-        if cells > finite.LARGEST_SUPPORT:
-            raise NotCertifiable(
-                f"bins of width {self.width:g} are too fine to hold; the curve is gaussian(mu={self.mu:g})'s"
-            )
-        first = math.floor((-21.0 - self.offset) / self.width)
-        edges = self.offset + self.width * np.arange(first, first + math.ceil(cells) + 3, dtype=float)
-        under_q, under_p = _bin_masses(edges), _bin_masses(edges - self.mu)
-        # Everything beyond the outermost edges has less than NEGLIGIBLE mass and is cut.
-        keep = (under_p > 1e-150) & (under_q > 1e-150)
-        lost = [finite.NEGLIGIBLE + float(np.sum(m[~keep])) for m in (under_p, under_q)]
-        loss = np.log(under_p[keep]) - np.log(under_q[keep])
-        error = 2e-16 * (4096 + 64 / self.width)
-        return Pair(
-            finite.truncated(loss, under_p[keep], cut=lost[0], relative_error=error),
-            finite.truncated(-loss, under_q[keep], cut=lost[1], relative_error=error),
-        )
-
-    def expression(self) -> str:
-        extra = f", offset={show(self.offset)}" if self.offset else ""
-        return f"quantized(gaussian(mu={show(self.mu)}), width={show(self.width)}{extra})"
-
-    def renyi_bound(self, order: float) -> float | None:
-        return 0.5 * order * self.mu * self.mu * (1 + 1e-15)
-
-    def gdp_bound(self) -> float | None:
-        return self.mu
-
-
-def _bin_masses(edges: Floats) -> Floats:
-    """Standard normal mass between neighbouring edges, from the tail on the bin's own side."""
-    right = upper_normal(edges[:-1]) - upper_normal(edges[1:])
-    left = upper_normal(-edges[1:]) - upper_normal(-edges[:-1])
-    return np.asarray(np.where(edges[:-1] + edges[1:] > 0, right, left))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class QuantizedLoss(Atom):
-    name: ClassVar[str] = "quantized_loss"
-    curve: Curve
-    edges: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        check_curve("curve", self.curve)
-        edges = check.numbers_array("edges", self.edges)
-        if np.any(np.diff(edges) <= 0):
-            raise InvalidParameter("edges", "...", "must increase")
-        object.__setattr__(self, "edges", tuple(edges.tolist()))
-
-    @property
-    def tied(self) -> bool:
-        return is_tied(self.curve)
-
-    def pair(self) -> Pair:
-        pair = curve_pair(self.curve)
-        return Pair(
-            self._sided(pair.forward, np.array(self.edges)), self._sided(pair.backward, -np.array(self.edges)[::-1])
-        )
-
-    def _sided(self, base: Sided, edges: Floats) -> Sided:
-        return Sided(_merge_bins(base.upper, edges, "up"), _merge_bins(base.lower, edges, "down"))
-
-    def expression(self) -> str:
-        return f"quantized({self.curve.expression()}, edges=[{', '.join(show(e) for e in self.edges)}])"
-
-    def gdp_bound(self) -> float | None:
-        return self.curve.gdp()
-
-
-def _merge_bins(law: Law, edges: Floats, towards: str) -> FiniteLaw:
-    first, second, error = law.tails(edges)
-    p = np.concatenate(([1.0], first)) - np.append(first, law.infinity)
-    under_q = second * np.exp(-edges)
-    q = np.concatenate(([1.0], under_q)) - np.append(under_q, 0.0)
-    keep = (p > 0) & (q > 0)
-    worst = float(np.max(np.asarray(error)))
-    # Differences of tails: the relative error of a bin is that of the tails times tail/bin.
-    relative = worst * float(np.max(1 / p[keep] + 1 / q[keep])) if np.any(keep) else 0.0
-    return finite.merged(
-        np.log(p[keep] / q[keep]), p[keep], law.infinity + float(np.sum(p[~keep])), min(relative, 0.5), towards=towards
-    )
-
-
-def quantized(
-    curve: Curve, *, width: float | None = None, offset: float = 0.0, edges: Sequence[float] | None = None
-) -> Curve:
-    """The same mechanism seen through bins: post-processing, so never worse (source 003, Proposition 2).
-
-    `width=` (a Gaussian curve): the answer is only known up to bins [offset + n width, offset + (n+1) width), in
-    units of the noise's standard deviation. `edges=` (any curve): only the bin of the privacy loss between the given
-    edges is seen.
-    """
-    check_curve("curve", curve)
-    if check.exactly_one(width=width, edges=edges) == "edges":
-        return Curve.of(QuantizedLoss(curve, tuple(edges if edges is not None else ())))
-    if not curve.factors or not all(isinstance(a, Gaussian) for a, _ in curve.factors):
-        raise InvalidOperation("quantized(width=) is for Gaussian curves; for others give edges= of the privacy loss")
-    mu = math.sqrt(sum(n * a.mu**2 for a, n in curve.factors if isinstance(a, Gaussian)))
-    return Curve.of(QuantizedGaussian(mu, check.positive("width", width), check.finite("offset", offset)))

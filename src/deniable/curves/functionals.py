@@ -39,7 +39,7 @@ def moments(atom: Atom) -> Moments:
     """The functionals of one atom (forward direction)."""
     law = pair_of(atom).forward.upper
     if law.infinity > 1e-50:
-        return Moments(math.inf, math.inf, math.inf, math.inf)
+        return Moments(math.inf, math.inf, math.inf, math.inf)  # some answer reveals everything
     kl = expectation(law, lambda x: x, np.ones_like)
     return Moments(
         kl,
@@ -76,8 +76,10 @@ def kl(curve: Curve) -> float:
 
 def kappa2(curve: Curve) -> float:
     """E L² = variance (adds over factors) + (E L)²."""
-    variance = math.fsum(n * (moments(a).kappa2 - moments(a).kl ** 2) for a, n in curve.factors)
-    return variance + kl(curve) ** 2
+    mean = kl(curve)
+    if not math.isfinite(mean):
+        return math.inf
+    return math.fsum(n * (moments(a).kappa2 - moments(a).kl ** 2) for a, n in curve.factors) + mean**2
 
 
 def kappa3(curve: Curve) -> float:

@@ -53,7 +53,7 @@ def _wanted(product: Product, allowance: float) -> tuple[Floats, Floats]:
     """Points in ε >= 0 and what δ_μ must reach there. Negative ε are the other direction's positive ones."""
     end = product.highest if allowance == 0 else end_of(product, allowance)
     points = end * np.linspace(0.0, 1.0, CELLS) ** 2
-    return points, np.maximum(product.delta(points, "upper") - allowance, 0.0)
+    return points, np.maximum(product.delta(points, "upper", allowance * 1e-3) - allowance, 0.0)
 
 
 def _sum_of_squares(curve: Curve) -> float:

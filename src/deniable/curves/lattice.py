@@ -63,13 +63,17 @@ def below(law: Law, points: Floats) -> GridLaw:
     """A grid law that `law` dominates at every ε. Mass above the last point is moved down to it."""
     widths = np.diff(points)
     infinity = law.infinity
-    at_left, at_right = _lines(law, points, points[:-1] + 0.5 * widths)
-    # A line that is negative at its right end would need negative mass. The test at the right end itself is not.
-    steep = np.flatnonzero(at_right < 0)
-    if len(steep):
-        left, right = _lines(law, points, points[1:] - 1e-9 * widths, steep)
-        at_left[steep] = np.where(right < 0, 0.0, left)
-        at_right[steep] = np.maximum(right, 0.0)
+    middle = points[:-1] + 0.5 * widths
+    at_left, at_right, in_middle = _lines(law, points, middle)
+    # The middle is wrong in two cases: a line that is negative at its right end would need negative mass, and a cell whose
+    # mass sits in its right half (an atom) bends the chords the wrong way. There the test at the right end is used.
+    at_points = law.tails(points).first
+    left_half, right_half = at_points[:-1] - in_middle, in_middle - at_points[1:]
+    other = np.flatnonzero((at_right < 0) | (right_half > 20 * left_half + 1e-9 * in_middle))
+    if len(other):
+        left, right, _ = _lines(law, points, points[1:] - 1e-9 * widths, other)
+        at_left[other] = np.where(right < 0, 0.0, left)
+        at_right[other] = np.maximum(right, 0.0)
     value = np.empty_like(points)
     value[0] = min(at_left[0], max(-math.expm1(points[0]) * (1 - 1e-15) - infinity, 0.0))
     value[1:-1] = np.minimum(at_left[1:], at_right[:-1])
@@ -87,13 +91,17 @@ def below(law: Law, points: Floats) -> GridLaw:
 
 def _lines(
     law: Law, points: Floats, tests: Floats, cells: NDArray[np.intp] | slice = slice(None)
-) -> tuple[Floats, Floats]:
-    """Values at both ends of each cell of the line P(L > t) - x Q(L > t), finite losses only, rounded down."""
+) -> tuple[Floats, Floats, Floats]:
+    """Values at both ends of each cell of the line P(L > t) - x Q(L > t) (finite losses, rounded down), and P(L > t)."""
     t, left, right = tests[cells], points[:-1][cells], points[1:][cells]
     first, second, error = law.tails(t)
     finite = np.maximum(first * (1 - error) - law.infinity * (1 + 1e-15), 0.0)
     second = second * (1 + error)
-    return finite - second * np.exp(left - t) * (1 - 1e-15), finite - second * np.exp(right - t) * (1 + 1e-15)
+    at_left, at_right = (
+        finite - second * np.exp(left - t) * (1 - 1e-15),
+        finite - second * np.exp(right - t) * (1 + 1e-15),
+    )
+    return at_left, at_right, first
 
 
 @lru_cache(maxsize=4096)

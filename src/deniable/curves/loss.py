@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from deniable.curves.curve import Curve
 
 POINTS = 801
+NEGLIGIBLE = 1e-9
+"""Mass beyond the grid of an unbounded loss; more than this is a real chance of infinite loss."""
 
 
 @final
@@ -34,12 +36,14 @@ class LossDistribution:
 
     @property
     def mean(self) -> float:
-        """E L over the finite losses."""
-        return float(np.sum(self.masses * self.losses))
+        """E L; inf if some answer reveals everything."""
+        return float(np.sum(self.masses * self.losses)) if self.infinity <= NEGLIGIBLE else math.inf
 
     @property
     def deviation(self) -> float:
-        """Standard deviation over the finite losses."""
+        """Standard deviation; inf if some answer reveals everything."""
+        if self.infinity > NEGLIGIBLE:
+            return math.inf
         return math.sqrt(max(float(np.sum(self.masses * (self.losses - self.mean) ** 2)), 0.0))
 
 

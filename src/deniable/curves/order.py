@@ -15,7 +15,7 @@ from deniable.curves.views import product_of
 if TYPE_CHECKING:
     from deniable.curves.curve import Curve
 
-POINTS = 1500
+POINTS = 5000
 
 
 def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
@@ -24,7 +24,7 @@ def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
     if all(counts.get(atom, 0) >= count for atom, count in small.factors):
         return True  # big = small * something
     if all(isinstance(a, Gaussian) for curve in (big, small) for a, _ in curve.factors):
-        return _mu_squared(small) <= _mu_squared(big)
+        return _mu_squared(small) <= _mu_squared(big) * (1 + 1e-12)
     from deniable.curves.derived import is_tied
 
     if not (is_tied(big) and is_tied(small)):
@@ -32,16 +32,17 @@ def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
     for index in (0, 1):
         ahead_big, back_big = _ordered(big, index)
         ahead_small, back_small = _ordered(small, index)
-        theirs = SearchedProfile(ahead_small, back_small, max(tolerance / 4, 1e-30))
-        ours = SearchedProfile(ahead_big, back_big, max(tolerance / 4, 1e-30))
+        theirs = SearchedProfile(ahead_small, back_small, max(tolerance / 4, 1e-30), tolerance / 8)
+        ours = SearchedProfile(ahead_big, back_big, max(tolerance / 4, 1e-30), tolerance / 8)
         points = np.unique(np.concatenate((theirs.grid(POINTS), ours.grid(POINTS))))
-        points = points[np.concatenate(([True], np.diff(points) > 1e-10))]
+        # Points that nearly coincide would only magnify rounding.
+        points = points[np.concatenate(([True], np.diff(points) > 1e-8 * (points[-1] - points[0])))]
         high = theirs.delta(points, "upper")
         low = ours.delta(points, "lower")
         if np.any(high > low + tolerance):
             return False
         # Between points: the small profile is below its chord, the big one above its extended chords.
-        at, value = tabulated.vertices_below(points, low, ours.delta(points, "upper"), 0.0)
+        at, value = tabulated.vertices_below(points, low, ours.delta(points, "upper"))
         if np.any(np.interp(np.exp(at), np.exp(points), high) > value + tolerance):
             return False
     return True

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from deniable.curves import check
+from deniable.curves.atoms import show
 from deniable.curves.curve import Curve
 from deniable.curves.laws import finite, tabulated
 from deniable.curves.laws.base import Pair, Sided
@@ -73,7 +74,7 @@ class FromPmf(Atom):
     def expression(self) -> str:
         if len(self.p) > 8:
             return f"from_pmf(<{len(self.p)} outcomes>)"
-        p, q = (", ".join(f"{v:.6g}" for v in side) for side in (self.p, self.q))
+        p, q = (", ".join(show(v) for v in side) for side in (self.p, self.q))
         return f"from_pmf([{p}], [{q}]{', tied=True' if self.is_tied else ''})"
 
 

@@ -36,6 +36,7 @@ EXACT_SUPPORT = 4000
 """A finite power this small is worth computing exactly even when other factors need the lattice."""
 
 MAX_PANELS = 64
+MOST_KINKS = 4000
 
 
 def simplify(factors: Sequence[Factor], side: Side) -> tuple[Factor, ...]:
@@ -88,6 +89,7 @@ class Product:
     renyi: Callable[[float], float] | None = None
     _panels: list[Panel] = field(default_factory=list)
     _plan: Plan | None = None
+    _divergences: Floats | None = None
 
     # -- closed forms ------------------------------------------------------------------------------------------------
 
@@ -117,10 +119,21 @@ class Product:
         """The largest finite loss (an upper bound)."""
         return math.fsum(f.uses * f.law.highest for f in self.upper) * (1 + 4 * UNIT_ROUNDOFF)
 
+    @property
+    def kinks(self) -> Floats:
+        """Losses at which the profile is known to have a kink (at most MOST_KINKS)."""
+        law = self._single(self.upper)
+        if isinstance(law, FiniteLaw):
+            return law.losses if len(law.losses) <= MOST_KINKS else np.zeros(0)
+        return np.array(law.atoms if law is not None else ())
+
     def infinity(self, side: Side) -> float:
         """Mass of infinite loss."""
+        factors = self.upper if side == "upper" else self.lower
+        if len(factors) == 1 and factors[0].uses == 1:
+            return factors[0].law.infinity
         alive = 0.0
-        for law, count in self.upper if side == "upper" else self.lower:
+        for law, count in factors:
             if law.infinity >= 1:
                 return 1.0
             alive += count * math.log1p(-law.infinity)
@@ -128,19 +141,19 @@ class Product:
 
     # -- δ(ε) for ε >= 0 ---------------------------------------------------------------------------------------------
 
-    def delta(self, epsilon: Floats, side: Side) -> Floats:
-        """A certified bound on δ(ε), ε >= 0."""
+    def delta(self, epsilon: Floats, side: Side, blur: float = 0.0) -> Floats:
+        """A certified bound on δ(ε), ε >= 0. Brackets narrower than `blur` need not be narrowed further."""
         law = self._single(self.upper if side == "upper" else self.lower)
         if law is not None:
             low, high = law.profile(epsilon)
             result = high if side == "upper" else low
         else:
-            result = self._by_panels(epsilon, side)
+            result = self._by_panels(epsilon, side, blur)
         if side == "upper" and self.renyi is not None:
-            result = np.minimum(result, [self._renyi_delta(float(e)) for e in epsilon])
+            result = np.minimum(result, self._renyi_delta(epsilon))
         return np.asarray(result)
 
-    def _by_panels(self, epsilon: Floats, side: Side) -> Floats:
+    def _by_panels(self, epsilon: Floats, side: Side, blur: float) -> Floats:
         low, high = np.zeros_like(epsilon), np.ones_like(epsilon)
         beyond = epsilon >= self.highest
         high[beyond] = min(self.infinity("upper"), 1.0)
@@ -149,7 +162,7 @@ class Product:
             self._read(panel, epsilon, low, high)
         tries = np.zeros(len(epsilon), dtype=int)
         for _ in range(MAX_PANELS):
-            open_ = ~((high - low <= DELTA_WIDTH * high) | (high < 1e-290) | beyond | (tries > 1))
+            open_ = ~((high - low <= DELTA_WIDTH * high + blur) | (high < 1e-290) | beyond | (tries > 1))
             if not np.any(open_):
                 break
             index = int(np.flatnonzero(open_)[np.count_nonzero(open_) // 2])
@@ -157,11 +170,14 @@ class Product:
             refine = (
                 1.0 if tries[index] == 0 else max(DELTA_WIDTH * high[index] / (4 * (high - low)[index] + 1e-300), 1e-3)
             )
+            zone = 1e-9 * (1 + abs(float(epsilon[index])))
             for panel in self.panels_for(target, ("upper", "lower"), refine):
                 self._panels.append(panel)
                 self._read(panel, epsilon, low, high)
+                zone = max(zone, panel.spread / 2)
             del self._panels[:-MAX_PANELS]
-            tries[np.abs(epsilon - epsilon[index]) <= 1e-9 * (1 + np.abs(epsilon))] += 1
+            # Within half a deviation another panel would be no sharper than this one.
+            tries[np.abs(epsilon - epsilon[index]) <= zone] += 1
         return high if side == "upper" else low
 
     def _read(self, panel: Panel, epsilon: Floats, low: Floats, high: Floats) -> None:
@@ -182,8 +198,9 @@ class Product:
             steps = math.fsum(f.uses for f in factors)
             tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(2 * steps), -80.0))
             step = max(self._step(factors, target, refine), self._smallest_step(factors, theta, tail))
+            step = aligned_step(factors, step)
             for _ in range(40):
-                panel = compose.compose(factors, side, theta, step, tail)
+                panel = compose.compose(factors, side, theta, step, tail, compose.OUTSIDE * min(refine, 1.0) ** 2)
                 if panel is not None:
                     found.append(panel)
                     break
@@ -199,12 +216,11 @@ class Product:
 
     @staticmethod
     def _step(factors: tuple[Factor, ...], target: Target, refine: float) -> float:
-        """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 9)."""
+        """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 6)."""
         count = math.fsum(f.uses for f in factors)
         wanted = WIDTH / 5 * max(abs(target.epsilon), 0.05) * refine
         step = math.sqrt(8 * wanted / (count * (target.theta + 1)))
-        step = 2.0 ** (math.floor(4 * math.log2(step)) / 4)
-        return aligned_step(factors, step)
+        return 2.0 ** (math.floor(4 * math.log2(step)) / 4)
 
     # -- ε(δ) --------------------------------------------------------------------------------------------------------
 
@@ -235,6 +251,8 @@ class Product:
         return bracket[1] if side == "upper" else bracket[0]
 
     def epsilon_bracket(self, delta: float, sides: tuple[Side, ...]) -> tuple[float, float]:
+        if delta < self.infinity("upper"):
+            return (math.inf if delta < self.infinity("lower") else 0.0), math.inf
         left = delta - self.infinity("upper")
         target = self.aim(max(left, delta * 1e-9))
         low, high = 0.0, min(target.epsilon if left > 0 else math.inf, self.highest)
@@ -249,7 +267,9 @@ class Product:
             if "lower" not in sides or width <= WIDTH * 0.9 or width > 0.8 * before:
                 break
             before = width
-            refine *= max(WIDTH / (4 * width), 1e-3)
+            # A bracket much wider than planned is of first order in the step (lonely atoms): then the square is needed.
+            missing = WIDTH / (3 * width)
+            refine = max(refine * (missing * missing if width > 4 * WIDTH else missing), 1e-6)
             target = target._replace(epsilon=high)
         return low, high
 
@@ -265,12 +285,16 @@ class Product:
 
     # -- Rényi route (only when a factor is known by its Rényi divergences alone) ------------------------------------
 
-    def _renyi_delta(self, epsilon: float) -> float:
-        def log_delta(log_s: float) -> float:
-            s = math.exp(log_s)
-            return s * (self.renyi(s + 1) - epsilon) + compose.log_best_gap(s)  # type: ignore[misc]
-
-        return min(1.0, math.exp(min(_minimum(log_delta), 0.0)) * (1 + 1e-12))
+    def _renyi_delta(self, epsilon: Floats) -> Floats:
+        if self._divergences is None:
+            assert self.renyi is not None
+            self._divergences = np.array([self.renyi(float(s) + 1) for s in compose.TILTS])
+        known = np.isfinite(self._divergences)
+        tilts, gaps, divergences = compose.TILTS[known], compose.BEST_GAPS[known], self._divergences[known]
+        if not len(tilts):
+            return np.ones_like(epsilon)
+        logs = tilts[None, :] * (divergences[None, :] - epsilon[:, None]) + gaps[None, :]
+        return np.asarray(np.exp(np.minimum(np.min(logs, axis=1), 0.0)) * (1 + 1e-12))
 
     def _renyi_epsilon(self, delta: float) -> float:
         if delta <= 0:
@@ -322,7 +346,8 @@ def aligned_step(factors: Sequence[Factor], step: float) -> float:
     cells = max(math.ceil(gap / step), 1)
     if len(spacings) == 1:
         return gap / cells
-    candidates = gap / np.arange(cells, math.ceil(cells / 0.7) + 200)
+    most = math.ceil(cells / 0.7) + 200
+    candidates = gap / np.unique(np.round(np.linspace(cells, most, min(most - cells + 1, 20_000))))
     misfit = np.zeros_like(candidates)
     for other, count in spacings[1:]:
         ratio = other / candidates

@@ -17,10 +17,10 @@ DEEPEST = 32
 @cache
 def atom_classes() -> dict[str, type[Atom]]:
     """Every atom by its stable name."""
-    from deniable.curves import atoms, bounded, derived, divisible, kernel, own
+    from deniable.curves import atoms, bounded, derived, divisible, kernel, own, quantization
 
     found: dict[str, type[Atom]] = {}
-    for module in (atoms, bounded, derived, divisible, kernel, own):
+    for module in (atoms, bounded, derived, divisible, kernel, own, quantization):
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Atom) and value is not Atom:
                 found[value.name] = value

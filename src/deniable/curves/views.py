@@ -119,16 +119,16 @@ def _product(
     )
 
 
-def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side) -> Floats:
+def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side, blur: float = 0.0) -> Floats:
     """δ(ε) of one direction for any real ε; negative ε are read in the other direction."""
     result = np.empty_like(epsilon)
     positive = epsilon >= 0
     if np.any(positive):
-        result[positive] = ahead.delta(epsilon[positive], side)
+        result[positive] = ahead.delta(epsilon[positive], side, blur)
     if not np.all(positive):
         e = epsilon[~positive]
         # E_x(P||Q) = 1 - x + x E_{1/x}(Q||P).
-        reflected = -np.expm1(e) + np.exp(e) * back.delta(-e, side)
+        reflected = -np.expm1(e) + np.exp(e) * back.delta(-e, side, blur)
         result[~positive] = reflected * (1 + 4e-16) if side == "upper" else reflected * (1 - 4e-16)
     return np.clip(result, 0.0, 1.0)
 

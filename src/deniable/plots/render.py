@@ -56,22 +56,24 @@ def render(figure: Figure, path: str | os.PathLike[str] | None = None) -> Drawin
         raise InvalidParameter("path", str(path), f"must end in {', '.join(FORMATS)}")
     drawing = _drawn(figure)
     if path is not None:
-        _save(drawing, Path(path))
+        _save(drawing, Path(path), Path(path).suffix.lower())
     return drawing
 
 
 def svg(figure: Figure) -> str:
     """The figure as SVG text."""
     buffer = io.StringIO()
-    _drawn(figure).savefig(buffer, format="svg", metadata={"Date": None})
+    _save(_drawn(figure), buffer, ".svg")
     return buffer.getvalue()
 
 
-def _save(drawing: Drawing, path: Path) -> None:
-    ending = path.suffix.lower()
+def _save(drawing: Drawing, target: Path | io.StringIO, ending: str) -> None:
+    import matplotlib
+
     # No date: the same numbers give the same file.
     metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
-    drawing.savefig(path, format=ending[1:], dpi=200, metadata=metadata)
+    with matplotlib.rc_context(STYLE):
+        drawing.savefig(target, format=ending[1:], dpi=200, metadata=metadata)
 
 
 def _drawn(figure: Figure) -> Drawing:

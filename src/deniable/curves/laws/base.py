@@ -83,8 +83,9 @@ class Law(ABC):
         """Certified bounds on δ(ε) = sup_S P(S) - e^ε Q(S)."""
         first, second, error = self.tails(epsilon)
         delta = first - second
-        # Below the largest loss a tail may have underflowed; at and beyond it nothing finite is left.
-        slack = error * (first + second) + np.where(epsilon < self.highest, TINY, 0.0)
+        # Below the largest loss a tail may have underflowed; at and beyond it only the mass at infinity is left,
+        # exactly.
+        slack = np.where(epsilon < self.highest, error * (first + second) + TINY, 0.0)
         low = np.maximum(delta - slack, np.maximum(-np.expm1(np.minimum(epsilon, 0.0)) * (1 - 1e-15), 0.0))
         return np.minimum(low, 1.0), np.clip(delta + slack, low, 1.0)
 

@@ -32,7 +32,7 @@ def law_above(points: Floats, delta: Floats) -> FiniteLaw:
     return FiniteLaw(points, masses, float(survival[-1]))
 
 
-def vertices_below(points: Floats, low: Floats, high: Floats, infinity: float) -> tuple[Floats, Floats]:
+def vertices_below(points: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Vertices (ε, value) of a polygon below every convex profile that stays between `low` and `high` at the points.
 
     In each cell the profile lies above the left chord extended to the right and above the right chord extended to the
@@ -44,19 +44,20 @@ def vertices_below(points: Floats, low: Floats, high: Floats, infinity: float) -
     fall = (low[1:] - high[:-1]) / gap  # steepest slope the chord of a cell can have
     rise = (high[1:] - low[:-1]) / gap  # flattest slope
     left_slope = np.concatenate(([-1.0], fall[:-1]))
-    left_value = np.concatenate(([min(low[0], 1 - x[0])], low[1:-1]))
+    left_value = low[:-1]
     right_slope = np.minimum(np.append(rise[1:], 0.0), 0.0)
-    right_value = np.append(low[1:-1], infinity)
+    right_value = low[1:]
     with np.errstate(divide="ignore", invalid="ignore"):
         meet = (right_value - right_slope * gap - left_value) / (left_slope - right_slope)
-    meet = np.where(np.isfinite(meet) & (meet >= 0) & (meet <= gap), meet, 0.5 * gap)
+    # Any place in the cell is valid with the smaller of the two lines; where they meet is best.
+    meet = np.clip(np.where(np.isnan(meet), 0.5 * gap, meet), 0.0, gap)
     value = np.minimum(left_value + left_slope * meet, right_value - right_slope * (gap - meet))
     return np.log(x[:-1] + meet), value
 
 
 def law_below(points: Floats, low: Floats, high: Floats, infinity: float) -> FiniteLaw:
     """A law below every convex profile that stays between `low` and `high` at the points."""
-    at, value = vertices_below(points, low, high, infinity)
+    at, value = vertices_below(points, low, high)
     keep = np.concatenate(([True], np.diff(at) > 1e-12 * (1 + np.abs(at[1:]))))
     at, value = at[keep], np.minimum.accumulate(np.maximum(value[keep] - infinity, 0.0))
     value[0] = min(value[0], max(-float(np.expm1(at[0])) - infinity, 0.0))

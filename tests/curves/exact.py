@@ -1,0 +1,360 @@
+"""References that share no code with the library: tails at 50 digits, and exact composition with whole numbers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+from mpmath import mp, mpf
+from scipy import special
+
+from deniable.curves.divisible import MertonLaw, NigLaw
+from deniable.curves.laws.base import Law
+from deniable.curves.laws.closed import BoundedRangeLaw, GaussianLaw, LaplaceLaw
+from deniable.curves.laws.shaped import (
+    FixedSizeLaw,
+    IdentityLaw,
+    MixedLaw,
+    SampledBackward,
+    SampledForward,
+    ShiftsBackward,
+    ShiftsForward,
+    WorstLaw,
+)
+
+DIGITS = 50
+
+
+def number(value: float | Fraction | mpf) -> mpf:
+    """A float or fraction as it is, at the working precision."""
+    return mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else mpf(value)
+
+
+# -- tails at 50 digits ----------------------------------------------------------------------------------------------
+
+
+def upper_normal(x: mpf) -> mpf:
+    """1 - Φ(x)."""
+    return mpmath.erfc(x / mpmath.sqrt(2)) / 2
+
+
+def tails(law: Law, loss: mpf) -> tuple[mpf, mpf]:
+    """P(L > loss) and Q(L > loss), from the definition of the pair."""
+    reader = _READERS[type(law)]
+    return reader(law, number(loss))
+
+
+def delta(law: Law, epsilon: float | mpf) -> mpf:
+    """The profile at ε, from the tails."""
+    p, q = tails(law, number(epsilon))
+    return p - mpmath.exp(number(epsilon)) * q
+
+
+def _gaussian(law: GaussianLaw, loss: mpf) -> tuple[mpf, mpf]:
+    mu = mpf(law.mu)
+    return upper_normal(loss / mu - mu / 2), upper_normal(loss / mu + mu / 2)
+
+
+def _laplace(law: LaplaceLaw, loss: mpf) -> tuple[mpf, mpf]:
+    t = mpf(law.shift)
+    if loss < -t:
+        return mpf(1), mpf(1)
+    if loss >= t:
+        return mpf(0), mpf(0)
+    return 1 - mpmath.exp((loss - t) / 2) / 2, mpmath.exp(-(loss + t) / 2) / 2
+
+
+def _bounded_range(law: BoundedRangeLaw, loss: mpf) -> tuple[mpf, mpf]:
+    # From the profile (1 - e^((l-ε)/2))² / (1 - e^-ε): Q(L > l) is minus its slope in x = e^l.
+    e = mpf(law.epsilon)
+    if loss < -e:
+        return mpf(1), mpf(1)
+    if loss >= e:
+        return mpf(0), mpf(0)
+    root = mpmath.exp((loss - e) / 2)
+    q = (1 - root) * root * mpmath.exp(-loss) / (1 - mpmath.exp(-e))
+    return (1 - root) ** 2 / (1 - mpmath.exp(-e)) + mpmath.exp(loss) * q, q
+
+
+def _identity(_: IdentityLaw, loss: mpf) -> tuple[mpf, mpf]:
+    return (mpf(1), mpf(1)) if loss < 0 else (mpf(0), mpf(0))
+
+
+def _sampled_forward(law: SampledForward, loss: mpf) -> tuple[mpf, mpf]:
+    rate = mpf(law.rate)
+    ratio = (mpmath.exp(loss) - 1 + rate) / rate
+    if ratio <= 0:
+        p, q = (mpf(1), mpf(1)) if ratio < 0 else tails(law.base, mpf("-1e30"))
+    else:
+        p, q = tails(law.base, mpmath.log(ratio))
+    return (1 - rate) * q + rate * p, q
+
+
+def _sampled_backward(law: SampledBackward, loss: mpf) -> tuple[mpf, mpf]:
+    rate = mpf(law.rate)
+    ratio = (mpmath.exp(-loss) - 1 + rate) / rate
+    if ratio <= 0:
+        return mpf(0), mpf(0)
+    p, q = tails(law.base, -mpmath.log(ratio))
+    return p, (1 - rate) * p + rate * q
+
+
+def _fixed_size(law: FixedSizeLaw, loss: mpf) -> tuple[mpf, mpf]:
+    if loss >= 0:
+        return tails(law.sampled, loss)
+    # Symmetric pair: P(L > l) = 1 - Q(L >= -l), Q(L > l) = 1 - P(L >= -l); the tails are read just left of -l.
+    p, q = tails(law.sampled, -loss)
+    return 1 - q, 1 - p
+
+
+def _worst(law: WorstLaw, loss: mpf) -> tuple[mpf, mpf]:
+    return max((tails(part, loss) for part in law.parts), key=lambda t: t[0] - mpmath.exp(loss) * t[1])
+
+
+def _mixed(law: MixedLaw, loss: mpf) -> tuple[mpf, mpf]:
+    read = [tails(part, loss) for part in law.parts]
+    return tuple(mpmath.fsum(mpf(w) * t[i] for w, t in zip(law.weights, read, strict=True)) for i in (0, 1))
+
+
+def _shift_threshold(law: ShiftsForward, loss: mpf) -> mpf:
+    pairs = [(mpf(w), mpf(m)) for w, m in zip(law.weights, law.shifts, strict=True)]
+    low, high = -(mpf(10) ** 4), mpf(10) ** 4
+    for _ in range(230):
+        middle = (low + high) / 2
+        ratio = mpmath.fsum(w * mpmath.exp(m * middle - m * m / 2) for w, m in pairs)
+        low, high = (low, middle) if mpmath.log(ratio) > loss else (middle, high)
+    return (low + high) / 2
+
+
+def _shifts_forward(law: ShiftsForward, loss: mpf) -> tuple[mpf, mpf]:
+    idle = mpmath.fsum(mpf(w) for w, m in zip(law.weights, law.shifts, strict=True) if m == 0)
+    if idle > 0 and loss < mpmath.log(idle):
+        return mpf(1), mpf(1)
+    y = _shift_threshold(law, loss)
+    pairs = zip(law.weights, law.shifts, strict=True)
+    return mpmath.fsum(mpf(w) * upper_normal(y - mpf(m)) for w, m in pairs), upper_normal(y)
+
+
+def _shifts_backward(law: ShiftsBackward, loss: mpf) -> tuple[mpf, mpf]:
+    forward = law.forward
+    idle = mpmath.fsum(mpf(w) for w, m in zip(forward.weights, forward.shifts, strict=True) if m == 0)
+    if idle > 0 and loss >= -mpmath.log(idle):
+        return mpf(0), mpf(0)
+    y = _shift_threshold(forward, -loss)
+    pairs = zip(forward.weights, forward.shifts, strict=True)
+    return upper_normal(-y), mpmath.fsum(mpf(w) * upper_normal(mpf(m) - y) for w, m in pairs)
+
+
+def _merton(law: MertonLaw, loss: mpf) -> tuple[mpf, mpf]:
+    variance, rate, mean, spread = (mpf(v) for v in (law.variance, law.rate, law.mean, law.spread))
+    growth = mpmath.exp(mean + spread**2 / 2)
+    drift = -variance / 2 - rate * (growth - 1)
+    read = []
+    for lam, jump, start in ((rate, mean, drift), (rate * growth, mean + spread**2, drift + variance)):
+        total = mpf(0)
+        mode = int(lam)
+        for numbers in (range(mode, -1, -1), range(mode + 1, mode + 10**6)):
+            for n in numbers:
+                weight = mpmath.exp(n * mpmath.log(lam) - lam - mpmath.loggamma(n + 1))
+                if weight < mpf(10) ** -140:
+                    break
+                centre, deviation = start + n * jump, mpmath.sqrt(variance + n * spread**2)
+                total += weight * upper_normal((loss - law.sign * centre) / deviation)
+        read.append(total)
+    under_p, under_q = read
+    return (under_q, under_p) if law.sign > 0 else (under_p, under_q)
+
+
+def nig_tails(law: NigLaw, loss: float) -> tuple[float, float]:
+    """P(L > loss) and Q(L > loss) of the normal inverse Gaussian pair, by the Bessel density of X.
+
+    Composite Gauss rules in t with x = drift + size sinh t: another integral than the library's, in floating point, good to 1e-13.
+    """
+    alpha, beta, size = law.alpha, law.beta, law.size
+    drift = size * (math.sqrt(alpha**2 - (beta + 1) ** 2) - math.sqrt(alpha**2 - beta**2))
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    start = math.asinh((law.sign * loss - drift) / size)
+    result = []
+    for slant in (beta, beta + 1):
+        gamma = math.sqrt(alpha**2 - slant**2)
+
+        def integral(left: float, right: float, slant: float = slant, gamma: float = gamma) -> float:
+            edges = np.linspace(left, right, 401)
+            half = 0.5 * np.diff(edges)
+            t = (0.5 * (edges[1:] + edges[:-1])[:, None] + half[:, None] * nodes).ravel()
+            r = size * np.cosh(t)
+            exponent = size * (gamma - alpha * np.cosh(t) + slant * np.sinh(t))
+            values = alpha * size / math.pi * special.kve(1, alpha * r) * np.exp(exponent)
+            return float(np.sum(values * (half[:, None] * weights).ravel()))
+
+        # The integrand falls off like exp(-size (alpha - |slant|) e^|t| / 2).
+        end = math.log(2 * (1500 / (size * (alpha - abs(slant))) + 4)) + 2 + abs(start)
+        result.append(integral(start, end) if law.sign > 0 else integral(-end, start))
+    under_p, under_q = result
+    return (under_q, under_p) if law.sign > 0 else (under_p, under_q)
+
+
+_READERS = {
+    GaussianLaw: _gaussian,
+    LaplaceLaw: _laplace,
+    BoundedRangeLaw: _bounded_range,
+    IdentityLaw: _identity,
+    SampledForward: _sampled_forward,
+    SampledBackward: _sampled_backward,
+    FixedSizeLaw: _fixed_size,
+    WorstLaw: _worst,
+    MixedLaw: _mixed,
+    ShiftsForward: _shifts_forward,
+    ShiftsBackward: _shifts_backward,
+    MertonLaw: _merton,
+}
+
+
+def gauss_delta(epsilon: float | mpf, mu: float | mpf) -> mpf:
+    """δ of N(0,1) against N(μ,1)."""
+    e, m = number(epsilon), number(mu)
+    return upper_normal(e / m - m / 2) - mpmath.exp(e) * upper_normal(e / m + m / 2)
+
+
+def binomial_delta(epsilon: float, one: float, uses: int) -> mpf:
+    """δ of randomized response with this ε, run `uses` times (Kairouz, Oh, Viswanath 2015), summed at 50 digits."""
+    e, x = mpf(one), mpmath.exp(number(epsilon))
+    truth = 1 / (1 + mpmath.exp(-e))
+    total, p, q = mpf(0), truth**uses, (1 - truth) ** uses
+    odds = mpmath.exp(-e)
+    for lies in range(uses + 1):
+        if p <= x * q:
+            break
+        total += p - x * q
+        step = mpf(uses - lies) / (lies + 1)
+        p, q = p * step * odds, q * step / odds
+    return total
+
+
+def poisson_delta(low: float, high: float, epsilon: float, *, forward: bool = True) -> mpf:
+    """E_x of Poisson(high) against Poisson(low), or the other way round (FACTS C.2)."""
+    a, b, e = mpf(low), mpf(high), number(epsilon)
+    x = mpmath.exp(e)
+    if forward:
+        n = int(mpmath.floor((e + b - a) / mpmath.log(b / a))) + 1
+        return _poisson_tail(b, n) - x * _poisson_tail(a, n)
+    n = int(mpmath.ceil((b - a - e) / mpmath.log(b / a))) - 1
+    return _poisson_head(a, n) - x * _poisson_head(b, n)
+
+
+def _poisson_tail(rate: mpf, n: int) -> mpf:
+    if n <= 0:
+        return mpf(1)
+    if n <= rate:
+        return 1 - _poisson_head(rate, n - 1)
+    term = mpmath.exp(n * mpmath.log(rate) - rate - mpmath.loggamma(n + 1))
+    total = mpf(0)
+    while term > total * mpf(10) ** (-DIGITS - 5):
+        total, n = total + term, n + 1
+        term = term * rate / n
+    return total
+
+
+def _poisson_head(rate: mpf, n: int) -> mpf:
+    if n < 0:
+        return mpf(0)
+    if n >= rate:
+        return 1 - _poisson_tail(rate, n + 1)
+    term = mpmath.exp(n * mpmath.log(rate) - rate - mpmath.loggamma(n + 1))
+    total = mpf(0)
+    while n >= 0 and term > total * mpf(10) ** (-DIGITS - 5):
+        total, term, n = total + term, term * n / rate, n - 1
+    return total
+
+
+# -- exact finite laws -----------------------------------------------------------------------------------------------
+
+Ratio = Fraction | None
+"""A likelihood ratio; None stands for infinity."""
+Masses = dict[Ratio, Fraction]
+"""P-mass of each likelihood ratio. What is missing to 1 lies at ratio 0."""
+
+
+def law_of(p: Sequence[Fraction], q: Sequence[Fraction]) -> Masses:
+    """The P-masses of the likelihood ratios of a pair of mass functions."""
+    result: Masses = {}
+    for a, b in zip(p, q, strict=True):
+        if a > 0:
+            ratio = a / b if b > 0 else None
+            result[ratio] = result.get(ratio, Fraction(0)) + a
+    return result
+
+
+def multiply(one: Masses, two: Masses) -> Masses:
+    """Both pairs run together."""
+    result: Masses = {}
+    for (r, a), (s, b) in itertools.product(one.items(), two.items()):
+        ratio = None if r is None or s is None else r * s
+        result[ratio] = result.get(ratio, Fraction(0)) + a * b
+    return result
+
+
+def power(law: Masses, uses: int) -> Masses:
+    result: Masses = {Fraction(1): Fraction(1)}
+    for _ in range(uses):
+        result = multiply(result, law)
+    return result
+
+
+def profile(law: Masses, x: Fraction) -> Fraction:
+    """δ(x) = Σ P (1 - x/ratio)₊, exactly."""
+    total = Fraction(0)
+    for ratio, mass in law.items():
+        if ratio is None:
+            total += mass
+        elif ratio > x:
+            total += mass - mass * x / ratio
+    return total
+
+
+def enclosed(epsilon: float, bits: int = 200) -> tuple[Fraction, Fraction]:
+    """Rational numbers just below and just above e^ε."""
+    with mp.workprec(bits + 64 + int(2 * abs(epsilon))):
+        floor = int(mpmath.floor(mpmath.exp(mpf(epsilon)) * mpf(2) ** bits))
+    return Fraction(floor, 2**bits), Fraction(floor + 1, 2**bits)
+
+
+def worse(one: Masses, two: Masses) -> Masses:
+    """The law of the larger profile at every x: a maximum of polygons, with kinks at ratios and at crossings."""
+    kinks = sorted({r for law in (one, two) for r in law if r is not None} | {Fraction(0)})
+    gaps = [profile(one, x) - profile(two, x) for x in kinks]
+    crossings = []
+    for (x, a), (y, b) in itertools.pairwise(zip(kinks, gaps, strict=True)):
+        if a * b < 0:
+            crossings.append(x + (y - x) * a / (a - b))
+    points = sorted({*kinks, *crossings, kinks[-1] + 1})
+    values = [max(profile(one, x), profile(two, x)) for x in points]
+    slopes = [(b - a) / (y - x) for (x, a), (y, b) in itertools.pairwise(zip(points, values, strict=True))]
+    result: Masses = {}
+    # Q-mass at a kink is the change of slope there; P-mass is ratio times that.
+    for x, before, after in zip(points[1:], slopes, [*slopes[1:], Fraction(0)], strict=True):
+        if after != before and x > 0:
+            result[x] = (after - before) * x
+    if values[-1] > 0:
+        result[None] = values[-1]
+    return result
+
+
+def total_of(laws: Iterable[tuple[Masses, int]]) -> Masses:
+    result: Masses = {Fraction(1): Fraction(1)}
+    for law, uses in laws:
+        for _ in range(uses):
+            result = multiply(result, law)
+    return result
+
+
+# -- a slow lattice reference ----------------------------------------------------------------------------------------
+
+
+def log_ratio(value: float) -> float:
+    """log of a positive number, for building test cases."""
+    return math.log(value)
