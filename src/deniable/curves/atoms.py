@@ -45,6 +45,10 @@ class Gaussian(Atom):
         return Pair.symmetric(GaussianLaw(self.mu))
 
     def expression(self) -> str:
+        # As sigma if that is how it was given.
+        sigma = f"{1 / self.mu:.12g}"
+        if len(show(self.mu)) > 12 and quotient_up(1.0, float(sigma)) == self.mu:
+            return f"gaussian(sigma={sigma})"
         return f"gaussian(mu={show(self.mu)})"
 
     def renyi_bound(self, order: float) -> float | None:
@@ -88,9 +92,9 @@ class Laplace(Atom):
         return Pair.symmetric(LaplaceLaw(self.shift))
 
     def expression(self) -> str:
-        scale = 1 / self.shift
-        if quotient_up(1.0, scale) == self.shift:
-            return f"laplace(scale={show(scale)})"
+        for scale in (f"{1 / self.shift:.12g}", repr(1 / self.shift)):
+            if quotient_up(1.0, float(scale)) == self.shift:
+                return f"laplace(scale={scale})"
         return f"laplace(scale=1, sensitivity={show(self.shift)})"
 
     def renyi_bound(self, order: float) -> float | None:

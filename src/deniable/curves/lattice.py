@@ -44,7 +44,7 @@ class GridLaw(NamedTuple):
 def above(law: Law, points: Floats) -> GridLaw:
     """A grid law that dominates `law` at every ε. What lies beyond the last point counts as infinite loss."""
     first, second, error = law.tails(points)
-    step = np.expm1(np.diff(points))
+    step = np.expm1(np.minimum(np.diff(points), 700.0))
     delta = first - second
     survival = delta[:-1] + (delta[:-1] - delta[1:]) / step
     slack = np.broadcast_to(np.asarray(error), first.shape)
@@ -79,7 +79,7 @@ def below(law: Law, points: Floats) -> GridLaw:
     value[1:-1] = np.minimum(at_left[1:], at_right[:-1])
     value[-1] = 0.0
     value = np.minimum.accumulate(np.maximum(value, 0.0))
-    step = np.expm1(widths)
+    step = np.expm1(np.minimum(widths, 700.0))
     survival = value[:-1] + (value[:-1] - value[1:]) / step
     survival = survival - 4e-16 * (value[:-1] + (value[:-1] + value[1:]) / step)
     survival = np.append(np.minimum.accumulate(np.clip(survival, 0.0, 1.0)), 0.0)

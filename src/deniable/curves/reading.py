@@ -220,7 +220,7 @@ class Product:
         count = math.fsum(f.uses for f in factors)
         wanted = WIDTH / 5 * max(abs(target.epsilon), 0.05) * refine
         step = math.sqrt(8 * wanted / (count * (target.theta + 1)))
-        return 2.0 ** (math.floor(4 * math.log2(step)) / 4)
+        return float(2.0 ** (math.floor(4 * math.log2(step)) / 4))
 
     # -- ε(δ) --------------------------------------------------------------------------------------------------------
 
