@@ -342,9 +342,16 @@ def test_mixtures_forget_weights_of_zero() -> None:
     assert curves.mixture([1.0, 0.0], [GAUSS, LAPLACE]).delta(epsilon=0.5) == pytest.approx(GAUSS.delta(epsilon=0.5), rel=1e-12)
 
 
+NO_EXACT_LOSS = {"zcdp", "renyi", "from_cells", "tradeoff", "worst_of", "from_kernel", "group", "symmetrized"}
+
+
 def test_quantized_is_never_worse(atom: Curve) -> None:
     for edges in ([0.1], [-1.0, 0.2, 0.9], [2.0], [-4.0, 3.0]):
-        seen = curves.quantized(atom, edges=edges)
+        try:
+            seen = curves.quantized(atom, edges=edges)
+        except InvalidOperation:
+            assert atom.factors[0][0].name in NO_EXACT_LOSS
+            continue
         assert np.all(seen.delta_bounds(epsilon=EPSILON)[0] <= atom.delta_bounds(epsilon=EPSILON)[1] + 1e-12)
         if atom.factors[0][0].name not in RENYI_ONLY:
             assert np.all(seen.delta(epsilon=EPSILON) <= atom.delta(epsilon=EPSILON) * (1 + 1e-6) + 1e-6)

@@ -42,20 +42,23 @@ MOST_KINKS = 4000
 def simplify(factors: Sequence[Factor], side: Side) -> tuple[Factor, ...]:
     """Merge what merges exactly: Gaussians, and finite laws while they stay small. The product is unchanged."""
     towards = "up" if side == "upper" else "down"
-    square, rest, finites = 0.0, [], []
+    square, rest, finites, normals = 0.0, [], [], []
     uses: dict[Law, int] = {}
     for law, count in factors:
         uses[law] = uses.get(law, 0) + count
     for law, count in uses.items():
         if isinstance(law, GaussianLaw):
             square += count * law.mu * law.mu
+            normals.append(Factor(law, count))
         elif isinstance(law, IdentityLaw):
             continue
         elif isinstance(law, FiniteLaw):
             finites.append(Factor(law, count))
         else:
             rest.append(Factor(law, count))
-    if square > 0:
+    if len(normals) == 1 and normals[0].uses == 1:
+        rest.append(normals[0])
+    elif square > 0:
         mu = math.sqrt(square) * (1 + (8 if side == "upper" else -8) * UNIT_ROUNDOFF)
         rest.append(Factor(GaussianLaw(mu), 1))
     alone = not rest
