@@ -1,6 +1,6 @@
 """Us and our peers on the same curves, in one run.
 
-    python benchmarks/curves.py [--only SUBSTRING] [--json OUT] [--page PAGE] [--strict]
+    python benchmarks/curves.py [--only SUBSTRING] [--json OUT] [--saved IN] [--page PAGE] [--strict]
 
 Every library answers every work in a process of its own (worker.py). CPU seconds are those of the first call in a fresh
 process, imports excluded: nothing is cached. A short call is repeated in fresh processes and the best is shown.
@@ -61,8 +61,11 @@ def versions() -> dict[str, str]:
     return found
 
 
-def measure(console: Console, chosen: list[tuple[int, Work]]) -> Results:
-    """Every library on every chosen work, one process at a time; each table is printed as soon as it is complete."""
+def measure(console: Console, chosen: list[tuple[int, Work]], saved: Results) -> Results:
+    """Every library on every chosen work, one process at a time; each table is printed as soon as it is complete.
+
+    What is saved already is not measured again.
+    """
     results: Results = {}
     titles = {c.key: c.title for c in CONTENDERS}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -73,10 +76,11 @@ def measure(console: Console, chosen: list[tuple[int, Work]]) -> Results:
             if work.group != group:
                 group = work.group
                 console.rule(group)
-            results[work.name] = {}
+            results[work.name] = dict(saved.get(work.name, {}))
             for contender in CONTENDERS:
-                progress.update(task, description=f"{work.name}: {contender.title}")
-                results[work.name][contender.key] = run(contender.key, number)
+                if contender.key not in results[work.name]:
+                    progress.update(task, description=f"{work.name}: {contender.title}")
+                    results[work.name][contender.key] = run(contender.key, number)
                 progress.advance(task)
             show_work(console, work, results[work.name], titles)
     return results
@@ -88,6 +92,7 @@ def main() -> None:
         "--only", default="", metavar="SUBSTRING", help="run the works whose name or group contains this"
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="save every figure")
+    parser.add_argument("--saved", type=Path, metavar="IN", help="show figures saved by --json instead of measuring")
     parser.add_argument("--page", type=Path, metavar="PAGE", help="write the figures into this Markdown page")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a line that must be reached is not")
     options = parser.parse_args()
@@ -95,19 +100,20 @@ def main() -> None:
     if not chosen:
         parser.error(f"no work is called {options.only!r}; there are:\n  " + "\n  ".join(w.name for w in WORKS))
     console = Console(width=None if sys.stdout.isatty() else 150)
-    what = versions()
+    saved = json.loads(options.saved.read_text(encoding="utf-8")) if options.saved else {}
+    what: dict[str, str] = saved.get("versions") or versions()
     console.print(", ".join(f"{name} {number}" for name, number in what.items()))
-    results = measure(console, chosen)
-    lines = verdicts([w for _, w in chosen], results)
+    results = measure(console, chosen, saved.get("results", {}))
+    works = [w for _, w in chosen]
+    lines = verdicts(works, results)
     console.rule()
     show_summary(console, lines)
     if options.json:
         said = [{"line": v.said, "met": v.met, "figure": v.figure} for v in lines]
-        truths = {w.name: w.truth for _, w in chosen}
-        record = {"versions": what, "truth": truths, "results": results, "verdicts": said}
+        record = {"versions": what, "truth": {w.name: w.truth for w in works}, "results": results, "verdicts": said}
         options.json.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if options.page:
-        page.write(options.page, page.figures([w for _, w in chosen], results, lines, what))
+        page.write(options.page, page.figures(works, results, lines, what))
     if options.strict and not all(v.met for v in lines):
         sys.exit(1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from report import GOOGLE, OURS, UPPER, Result, Results, Verdict, ratio, width, wrong
+from report import GOOGLE, OURS, UPPER, Result, Results, Verdict, ratio, times, width, wrong
 from works import Work
 
 BEGIN, END = "<!-- figures: made by benchmarks/curves.py --page -->", "<!-- end of figures -->"
@@ -24,12 +24,8 @@ def _peer(work: Work, ours: Result, result: Result, key: str) -> str:
     if wrong(work, result):
         text += " **wrong**"
     quotient = ratio(ours, result)
-    times = f", **{_short(quotient)} ×**" if key == GOOGLE and quotient is not None else ""
-    return f"{text} ({_seconds(result['cpu'])}{times})"
-
-
-def _short(value: float) -> str:
-    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+    slower = f", **{times(quotient)} ×**" if key == GOOGLE and quotient is not None else ""
+    return f"{text} ({_seconds(result['cpu'])}{slower})"
 
 
 def _seconds(value: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ LOOKS = {
     "google-rdp": ("Google RDP", "#e09f3e", "^"),
     "microsoft-prv": ("Microsoft PRV ±.01", "#3a6ea5", "D"),
 }
+LIMIT = 60
 EXACT = 1e-13
 """Distances from the truth are not drawn below this."""
 
@@ -36,7 +38,7 @@ def is_wrong(result: dict[str, Any], truth: float) -> bool:
 def draw(record: dict[str, Any], times: Axes, distances: Axes) -> None:
     """CPU time on the left, distance from the truth on the right, one line a work."""
     works = list(record["results"])
-    for key, (label, colour, marker) in LOOKS.items():
+    for order, (key, (label, colour, marker)) in enumerate(LOOKS.items()):
         for line, work in enumerate(works):
             result, truth = record["results"][work].get(key, {}), record["truth"][work]
             wrong = is_wrong(result, truth)
@@ -44,17 +46,17 @@ def draw(record: dict[str, Any], times: Axes, distances: Axes) -> None:
             if "cpu" in result:
                 times.plot(result["cpu"], line, **look)
             elif result.get("error") == "timeout":
-                times.annotate("", (110, line), (55, line), arrowprops={"arrowstyle": "->", "color": colour})
+                times.plot(LIMIT, line + (order - 1.5) / 5, color=colour, marker="$→$", linestyle="", markersize=8)
             distance = off(result, truth)
             if distance is not None:
                 distances.plot(distance, line, **look)
         times.plot([], [], color=colour, marker=marker, linestyle="", label=label)
     times.plot([], [], color="black", marker="x", linestyle="", label="not a bound: wrong side of the truth")
-    times.set_yticks(range(len(works)), works)
+    times.set_yticks(range(len(works)), [textwrap.fill(work, 52) for work in works])
     times.invert_yaxis()
-    times.set_xlabel("CPU seconds, cold (arrow: not in 60 s)")
+    times.set_xlabel("CPU seconds (→: not in 60)")
     distances.axvline(1e-4, color="grey", linewidth=0.8, linestyle=":")
-    distances.set_xlabel("distance of the farther bound from the truth, relative")
+    distances.set_xlabel("relative distance from the truth")
     for axes in (times, distances):
         axes.set_xscale("log")
         axes.grid(axis="y", color="#eeeeee")

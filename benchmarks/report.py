@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -75,11 +75,16 @@ def show_work(console: Console, work: Work, results: dict[str, Result], titles: 
             _number(None if problem else open_, "{:.1e}"),
             _number(result.get("cpu"), "{:.4f}"),
             _number(result.get("peak_mb"), "{:.0f}"),
-            more_than + _number(quotient, "{:.1f}"),
+            more_than + ("" if quotient is None else times(quotient)),
             remark,
             style="bold" if key == OURS else "",
         )
     console.print(table)
+
+
+def times(quotient: float) -> str:
+    """A ratio as it is shown."""
+    return f"{quotient:.1g}" if quotient < 0.1 else f"{quotient:.1f}" if quotient < 100 else f"{quotient:,.0f}"
 
 
 def _number(value: float | None, style: str) -> str:
@@ -104,7 +109,9 @@ def verdicts(works: Iterable[Work], results: Results) -> list[Verdict]:
     if compared:
         slowest, quotient = min(compared, key=lambda item: item[1])
         lines.append(
-            Verdict("faster than Google's PLD on every row", quotient > 1, f"least: {quotient:.1f} × ({slowest.name})")
+            Verdict(
+                "faster than Google's PLD on every row", quotient > 1, f"least: {times(quotient)} × ({slowest.name})"
+            )
         )
         finished = [q for w, q in compared if "cpu" in results[w.name][GOOGLE]]
         if finished:
@@ -131,9 +138,11 @@ def _fine(work: Work, result: Result) -> bool:
 
 
 def _contained(ran: list[Work], ours: dict[str, Result]) -> Verdict:
-    failed = [w for w in ran if "error" in ours[w.name] or wrong(w, ours[w.name])]
-    figure = f"{len(ran) - len(failed)} of {len(ran)} rows" + _named(failed, lambda w: w.name)
-    return Verdict("the certified [low, high] contains the truth", not failed, figure)
+    silent = [w for w in ran if width(w, ours[w.name]) is None]
+    failed = [w for w in ran if wrong(w, ours[w.name])]
+    figure = f"{len(ran) - len(failed) - len(silent)} of {len(ran)} rows"
+    figure += _named("no answer", silent) + _named("wrong", failed)
+    return Verdict("the certified [low, high] contains the truth", not failed and not silent, figure)
 
 
 def _narrow(ran: list[Work], ours: dict[str, Result]) -> Verdict:
@@ -142,7 +151,7 @@ def _narrow(ran: list[Work], ours: dict[str, Result]) -> Verdict:
         return Verdict("(high - low) / truth <= 1e-4", False, "no answers")
     wide = [w for w, value in known if value > WIDTH]
     worst, value = max(known, key=lambda item: item[1])
-    figure = f"widest: {value:.1e} ({worst.name})" + _named(wide, lambda w: w.name)
+    figure = f"widest: {value:.1e} ({worst.name})" + _named("wider", wide)
     return Verdict("(high - low) / truth <= 1e-4", not wide, figure)
 
 
@@ -155,8 +164,8 @@ def _again(work: Work, results: dict[str, Result]) -> Verdict:
     return Verdict(said, both * 1e3 < AGAIN_MS, f"{both * 1e3:.1f} ms{alone}")
 
 
-def _named(works: list[Work], name: Callable[[Work], str]) -> str:
-    return f"; not: {', '.join(name(w) for w in works)}" if works else ""
+def _named(what: str, works: list[Work]) -> str:
+    return f"; {what}: {', '.join(w.name for w in works)}" if works else ""
 
 
 def show_summary(console: Console, lines: list[Verdict]) -> None:

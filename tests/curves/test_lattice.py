@@ -1,7 +1,8 @@
 """Grid laws against the laws they stand for, at every kind of ε, with 50 digits and no tolerance.
 
-`above` must dominate and `below` must be dominated: at grid points, between them, at the law's atoms and one float next to them, left of
-the grid and right of it. The controls show that the comparison notices a grid law that is only nearly right.
+`above` must dominate and `below` must be dominated: at grid points, between them, at the law's atoms, left of the grid
+and right of it. The controls show that the comparison notices a grid law that is only nearly right. Masses are
+differences of survival masses, so that they are known to one rounding; the ledger of a panel grants eight for each use.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ SLOW_LAWS: list[Law] = [
 ]
 
 
+ROUNDING = mpf(2) ** -52
+
+
 def readings(grid: GridLaw, atoms: tuple[float, ...], count: int, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     points = grid.losses
@@ -81,7 +85,7 @@ def misses(law: Law, grid: GridLaw, side: str, at: np.ndarray) -> list[tuple[flo
     for e in at.tolist():
         truth, value = exact.delta(law, e), profile(e)
         gap = truth - value if side == "upper" else value - truth
-        if gap > mpf("1e-300"):
+        if gap > truth * ROUNDING + mpf("1e-300"):
             found.append((e, mpmath.nstr(gap / truth if truth else gap, 3)))
     return found
 
@@ -122,7 +126,8 @@ def test_the_atom_at_the_largest_loss_is_not_moved_down(kind: type, rate: float)
     law = kind(LaplaceLaw(1.0), rate)
     grid = compose.lattice_law(law, "upper", step_of(law, 20), 1e-30)
     near = np.array([law.highest, np.nextafter(law.highest, -1), law.highest * (1 - 1e-15)])
-    assert not misses(law, grid, "upper", near)
+    profile = exact.GridProfile(grid.losses, grid.masses, grid.infinity)
+    assert all(profile(float(e)) >= exact.delta(law, float(e)) for e in near)
 
 
 # -- controls --------------------------------------------------------------------------------------------------------
@@ -216,7 +221,7 @@ def test_floored_atoms_only_move_down() -> None:
 
 
 def test_a_light_atom_at_the_top_does_not_become_infinite_loss() -> None:
-    """Evenly spaced losses whose largest one is rare: the last lattice point must not fall short of it by a rounding."""
+    """Evenly spaced losses whose largest is rare: the last lattice point must not fall short of it by a rounding."""
     rng = np.random.default_rng(0)
     for _ in range(60):
         gap, n = rng.uniform(0.05, 0.7), int(rng.integers(5, 9))
@@ -233,7 +238,7 @@ def test_a_light_atom_at_the_top_does_not_become_infinite_loss() -> None:
 # -- reach, sketches, cumulants --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", LAWS, ids=repr)
+@pytest.mark.parametrize("law", [*LAWS, *(SampledForward(LaplaceLaw(4.0), q) for q in (0.01, 0.1))], ids=repr)
 @pytest.mark.parametrize("tail", [1e-12, 1e-40, 1e-80])
 def test_reach_leaves_no_more_than_the_tail(law: Law, tail: float) -> None:
     low, high = lattice.reach(law, tail)
@@ -266,15 +271,13 @@ def log_moment(law: Law, theta: float) -> mpf:
 def test_floor_keeps_underflowed_masses_from_shrinking_a_cumulant() -> None:
     """A tail that underflows to 0 would make e^(θL) too small; with the floor it cannot, without it it does."""
     losses = np.linspace(0.0, 60.0, 61)
-    logs = -losses * 20.0
     with np.errstate(under="ignore"):
-        masses = np.exp(logs)
+        masses = np.exp(-losses * 20.0)
     masses[0] = 1 - masses[1:].sum()
-    truth = mpmath.log(1 + mpmath.fsum(mpmath.exp(mpf(15) * mpf(x) - 20 * mpf(x)) for x in losses[1:]))
-    honest = compose.cumulant([(GridLaw(losses, masses, 0.0), 1)], 15.0).value
-    assert honest >= float(truth) * (1 - 1e-13)
-    steep = mpmath.log(1 + mpmath.fsum(mpmath.exp(mpf(21) * mpf(x) - 20 * mpf(x)) for x in losses[1:]))
-    assert compose.cumulant([(GridLaw(losses, masses, 0.0), 1)], 21.0).value >= float(steep) * (1 - 1e-13)
+    for theta in ("15", "19.99", "21"):
+        truth = mpmath.log(1 + mpmath.fsum(mpmath.exp((mpf(theta) - 20) * mpf(x)) for x in losses[1:]))
+        found = compose.cumulant([(GridLaw(losses, masses, 0.0), 1)], float(theta)).value
+        assert found >= float(truth) * (1 - 1e-13) - 1e-14
 
 
 def test_negative_control_without_the_floor_the_cumulant_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,9 +285,9 @@ def test_negative_control_without_the_floor_the_cumulant_is_too_small(monkeypatc
     with np.errstate(under="ignore"):
         masses = np.exp(-losses * 20.0)
     masses[0] = 1 - masses[1:].sum()
-    steep = mpmath.log(1 + mpmath.fsum(mpmath.exp(mpf(21) * mpf(x) - 20 * mpf(x)) for x in losses[1:]))
+    steep = mpmath.log(1 + mpmath.fsum(mpmath.exp((mpf("19.99") - 20) * mpf(x)) for x in losses[1:]))
     monkeypatch.setattr(compose, "FLOOR", 0.0)
-    assert compose.cumulant([(GridLaw(losses, masses, 0.0), 1)], 21.0).value < float(steep)
+    assert compose.cumulant([(GridLaw(losses, masses, 0.0), 1)], 19.99).value < float(steep) * (1 - 1e-3)
 
 
 def test_lower_lattice_laws_stay_sharp_for_very_revealing_mechanisms() -> None:

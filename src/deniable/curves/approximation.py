@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from deniable.curves.functionals import moments
+from deniable.curves.rounding import quietly
 from deniable.errors import InvalidOperation
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class GaussianApproximation:
     __rmul__ = __mul__
 
 
+@quietly
 def clt(curve: Curve) -> GaussianApproximation:
     """The central-limit approximation of a product of symmetric factors."""
     from deniable.curves.promise import pair_of

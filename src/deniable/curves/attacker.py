@@ -9,7 +9,7 @@ import numpy as np
 
 from deniable.curves.compose import Side
 from deniable.curves.reading import Product
-from deniable.curves.rounding import Floats
+from deniable.curves.rounding import Floats, quietly
 from deniable.curves.views import direction_delta, product_of
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class SearchedProfile:
         return direction_delta(self.ahead, self.back, epsilon, side, self.blur)
 
 
+@quietly
 def beta_bounds(curve: Curve, alpha: Floats) -> tuple[Floats, Floats]:
     """Certified bounds on the trade-off function: the attacker's smallest miss rate at false-alarm rate alpha.
 
@@ -63,6 +64,7 @@ def beta_bounds(curve: Curve, alpha: Floats) -> tuple[Floats, Floats]:
     return low, high
 
 
+@quietly
 def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Floats]:
     # α = 0 and α = 1 are exact: misses at no alarms are the mass that P cannot reach, and β(1) = 0.
     smallest = float(np.min(alpha[(alpha > 0) & (alpha < 1)], initial=0.5))
@@ -121,6 +123,7 @@ def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float) ->
     return float(max(np.max(cells), np.max(over), beyond_left, beyond_right, 0.0))
 
 
+@quietly
 def equal_error_rate(curve: Curve) -> float:
     """A lower bound on γ with β(γ) = γ: sup over ε of (1 - δ(ε))/(1 + e^ε); the same in both directions."""
     forward, backward = product_of(curve)
@@ -135,6 +138,7 @@ def equal_error_rate(curve: Curve) -> float:
     return best_value * (1 - 4e-16)
 
 
+@quietly
 def loss_quantile(curve: Curve, allowed: float) -> float:
     """An upper bound on the smallest ε with P(L > ε) <= allowed in both directions.
 

@@ -41,11 +41,14 @@ FFT_CONSTANT = 8.0
 24.2).
 """
 
+MOST_REMEMBERED = 2**18
+"""Longest lattice law or spectrum that is remembered for the next reading: 2 to 4 MB each."""
+
 LARGEST_WINDOW = 2**21
 """Longest FFT: keeps a reading under 300 MB."""
 
 OUTSIDE = 1e-7
-"""Tilted mass that may fall outside the window on either side, in a first panel: in the ledger, smaller when refined."""
+"""Tilted mass that may fall outside the window on either side of a first panel (in the ledger; less when refined)."""
 
 SKETCH_POINTS = 1200
 SKETCH_TAIL = 1e-70
@@ -73,7 +76,7 @@ def sketch(law: Law) -> GridLaw:
 
 
 FLOOR = 1e-305
-"""Added to every mass before tilting, so that a mass that underflowed never makes a cumulant too small."""
+"""Added to every mass before tilting: a mass that underflowed must not make a cumulant too small."""
 
 
 def tilted(grid: GridLaw, theta: float) -> tuple[Floats, float]:
@@ -164,9 +167,15 @@ class Plan:
         return float(TILTS[int(np.argmax(scales <= np.min(scales) + 3.0))])
 
 
-@lru_cache(maxsize=64)
 def lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
-    """A law on the lattice {offset + i step}, above or below it; the offset puts its heavy atoms on the lattice."""
+    """A law on the lattice {offset + i step}, above or below it; short ones are remembered."""
+    low, high = lattice.reach(law, tail)
+    build = _remembered_lattice_law if (high - low) / step < MOST_REMEMBERED else _lattice_law
+    return build(law, side, step, tail)
+
+
+def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
+    """The offset puts the heavy atoms of the law on the lattice."""
     if side == "lower" and isinstance(law, FiniteLaw) and law.is_sparse(step):
         return _floored(law, step)
     low, high = lattice.reach(law, tail)
@@ -181,6 +190,9 @@ def lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     if len(points) < 2:
         points = np.array([anchor - step, anchor])
     return (lattice.above if side == "upper" else lattice.below)(law, points)
+
+
+_remembered_lattice_law = lru_cache(maxsize=64)(_lattice_law)
 
 
 def _floored(law: FiniteLaw, step: float) -> GridLaw:
@@ -221,6 +233,7 @@ class Panel:
     step: float
     stride: float
     spread: float
+    length: int
     log_scale: float
     heads: Floats
     seconds: Floats
@@ -260,7 +273,9 @@ class Panel:
             if self.log_scale < -500
             else math.exp(self.log_scale) * inner
         )
-        return np.asarray(result * (1 + self.relative if self.side == "upper" else 1 - self.relative))
+        result = result * (1 + self.relative if self.side == "upper" else 1 - self.relative)
+        # What overflowed says nothing: fall back to the trivial bounds.
+        return np.asarray(np.nan_to_num(result, nan=1.0 if self.side == "upper" else 0.0, posinf=1.0))
 
     def _best_line(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
         """The larger of the lines of the two points around ε (lattice points above the last one carry nothing)."""
@@ -303,7 +318,8 @@ def compose(
     start = base + first * step
     spectrum, norm_terms = np.ones(1, dtype=np.complex128), 0.0
     for factor, (_, count) in zip(factors, grids, strict=True):
-        hat, norm = _tilted_spectrum(factor.law, side, step, tail, theta, length)
+        transform = _remembered_spectrum if length <= 2 * MOST_REMEMBERED else _tilted_spectrum
+        hat, norm = transform(factor.law, side, step, tail, theta, length)
         powered = power(hat, count)
         size = min(len(powered), len(spectrum)) if len(spectrum) > 1 else len(powered)
         spectrum = powered if len(spectrum) == 1 else spectrum[:size] * powered[:size]
@@ -328,6 +344,7 @@ def compose(
         step=step,
         stride=stride,
         spread=math.sqrt(total.curvature),
+        length=length,
         log_scale=total.value - theta * total.slope,
         heads=heads,
         seconds=seconds,
@@ -402,7 +419,6 @@ def _tail_reach(
     return _Reach(distance(cumulant(grids, theta + best).value, total, best), outside * 1.001)
 
 
-@lru_cache(maxsize=32)
 def _tilted_spectrum(
     law: Law, side: Side, step: float, tail: float, theta: float, length: int
 ) -> tuple[Complexes, float]:
@@ -415,6 +431,9 @@ def _tilted_spectrum(
         padded[: len(weights)] = weights
         weights = padded.reshape(-1, length).sum(axis=0)
     return np.fft.rfft(weights, length), norm
+
+
+_remembered_spectrum = lru_cache(maxsize=16)(_tilted_spectrum)
 
 
 def power(spectrum: Complexes, count: int) -> Complexes:

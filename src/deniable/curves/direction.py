@@ -13,6 +13,7 @@ import numpy as np
 
 from deniable.curves import attacker, check, views
 from deniable.curves.reading import Product
+from deniable.curves.rounding import quietly
 
 if TYPE_CHECKING:
     from deniable.curves.curve import Curve
@@ -32,6 +33,7 @@ class Direction:
         forward, backward = views.product_of(self.curve)
         return (forward, backward) if self.is_forward else (backward, forward)
 
+    @quietly
     def delta_bounds(self, *, epsilon: Any) -> tuple[Any, Any]:
         """Certified (low, high) around sup_S P(S) - e^ε Q(S)."""
         array, scalar = check.reading("epsilon", epsilon)
@@ -41,6 +43,7 @@ class Direction:
         ]
         return (float(found[0]), float(found[1])) if scalar else (found[0], found[1])
 
+    @quietly
     def beta_bounds(self, *, alpha: Any) -> tuple[Any, Any]:
         """Certified (low, high) around T(Q, P)(α): the smallest P(not S) over tests S with Q(S) <= α."""
         array, scalar = check.reading_in_unit("alpha", alpha)

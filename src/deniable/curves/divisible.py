@@ -52,6 +52,9 @@ def infinitely_divisible(*, variance: float, jumps: Mapping[float, float]) -> Cu
     return result
 
 
+MOST_JUMPS = 500
+"""Most jumps on average: each is one term of a sum of normal tails."""
+
 # -- normal jumps ----------------------------------------------------------------------------------------------------
 
 
@@ -136,14 +139,16 @@ class Merton(Atom):
     spread: float
 
     def __post_init__(self) -> None:
-        for name in ("variance", "rate"):
-            value = check.positive(name, getattr(self, name))
-            if value > 1e4:
-                raise InvalidParameter(name, value, "must be at most 10,000", "compose smaller ones with **")
         for name in ("mean", "spread"):
             if abs(check.finite(name, getattr(self, name))) > 10:
                 raise InvalidParameter(name, getattr(self, name), "must be at most 10 in size")
         check.not_negative("spread", self.spread)
+        if check.positive("variance", self.variance) > 1e4:
+            raise InvalidParameter("variance", self.variance, "must be at most 10,000")
+        jumps = check.positive("rate", self.rate) * max(1.0, math.exp(self.mean + 0.5 * self.spread**2))
+        if jumps > MOST_JUMPS:
+            rule = f"there would be {jumps:.3g} jumps on average, and at most {MOST_JUMPS} are summed"
+            raise InvalidParameter("rate", self.rate, rule, "compose smaller ones with **, or take a Gaussian")
 
     def law(self, sign: int) -> MertonLaw:
         return MertonLaw(self.variance, self.rate, self.mean, self.spread, sign)

@@ -19,7 +19,7 @@ from deniable.curves import lattice
 from deniable.curves.laws.base import Law
 from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.promise import Atom, pair_of
-from deniable.curves.rounding import Floats
+from deniable.curves.rounding import Floats, quietly
 
 if TYPE_CHECKING:
     from deniable.curves.curve import Curve
@@ -69,11 +69,13 @@ def expectation(
     return total
 
 
+@quietly
 def kl(curve: Curve) -> float:
     """E L: adds over factors."""
     return math.fsum(count * moments(atom).kl for atom, count in curve.factors)
 
 
+@quietly
 def kappa2(curve: Curve) -> float:
     """E L² = variance (adds over factors) + (E L)²."""
     mean = kl(curve)
@@ -82,6 +84,7 @@ def kappa2(curve: Curve) -> float:
     return math.fsum(n * (moments(a).kappa2 - moments(a).kl ** 2) for a, n in curve.factors) + mean**2
 
 
+@quietly
 def kappa3(curve: Curve) -> float:
     """E |L|³: exact for one use of one atom, otherwise from the composed loss distribution."""
     if sum(count for _, count in curve.factors) <= 1:

@@ -12,7 +12,7 @@ from deniable.curves.attacker import end_of
 from deniable.curves.laws.closed import GaussianLaw
 from deniable.curves.promise import Atom
 from deniable.curves.reading import Product
-from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
+from deniable.curves.rounding import UNIT_ROUNDOFF, Floats, quietly
 from deniable.curves.views import product_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def pure_mu(epsilon: float) -> float:
     return max(-2 * float(special.ndtri_exp(log_share)), 0.0) * (1 + 64 * UNIT_ROUNDOFF)
 
 
+@quietly
 def smallest_mu(curve: Curve, allowance: float) -> float:
     """An upper bound on the smallest μ with δ(ε) <= δ_μ(ε) + allowance for every real ε (equivalently β >= G_μ -
     allowance).

@@ -65,8 +65,8 @@ def below(law: Law, points: Floats) -> GridLaw:
     infinity = law.infinity
     middle = points[:-1] + 0.5 * widths
     at_left, at_right, in_middle = _lines(law, points, middle)
-    # The middle is wrong in two cases: a line that is negative at its right end would need negative mass, and a cell whose
-    # mass sits in its right half (an atom) bends the chords the wrong way. There the test at the right end is used.
+    # The middle is wrong in two cases: a line that is negative at its right end would need negative mass, and a cell
+    # whose mass sits in its right half (an atom) bends the chords the wrong way. There the right end is the test.
     at_points = law.tails(points).first
     left_half, right_half = at_points[:-1] - in_middle, in_middle - at_points[1:]
     other = np.flatnonzero((at_right < 0) | (right_half > 20 * left_half + 1e-9 * in_middle))
@@ -92,7 +92,7 @@ def below(law: Law, points: Floats) -> GridLaw:
 def _lines(
     law: Law, points: Floats, tests: Floats, cells: NDArray[np.intp] | slice = slice(None)
 ) -> tuple[Floats, Floats, Floats]:
-    """Values at both ends of each cell of the line P(L > t) - x Q(L > t) (finite losses, rounded down), and P(L > t)."""
+    """Values at both ends of each cell of the line P(L > t) - x Q(L > t), finite losses, rounded down; and P(L > t)."""
     t, left, right = tests[cells], points[:-1][cells], points[1:][cells]
     first, second, error = law.tails(t)
     finite = np.maximum(first * (1 - error) - law.infinity * (1 + 1e-15), 0.0)

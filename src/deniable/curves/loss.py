@@ -10,7 +10,7 @@ import numpy as np
 
 from deniable.curves import compose, lattice
 from deniable.curves.laws.finite import FiniteLaw
-from deniable.curves.rounding import Floats
+from deniable.curves.rounding import Floats, quietly
 from deniable.curves.views import product_of
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class LossDistribution:
         return math.sqrt(max(float(np.sum(self.masses * (self.losses - self.mean) ** 2)), 0.0))
 
 
+@quietly
 def distribution(curve: Curve) -> LossDistribution:
     """See `Curve.loss`."""
     forward, _ = product_of(curve)

@@ -10,6 +10,7 @@ from deniable.curves.atoms import Gaussian
 from deniable.curves.attacker import SearchedProfile
 from deniable.curves.laws import tabulated
 from deniable.curves.reading import Product
+from deniable.curves.rounding import quietly
 from deniable.curves.views import product_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 POINTS = 5000
 
 
+@quietly
 def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
     """Whether δ_small(ε) <= δ_big(ε) + tolerance for every real ε. True is certified."""
     counts = dict(big.factors)

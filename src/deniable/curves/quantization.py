@@ -92,8 +92,8 @@ class QuantizedLoss(Atom):
         pair = curve_pair(self.curve)
         if not all(_is_exact(side) for side in (pair.forward, pair.backward)):
             raise InvalidOperation(
-                "quantized(edges=) needs a mechanism whose privacy loss is known exactly: one use of one atom, not a bound "
-                "such as zcdp and not a product; the curve itself is always a valid bound"
+                "quantized(edges=) needs a mechanism whose privacy loss is known exactly: one use of one atom, not a "
+                "bound such as zcdp and not a product; the curve itself is always a valid bound"
             )
 
     @property

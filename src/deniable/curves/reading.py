@@ -173,15 +173,28 @@ class Product:
             refine = (
                 1.0 if tries[index] == 0 else max(DELTA_WIDTH * high[index] / (4 * (high - low)[index] + 1e-300), 1e-3)
             )
-            zone = 1e-9 * (1 + abs(float(epsilon[index])))
+            zone, weight = 1e-9 * (1 + abs(float(epsilon[index]))), 1
             for panel in self.panels_for(target, ("upper", "lower"), refine):
                 self._panels.append(panel)
                 self._read(panel, epsilon, low, high)
                 zone = max(zone, panel.spread / 2)
-            del self._panels[:-MAX_PANELS]
+                # A window that fills the memory allowed cannot be refined.
+                weight = 2 if panel.length >= compose.LARGEST_WINDOW // 2 else 1
+            self._forget()
             # Within half a deviation another panel would be no sharper than this one.
-            tries[np.abs(epsilon - epsilon[index]) <= zone] += 1
+            tries[np.abs(epsilon - epsilon[index]) <= zone] += weight
         return high if side == "upper" else low
+
+    def _forget(self) -> None:
+        """Keep the newest panels, as many as fit into a few megabytes."""
+        room = 2 * compose.MOST_REMEMBERED
+        kept = 0
+        for panel in reversed(self._panels):
+            room -= len(panel.heads)
+            if room < 0:
+                break
+            kept += 1
+        self._panels = self._panels[len(self._panels) - kept :]
 
     def _read(self, panel: Panel, epsilon: Floats, low: Floats, high: Floats) -> None:
         values = panel.delta(epsilon)

@@ -24,6 +24,10 @@ TINY = 1e-300
 """Absolute slack that covers everything lost to underflow in one reading."""
 
 
+quietly = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
+"""Decorates every reading: overflow to inf and underflow to 0 are expected, handled, and no news to the caller."""
+
+
 def quotient_up(a: float, b: float) -> float:
     """a / b for positive numbers, rounded up."""
     result = a / b

@@ -20,7 +20,7 @@ from deniable.curves.laws.base import Sided
 from deniable.curves.laws.moments import log_moment
 from deniable.curves.promise import Atom, pair_of, symmetrized_pair_of
 from deniable.curves.reading import Product, simplify
-from deniable.curves.rounding import Floats
+from deniable.curves.rounding import Floats, quietly
 
 if TYPE_CHECKING:
     from deniable.curves.curve import Curve
@@ -36,13 +36,14 @@ class _Read(NamedTuple):
 
 _READ: OrderedDict[Curve, _Read] = OrderedDict()
 _LOCK = threading.Lock()
-MOST_READ = 256
+MOST_READ = 64
 LONG = 200
 """Curves with more different factors than this are read by extending the curve they were multiplied from, if that is
 known.
 """
 
 
+@quietly
 def product_of(curve: Curve) -> tuple[Product, Product]:
     """The products of laws in the forward and the backward direction (the same object when every factor is
     symmetric).
@@ -133,6 +134,7 @@ def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side, 
     return np.clip(result, 0.0, 1.0)
 
 
+@quietly
 def delta_bound(curve: Curve, epsilon: Floats, side: Side) -> Floats:
     """A certified bound on δ(ε), the worse of both directions."""
     forward, backward = product_of(curve)
@@ -150,6 +152,7 @@ def delta_bound(curve: Curve, epsilon: Floats, side: Side) -> Floats:
     return result.reshape(epsilon.shape)
 
 
+@quietly
 def epsilon_bounds(curve: Curve, delta: float, sides: tuple[Side, ...]) -> tuple[float, float]:
     """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}; only the sides asked for are worked out."""
     forward, backward = product_of(curve)
@@ -180,6 +183,7 @@ def _chernoff(product: Product, delta: float) -> float:
 # -- Rényi -----------------------------------------------------------------------------------------------------------
 
 
+@quietly
 def renyi(curve: Curve, order: float) -> float:
     """An upper bound on the Rényi divergence of this order, the worse of both directions."""
     forward = backward = 0.0
@@ -217,6 +221,7 @@ def mean_loss(atom: Atom, backward: bool) -> float:
     return max(log_moment(law, step) / step, 0.0)
 
 
+@quietly
 def zcdp(curve: Curve) -> float:
     """An upper bound on the smallest ρ with D_order <= ρ × order for every order >= 1: adds over factors."""
     return math.fsum(count * _atom_zcdp(atom) for atom, count in curve.factors)

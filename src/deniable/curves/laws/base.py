@@ -86,6 +86,9 @@ class Law(ABC):
         # Below the largest loss a tail may have underflowed; at and beyond it only the mass at infinity is left,
         # exactly.
         slack = np.where(epsilon < self.highest, error * (first + second) + TINY, 0.0)
+        # What overflowed to nan says nothing: fall back to the trivial bounds.
+        slack = np.where(np.isnan(slack) | np.isnan(delta), np.inf, slack)
+        delta = np.nan_to_num(delta)
         low = np.maximum(delta - slack, np.maximum(-np.expm1(np.minimum(epsilon, 0.0)) * (1 - 1e-15), 0.0))
         return np.minimum(low, 1.0), np.clip(delta + slack, low, 1.0)
 

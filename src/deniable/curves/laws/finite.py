@@ -165,6 +165,11 @@ def power(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
     """The law run `count` times, or None if it would hold too many values."""
     if count == 1:
         return law
+    if np.any(law.masses <= 0):
+        kept = law.masses > 0
+        law = FiniteLaw(law.losses[kept], law.masses[kept], law.infinity, law.relative_error)
+    if len(law.losses) == 0:
+        return FiniteLaw(law.losses, law.masses, _any_infinite(law.infinity, count))
     if len(law.losses) == 1:
         total = float(law.masses[0]) ** count
         losses = law.losses * count
@@ -199,6 +204,8 @@ def binomial(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
     """A two-point law run `count` times: binomial masses by Loader's deviance form, accurate to 1e-12 for any count."""
     total = float(np.sum(law.masses))
     p = float(law.masses[1]) / total
+    if not 0 < p < 1:
+        return None
     mean, spread = count * p, math.sqrt(count * p * (1 - p)) + 1
     # Left tails below 1e-18 go to the lowest kept value (upper) or are dropped (lower); right tails reach NEGLIGIBLE.
     first = max(0, math.floor(mean - 10 * spread - 50))
