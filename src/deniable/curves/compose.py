@@ -50,7 +50,7 @@ LARGEST_WINDOW = 2**21
 OUTSIDE = 1e-7
 """Tilted mass that may fall outside the window on either side of a first panel (in the ledger; less when refined)."""
 
-SKETCH_POINTS = 1200
+SKETCH_POINTS = 800
 SKETCH_TAIL = 1e-70
 
 
@@ -115,7 +115,7 @@ class Target(NamedTuple):
     log_delta: float
 
 
-TILTS = np.exp(np.linspace(-10.0, 14.0, 240))
+TILTS = np.exp(np.linspace(-10.0, 14.0, 120))
 BEST_GAPS = np.array([log_best_gap(float(t)) for t in TILTS])
 
 
@@ -126,7 +126,7 @@ def plan_table(law: Law) -> tuple[Floats, Floats, float]:
     """
     grid = sketch(law)
     values, slopes = [], []
-    for tilts in np.array_split(TILTS, 6):
+    for tilts in np.array_split(TILTS, 2):
         exponent = tilts[:, None] * grid.losses[None, :]
         top = exponent[:, -1]
         weights = (grid.masses + FLOOR)[None, :] * np.exp(exponent - top[:, None])
@@ -409,7 +409,7 @@ def _tail_reach(
     sketches = [(sketch(f.law), f.uses) for f in factors]
     at = cumulant(sketches, theta)
     spread = math.sqrt(total.curvature) + 1e-12
-    exponents = [sign * z / spread for z in (0.4, 0.8, 1.6, 2.6, 4.0, 5.4, 6.8)]
+    exponents = [sign * z / spread for z in (0.8, 2.4, 4.8)]
 
     def distance(value: float, start: Cumulant, s: float) -> float:
         return (value - start.value - s * start.slope - goal) / abs(s)

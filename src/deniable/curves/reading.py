@@ -35,6 +35,9 @@ DELTA_WIDTH = 1e-3
 EXACT_SUPPORT = 4000
 """A finite power this small is worth computing exactly even when other factors need the lattice."""
 
+PRECISION = 1e-12
+"""Where the search for an ε stops, relative to it."""
+
 MAX_PANELS = 64
 MOST_KINKS = 4000
 
@@ -213,7 +216,9 @@ class Product:
             factors = self.upper if side == "upper" else self.lower
             steps = math.fsum(f.uses for f in factors)
             tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(2 * steps), -80.0))
-            step = max(self._step(factors, target, refine), self._smallest_step(factors, theta, tail))
+            # The bracket is about twice as sensitive to the lower side as the error law says: half the budget for it.
+            share = refine if side == "upper" else refine / 2
+            step = max(self._step(factors, target, share), self._smallest_step(factors, theta, tail))
             step = aligned_step(factors, step)
             for _ in range(40):
                 panel = compose.compose(factors, side, theta, step, tail, compose.OUTSIDE * min(refine, 1.0) ** 2)
@@ -383,7 +388,7 @@ def _smallest(profile: Callable[[Floats], Floats], delta: float, highest: float)
         small = profile(grid) <= delta
         first = int(np.argmax(small)) if np.any(small) else len(grid) - 1
         low, high = float(grid[max(first - 1, 0)]), float(grid[first])
-        if high - low <= 1e-15 * high:
+        if high - low <= PRECISION * high:
             break
     return high
 
@@ -399,6 +404,6 @@ def _largest(profile: Callable[[Floats], Floats], delta: float, low: float, high
         last = int(passing[-1])
         best = max(best, float(grid[last]))
         low, high = float(grid[last]), float(grid[min(last + 1, len(grid) - 1)])
-        if high - low <= 1e-15 * high:
+        if high - low <= PRECISION * high:
             break
     return best

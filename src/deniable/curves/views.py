@@ -162,7 +162,7 @@ def epsilon_bounds(curve: Curve, delta: float, sides: tuple[Side, ...]) -> tuple
         unique.sort(key=lambda p: -_chernoff(p, delta))
     low = high = 0.0
     for index, product in enumerate(unique):
-        if index and _chernoff(product, delta) <= high:
+        if index and (_chernoff(product, delta) <= high or product.epsilon(delta, "upper") <= low):
             continue
         if "lower" in sides and product.needs_panels and delta > 0 and product.renyi is None:
             one = product.epsilon_bracket(delta, ("upper", "lower"))
