@@ -10,6 +10,7 @@ Importing this module loads neither typer nor rich; they come with the extra `cl
 import contextlib
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,6 +44,10 @@ def plain_errors() -> Iterator[None]:
     except DeniableError as error:
         print(f"deniable: {error}", file=sys.stderr)
         raise SystemExit(2 if isinstance(error, ASKED_WRONGLY) else 1) from None
+    except BrokenPipeError:
+        # The reader has seen enough (`... --json | head`): that is no failure of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
     except OSError as error:
         print(f"deniable: {error.strerror or error}: {error.filename or ''}", file=sys.stderr)
         raise SystemExit(1) from None

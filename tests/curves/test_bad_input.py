@@ -468,8 +468,8 @@ def no_hang(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-HEAVY = ("10^12", "often", "10^6", "sampled pure", "sampled laplace", "merton", "nig", "fixed size", "100 times")
-"""Readings of these take seconds: one of each kind is enough."""
+HEAVY = ("10^12", "often", "10^6", "sampled pure", "small noise", "merton", "nig", "fixed size", "100 times", "laplace and")
+"""Readings of these take seconds: one of each kind is enough, and none at δ = 1e-300."""
 
 
 def look(read: Callable[[], tuple[float, float]], *, share: bool) -> None:
@@ -535,7 +535,6 @@ EXTREME: dict[str, Callable[[], Curve]] = {
     "sampled almost surely": lambda: GAUSS.sampled(rate=1 - 1e-12),
     "sampled small noise": lambda: curves.gaussian(sigma=1e-3).sampled(rate=1e-3) ** 10,
     "sampled pure 1e4": lambda: curves.pure(epsilon=1e4).sampled(rate=0.5) ** 3,
-    "sampled laplace 800": lambda: curves.laplace(scale=1 / 800).sampled(rate=0.5) ** 3,
     "merton 1e4": lambda: curves.merton(variance=1e4, rate=1e-3, mean=0, spread=1),
     "merton jumps": lambda: curves.merton(variance=1e-6, rate=10, mean=10, spread=0),
     "merton wide": lambda: curves.merton(variance=1, rate=1, mean=0, spread=10),
@@ -560,13 +559,14 @@ EXTREME: dict[str, Callable[[], Curve]] = {
 @pytest.mark.parametrize("name", EXTREME)
 @pytest.mark.parametrize("face", FACES)
 def test_extreme_parameters(name: str, face: str) -> None:
+    heavy = any(word in name for word in HEAVY)
     try:
         curve = EXTREME[name]()
     except (NotCertifiable, InvalidParameter):
         return
-    reads = FACES[face](curve)
+    reads = [] if heavy and face == "epsilon far out" else FACES[face](curve)
     with no_hang(20):
-        for read in [reads[-2]] if any(word in name for word in HEAVY) else reads:
+        for read in reads[-2:-1] if heavy else reads:
             look(read, share=face.startswith("delta"))
 
 

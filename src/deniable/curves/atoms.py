@@ -99,7 +99,7 @@ class Laplace(Atom):
 
     def renyi_bound(self, order: float) -> float | None:
         if order == 1:
-            return self.shift + math.expm1(-self.shift)
+            return min(self.shift + math.expm1(-self.shift) + 4 * UNIT_ROUNDOFF * self.shift, 0.5 * self.shift**2)
         return None
 
     def grouped(self, size: int) -> Curve | None:
@@ -242,7 +242,7 @@ class RoundedGaussian(Atom):
         # Differences of two tails lose up to sigma roundings. Outputs that underflow on the far side count as
         # infinite loss.
         error = UNIT_ROUNDOFF * (4096 + 64 * s)
-        cut = finite.NEGLIGIBLE + float(np.sum(near[~keep]))
+        cut = finite.NEGLIGIBLE + float(np.sum(near[~keep])) * (1 + 1e-12)
         side = finite.truncated(np.log(p) - np.log(q), p, cut=cut, relative_error=error)
         return Pair(side, side)
 
@@ -395,8 +395,11 @@ class BoundedRange(Atom):
         return f"exponential(epsilon={show(self.epsilon)})"
 
     def renyi_bound(self, order: float) -> float | None:
-        # ε-bounded range implies ε²/8-zCDP (Cesar & Rogers 2021); the pair itself is sharper at small orders.
         return None
+
+    def zcdp_bound(self) -> float | None:
+        # Cesar & Rogers 2021, Lemma 3.4: ε-bounded range implies ε²/8-zCDP.
+        return self.epsilon**2 / 8 * (1 + 4 * UNIT_ROUNDOFF)
 
 
 def exponential(*, epsilon: float) -> Curve:
@@ -419,6 +422,8 @@ class Poisson(Atom):
     def __post_init__(self) -> None:
         object.__setattr__(self, "low", check.positive("low", self.low))
         object.__setattr__(self, "high", check.positive("high", self.high))
+        if not isinstance(self.is_tied, bool):
+            raise InvalidParameter("is_tied", self.is_tied, "must be True or False")
         if self.high < self.low:
             raise InvalidParameter("high", self.high, f"must be at least low = {self.low:g}")
 
@@ -448,12 +453,14 @@ class Poisson(Atom):
     def renyi_bound(self, order: float) -> float | None:
         a, b = self.low, self.high
         if order == 1:
-            return b * math.log(b / a) - (b - a)
+            return b * math.log(b / a) - (b - a) + 8 * UNIT_ROUNDOFF * b
         if order * math.log(b / a) > 690:
             return math.inf
         ahead = (a * (b / a) ** order - order * b - (1 - order) * a) / (order - 1)
         back = (b * (a / b) ** order - order * a - (1 - order) * b) / (order - 1)
-        return float(max(ahead, back)) * (1 + 1e-12) + 1e-15
+        # Three large terms cancel: grant the roundings of each.
+        size = (a * (b / a) ** order + order * b + abs(1 - order) * a + b) / (order - 1)
+        return float(max(ahead, back) + 16 * UNIT_ROUNDOFF * (1 + order) * size)
 
     def gdp_bound(self) -> float | None:
         return math.inf if self.high > self.low else 0.0

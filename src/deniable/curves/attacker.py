@@ -33,8 +33,8 @@ class SearchedProfile:
 
     def __init__(self, ahead: Product, back: Product, smallest: float, blur: float = 0.0) -> None:
         self.ahead, self.back, self.blur = ahead, back, blur
-        right, left = end_of(ahead, smallest), end_of(back, smallest)
-        self.right, self.left = right, left
+        # e^ε must stay a number.
+        self.right, self.left = (min(end_of(p, smallest), 690.0) for p in (ahead, back))
 
     def grid(self, count: int) -> Floats:
         scale = min(1.0, self.left, self.right) / 2
@@ -131,7 +131,7 @@ def equal_error_rate(curve: Curve) -> float:
     points = profile.grid(400)
     best_value = 0.0
     for _ in range(4):
-        value = (1 - profile.delta(points, "upper")) / (1 + np.exp(np.minimum(points, 700.0)))
+        value = (1 - profile.delta(points, "upper")) / (1 + np.exp(points))
         best = int(np.argmax(value))
         best_value = max(best_value, float(value[best]))
         points = np.linspace(points[max(best - 1, 0)], points[min(best + 1, len(points) - 1)], 40)

@@ -157,6 +157,11 @@ class _Search:
             worst = max((c, v) for v, c in self.known.items() if c is not None)[1]
             return worst, worst
         least = min((c, v) for v, c in self.known.items() if c is not None)
+        if math.isinf(least[0]):
+            raise ImpossibleTarget(
+                f"no value meets {self.target.words}: every value tried costs infinitely much there; a loss without "
+                "bound, such as a Gaussian's, needs delta= larger than 0"
+            )
         raise ImpossibleTarget(
             f"no value meets {self.target.words}: the most private one found is {least[1]:.6g}, and it gives "
             f"{least[0]:.6g}; raise the target, or change what make_curve keeps fixed"

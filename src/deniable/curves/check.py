@@ -40,7 +40,7 @@ def positive(name: str, value: Any) -> float:
     """A positive number whose square neither overflows nor vanishes."""
     result = finite(name, value)
     if result < 1 / LARGEST:
-        raise InvalidParameter(name, value, "must be positive")
+        raise InvalidParameter(name, value, f"must be positive, and at least {1 / LARGEST:g}")
     return result
 
 

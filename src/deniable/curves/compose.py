@@ -108,11 +108,12 @@ def log_best_gap(theta: float) -> float:
 
 
 class Target(NamedTuple):
-    """Where a panel is to be sharp: the tilt, the loss that goes with it, and log δ there (an upper estimate)."""
+    """Where a panel is to be sharp: the tilt, about which ε, log δ there, and a proved upper bound on ε (inf if none)."""
 
     theta: float
     epsilon: float
     log_delta: float
+    bound: float = math.inf
 
 
 TILTS = np.exp(np.linspace(-10.0, 14.0, 120))
@@ -131,7 +132,9 @@ def plan_table(law: Law) -> tuple[Floats, Floats, float]:
         top = exponent[:, -1]
         weights = (grid.masses + FLOOR)[None, :] * np.exp(exponent - top[:, None])
         total = np.sum(weights, axis=1)
-        values.append(top + np.log(total))
+        # Rounding of the sum and of the exponents, upwards: it is multiplied by the number of uses.
+        largest = float(np.max(np.abs(grid.losses)))
+        values.append(top + np.log(total) + UNIT_ROUNDOFF * (64 + 4 * tilts * largest))
         slopes.append(np.sum(weights * grid.losses[None, :], axis=1) / total)
     return np.concatenate(values), np.concatenate(slopes), float(np.sum(grid.masses * grid.losses))
 
@@ -139,20 +142,25 @@ def plan_table(law: Law) -> tuple[Floats, Floats, float]:
 class Plan:
     """Cumulants of a product at all TILTS: where to aim, and Chernoff (Rényi) bounds for free."""
 
-    __slots__ = ("cumulants", "mean", "slopes")
+    __slots__ = ("cumulants", "lost", "mean", "slopes")
 
     def __init__(self, factors: Sequence[Factor]) -> None:
         tables = [(plan_table(f.law), f.uses) for f in factors]
         self.cumulants = sum((c * t[0] for t, c in tables), np.zeros_like(TILTS))
         self.slopes = sum((c * t[1] for t, c in tables), np.zeros_like(TILTS))
         self.mean = math.fsum(c * t[2] for t, c in tables)
+        # The sketches of unbounded laws cut their last 1e-70.
+        self.lost = math.fsum(f.uses * max(sketch(f.law).infinity - f.law.infinity, 0.0) for f in factors)
 
     def at_delta(self, delta: float) -> Target:
         """The tilt of the sharp Chernoff bound for `delta`, and the ε of that bound: a valid upper bound by itself."""
         log_delta = math.log(delta)
         bounds = (self.cumulants - log_delta + BEST_GAPS) / TILTS
         epsilon = max(float(np.min(bounds)) * (1 + 1e-13), 0.0)
-        return Target(self._gentle(epsilon), epsilon, log_delta)
+        # What the sketches cut comes off δ before the bound is a bound.
+        left = delta - self.lost
+        proved = float(np.min((self.cumulants - math.log(left) + BEST_GAPS) / TILTS)) if left > 0 else math.inf
+        return Target(self._gentle(epsilon), epsilon, log_delta, max(proved * (1 + 1e-13), 0.0))
 
     def at_epsilon(self, epsilon: float) -> Target:
         """The tilt whose mean loss is `epsilon` (0 if the untilted mean is already beyond it)."""
@@ -257,14 +265,14 @@ class Panel:
         cell = np.clip(np.floor((at - self.start) / self.stride), -1, n).astype(np.int64)
         # Weights e^(-θ l) are largest at the left point of the cell, at most one stride below ε.
         left_end = np.maximum(at - self.stride, self.start)
-        weight = np.exp(np.clip(-self.theta * (left_end - self.centre), -745.0, 700.0)) * max(
-            1.0, math.expm1(self.stride)
-        )
+        # No cap on any term of the slack: what overflows is inf, and the bound becomes trivial.
+        growth = max(1.0, math.expm1(self.stride)) if self.stride < 700 else math.inf
+        weight = np.exp(np.maximum(-self.theta * (left_end - self.centre), -745.0)) * growth
         raw = self._chord(at, cell) if self.side == "upper" else self._best_line(at, cell)
         heads = self.heads[np.clip(cell, 0, n)]
         rounding = (n + 64) * UNIT_ROUNDOFF * 4 * heads
         if self.side == "upper":
-            left = np.where(at < self.start, np.exp(np.clip(-self.theta * (at - self.centre), -745.0, 700.0)), 0.0)
+            left = np.where(at < self.start, np.exp(np.maximum(-self.theta * (at - self.centre), -745.0)), 0.0)
             inner = np.maximum(raw, 0.0) + rounding + self.noise * weight + self.right_out + self.left_out * left
         else:
             inner = np.maximum(raw - rounding - (self.noise + self.alias) * weight, 0.0)
@@ -280,7 +288,7 @@ class Panel:
     def _best_line(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
         """The larger of the lines of the two points around ε (lattice points above the last one carry nothing)."""
         n = len(self.heads) - 1
-        scale = np.exp(np.minimum(at - self.centre, 700.0))
+        scale = np.exp(at - self.centre)
         left, right = np.clip(cell, 0, n), np.clip(cell + 1, 0, n)
         return np.maximum(
             self.heads[left] - scale * self.seconds[left], self.heads[right] - scale * self.seconds[right]
@@ -316,14 +324,16 @@ def compose(
     base = math.fsum(count * float(grid.losses[0]) for grid, count in grids)
     first = math.floor((total.slope - down.reach - base) / step) - 1
     start = base + first * step
-    spectrum, norm_terms = np.ones(1, dtype=np.complex128), 0.0
+    spectrum: Complexes | None = None
+    norm_terms = 0.0
     for factor, (_, count) in zip(factors, grids, strict=True):
         transform = _remembered_spectrum if length <= 2 * MOST_REMEMBERED else _tilted_spectrum
         hat, norm = transform(factor.law, side, step, tail, theta, length)
         powered = power(hat, count)
-        size = min(len(powered), len(spectrum)) if len(spectrum) > 1 else len(powered)
-        spectrum = powered if len(spectrum) == 1 else spectrum[:size] * powered[:size]
+        size = len(powered) if spectrum is None else min(len(powered), len(spectrum))
+        spectrum = powered if spectrum is None else spectrum[:size] * powered[:size]
         norm_terms += count * norm
+    assert spectrum is not None
     heads, seconds, stride, norm = _suffix_sums(spectrum, length, first, step, theta, start - total.slope)
     steps = math.fsum(f.uses for f in factors)
     forward = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
@@ -369,9 +379,10 @@ def _suffix_sums(
     wanted = max(4 * alive, length * step * max(theta, 1.0) / 0.01, 2048)
     blocks = min(length, 2 ** math.ceil(math.log2(wanted)))
     size = length // blocks
-    frequency = np.arange(alive) * (2 * math.pi / length)
-    # Start of the window at index 0: multiply by e^(iω first), with first reduced modulo the length.
-    turned = spectrum * np.exp(1j * frequency * (first % length))
+    index = np.arange(alive, dtype=np.int64)
+    frequency = index * (2 * math.pi / length)
+    # Start of the window at index 0: multiply by e^(iω first). Whole turns are taken off in whole numbers.
+    turned = spectrum * np.exp(1j * (2 * math.pi / length) * ((index * (first % length)) % length))
     points = offset + step * size * np.arange(blocks)
     norm_squares = float(np.sum(np.abs(spectrum) ** 2)) * 2 / length
     sums = []
@@ -383,7 +394,7 @@ def _suffix_sums(
             kernel = np.where(flat, size, np.expm1(size * ratio) / np.where(flat, 1.0, np.expm1(ratio)))
             block = turned * kernel
         values = np.fft.irfft(block, blocks) / size if blocks > 1 else np.real(block)
-        weighted = np.maximum(values, 0.0) * np.exp(np.clip(-rate * points, -745.0, 700.0))
+        weighted = np.maximum(values, 0.0) * np.exp(np.maximum(-rate * points, -745.0))
         sums.append(np.append(np.cumsum(weighted[::-1])[::-1], 0.0))
     return sums[0], sums[1], step * size, math.sqrt(norm_squares)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from deniable.curves.direction import Direction
     from deniable.curves.loss import LossDistribution
 
+MOST_ORDER = 1e9
 MOST_USES = 10**15
 """Largest exponent: beyond it counts are no longer exact in floating point."""
 
@@ -110,6 +111,11 @@ class Curve:
 
     def __rmul__(self, other: object) -> Curve:
         return self.__mul__(other)
+
+    def __add__(self, other: object) -> Curve:
+        raise InvalidOperation("curves do not add; two releases together are curve * curve, many are curve ** count")
+
+    __radd__ = __sub__ = __truediv__ = __add__
 
     def __pow__(self, uses: int) -> Curve:
         """The mechanism runs `uses` times."""
@@ -282,8 +288,8 @@ class Curve:
     def renyi(self, *, order: Any) -> Any:
         """The Rényi divergence of this order (>= 1, inf allowed), the worse direction, rounded up; inf if unbounded."""
         array, scalar = check.reading("order", order)
-        if np.any(array < 1):
-            raise InvalidParameter("order", order, "must be at least 1")
+        if np.any((array < 1) | ((array > MOST_ORDER) & np.isfinite(array))):
+            raise InvalidParameter("order", order, f"must be inf, or lie between 1 and {MOST_ORDER:g}")
         found = np.array([self.renyi_function(float(a)) for a in array.ravel()])
         return _give(found.reshape(array.shape), scalar)
 
@@ -355,10 +361,12 @@ class Curve:
 
     def __le__(self, other: Curve) -> bool:
         """`a <= b`: a leaks no more than b."""
-        return other.dominates(self) if isinstance(other, Curve) else NotImplemented
+        if not isinstance(other, Curve):
+            raise InvalidOperation(f"a curve can be compared with a curve, not with {type(other).__name__}")
+        return other.dominates(self)
 
     def __ge__(self, other: Curve) -> bool:
-        return self.dominates(other) if isinstance(other, Curve) else NotImplemented
+        return self.dominates(other)
 
     # -- records and looks -------------------------------------------------------------------------------------------
 
@@ -406,7 +414,11 @@ def identity() -> Curve:
 def product(curves: Iterable[Curve]) -> Curve:
     """The product of many curves at once."""
     counts: dict[Atom, int] = {}
+    if isinstance(curves, Curve) or not isinstance(curves, Iterable):
+        raise InvalidParameter("curves", curves, "must be several curves, in a list or another iterable")
     for curve in curves:
+        if not isinstance(curve, Curve):
+            raise InvalidParameter("curves", curve, "must be curves only")
         for atom, count in curve.factors:
             counts[atom] = counts.get(atom, 0) + count
     return Curve(counts)

@@ -35,6 +35,8 @@ from deniable.curves.views import product_of
 from deniable.errors import InvalidOperation, InvalidParameter, NotCertifiable
 
 TABLE_POINTS = 4000
+SMALLEST_RATE = 1e-100
+LARGEST_GROUP = 10**9
 
 
 @lru_cache(maxsize=256)
@@ -56,10 +58,9 @@ def _sided(ahead: Product, back: Product) -> Sided:
 
 def is_tied(curve: Curve) -> bool:
     """Whether the curve's forward direction always means the same neighbour (or both directions are alike)."""
-    uneven = [(atom, count) for atom, count in curve.factors if not pair_of(atom).is_symmetric]
-    free = [atom for atom, _ in uneven if not atom.tied]
-    # Two uses and more: product_of has symmetrised the free ones already.
-    return not free or sum(count for _, count in uneven) > 1
+    # With two uses and more, product_of has symmetrised every factor that may flip.
+    alone = sum(count for _, count in curve.factors) == 1
+    return not alone or all(atom.tied or pair_of(atom).is_symmetric for atom, _ in curve.factors)
 
 
 def settled_pair(curve: Curve) -> Pair:
@@ -126,6 +127,8 @@ class Sampled(Atom):
 def sampled(curve: Curve, *, rate: float) -> Curve:
     """See `Curve.sampled`."""
     rate = check.probability("rate", rate)
+    if 0 < rate < SMALLEST_RATE:
+        raise InvalidParameter("rate", rate, f"must be 0 or at least {SMALLEST_RATE:g}")
     if rate == 0 or not curve.factors:
         return Curve({})
     return curve if rate == 1 else Curve.of(Sampled(curve, rate))
@@ -182,9 +185,9 @@ class Grouped(Atom):
         check.integer("size", self.size, 1)
 
     def pair(self) -> Pair:
-        base = settled_pair(self.curve)
-        one = self._sided(base.forward)
-        return Pair(one, one) if base.is_symmetric else Pair(one, self._sided(base.backward))
+        # On the way from one dataset to the other some people may join and others leave: every step may go either way.
+        one = self._sided(tabulated.worse_direction(curve_pair(self.curve)).forward)
+        return Pair(one, one)
 
     def _sided(self, base: Sided) -> Sided:
         return Sided(
@@ -212,6 +215,8 @@ def group(curve: Curve, *, size: int) -> Curve:
     neighbours.
     """
     size = check.integer("size", size, 1)
+    if size > LARGEST_GROUP:
+        raise InvalidParameter("size", size, f"must be at most {LARGEST_GROUP:,}")
     result = Curve({})
     for atom, count in curve.factors:
         one = Curve.of(atom) if size == 1 else atom.grouped(size)
@@ -316,7 +321,7 @@ def check_weights(weights: Sequence[float], curves: Sequence[Curve]) -> tuple[tu
 
 def mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
     """One of the mechanisms is drawn with public weights, and the attacker sees which: δ(ε) = Σ weight δ_i(ε)."""
-    return Curve.of(Mixture(tuple(weights), tuple(curves)))
+    return Curve.of(Mixture(*check_weights(weights, curves)))
 
 
 @final
@@ -352,14 +357,16 @@ def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
     """One of the mechanisms is drawn with public weights and the attacker does not see which.
 
     Hiding the index helps only if the answers share one outcome space, which a curve alone does not know. It is known
-    for (products of) Gaussians and `identity()`, where the neighbour without the person answers N(0, 1) whatever was
-    drawn (a random number of compositions, a random number of contributions), and for `from_pmf` curves on the same
-    outcomes. Anything else is refused: `mixture` (index revealed) is always a valid, larger bound.
+    for Gaussians (and `identity()`, shift 0) of one noise level, where the neighbour without the person answers N(0,
+    1) whatever was drawn: `gaussian(mu=m)` is a person who moves one noisy sum by m standard deviations, and how
+    often they contributed is drawn. It is also known for `from_pmf(..., tied=True)` curves on the same outcomes.
+    Anything else is refused: `mixture` (index revealed) is always a valid, larger bound. Several separate releases
+    reveal their number, so powers are refused.
     """
     shares, parts = check_weights(weights, curves)
     atoms = [[a for a, _ in c.factors] for c in parts]
-    if all(isinstance(a, Gaussian) for group_ in atoms for a in group_):
-        shifts = [math.sqrt(sum(n * a.mu**2 for a, n in c.factors if isinstance(a, Gaussian))) for c in parts]
+    if all(isinstance(a, Gaussian) and n == 1 for c in parts for a, n in c.factors) and max(map(len, atoms)) <= 1:
+        shifts = [next((a.mu for a in group_ if isinstance(a, Gaussian)), 0.0) for group_ in atoms]
         merged: dict[float, float] = {}
         for w, m in zip(shares, shifts, strict=True):
             merged[m] = merged.get(m, 0.0) + w
@@ -369,13 +376,14 @@ def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
     pmfs = [a[0] for a, c in zip(atoms, parts, strict=True) if len(a) == 1 and c.factors[0][1] == 1]
     if len(pmfs) == len(parts) and all(isinstance(a, FromPmf) for a in pmfs):
         known = [a for a in pmfs if isinstance(a, FromPmf)]
-        if len({(len(a.p), a.is_tied) for a in known}) == 1:
+        if len({len(a.p) for a in known}) == 1 and all(a.is_tied for a in known):
             p = sum((w * np.array(a.p) for w, a in zip(shares, known, strict=True)), np.zeros(len(known[0].p)))
             q = sum((w * np.array(a.q) for w, a in zip(shares, known, strict=True)), np.zeros(len(known[0].q)))
-            return Curve.of(FromPmf(tuple(p / p.sum()), tuple(q / q.sum()), known[0].is_tied))
+            return Curve.of(FromPmf(tuple(p / p.sum()), tuple(q / q.sum()), True))
     raise InvalidOperation(
-        "hidden_mixture needs mechanisms that share one outcome space: Gaussians (and identity()), or from_pmf curves "
-        "on the same outcomes; use mixture(...), which reveals the index and is always a valid bound"
+        "hidden_mixture needs mechanisms that share one outcome space: single Gaussians (and identity()) of one noise "
+        "level, or from_pmf(..., tied=True) curves on the same outcomes; use mixture(...), which reveals the index and "
+        "is always a valid bound"
     )
 
 

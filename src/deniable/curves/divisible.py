@@ -220,11 +220,8 @@ class NigLaw(Law):
         gamma = math.sqrt(self.alpha**2 - beta**2)
         # log-density of log z is -(size/sqrt z - gamma sqrt z)²/2 + log(size) - log(z)/2 - log(2π)/2: negligible
         # where it is < -170.
-        centre, reach = math.log(self.size / gamma), 2.0
-        while (
-            0.5 * self.size * gamma * (math.exp(reach / 2) - math.exp(-reach / 2)) ** 2 + reach / 2 < 170 and reach < 60
-        ):
-            reach *= 1.2
+        centre = math.log(self.size / gamma)
+        reach = 2.1 * math.asinh(math.sqrt(85.0 / (self.size * gamma)))
         logs, step = np.linspace(centre - reach, centre + reach, NODES, retstep=True)
         z = np.exp(logs)
         weight = (

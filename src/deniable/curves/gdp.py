@@ -25,8 +25,11 @@ def pure_mu(epsilon: float) -> float:
     """The smallest μ for which every ε-DP mechanism is μ-GDP: -2 Φ⁻¹(1/(1+e^ε)), rounded up."""
     from scipy import special
 
+    if epsilon < 1:
+        # The same μ from the total variation tanh(ε/2) = erf(μ/√8), accurate for small ε.
+        return math.sqrt(8) * float(special.erfinv(math.tanh(epsilon / 2))) * (1 + 256 * UNIT_ROUNDOFF)
     log_share = -epsilon - math.log1p(math.exp(-epsilon))
-    return max(-2 * float(special.ndtri_exp(log_share)), 0.0) * (1 + 64 * UNIT_ROUNDOFF)
+    return -2 * float(special.ndtri_exp(log_share)) * (1 + 256 * UNIT_ROUNDOFF)
 
 
 @quietly
@@ -41,7 +44,7 @@ def smallest_mu(curve: Curve, allowance: float) -> float:
     forward, backward = product_of(curve)
     directions = [forward] if backward is forward else [forward, backward]
     if max(p.infinity("upper") for p in directions) > allowance:
-        return math.inf
+        return closed
     if allowance == 0 and not all(math.isfinite(p.highest) for p in directions):
         return closed
     if allowance == 0 and len(curve.factors) == 1 and curve.factors[0][1] == 1:

@@ -114,7 +114,9 @@ def reach(law: Law, tail: float) -> tuple[float, float]:
         high = _distance(law, 1.0, lambda t: t.first - law.infinity <= tail)
     if not math.isfinite(low):
         low = -_distance(law, -1.0, lambda t: t.first >= 1 - 1e-14)
-    return min(low, 0.0), max(high, 0.0)
+    # `below` needs a first point at which 1 - x is still at least the mass at infinity.
+    room = math.log1p(-law.infinity) if law.infinity < 1 else low
+    return min(low, room, 0.0), max(high, 0.0)
 
 
 def _distance(law: Law, sign: float, done: Callable[[Tails], NDArray[np.bool_]]) -> float:

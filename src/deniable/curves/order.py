@@ -26,7 +26,7 @@ def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
     if all(counts.get(atom, 0) >= count for atom, count in small.factors):
         return True  # big = small * something
     if all(isinstance(a, Gaussian) for curve in (big, small) for a, _ in curve.factors):
-        return _mu_squared(small) <= _mu_squared(big) * (1 + 1e-12)
+        return _mu_squared(small) <= _mu_squared(big) * (1 + (1e-12 if tolerance > 0 else 0.0))
     from deniable.curves.derived import is_tied
 
     if not (is_tied(big) and is_tied(small)):

@@ -112,6 +112,13 @@ class FromCells(Atom):
             raise InvalidDistribution("p", sizes, "all lists must be of one length")
         for name in ("missing_p", "missing_q", "error"):
             check.probability(name, getattr(self, name))
+        for name in ("p", "q"):
+            masses = check.numbers_array(name, getattr(self, name))
+            total = math.fsum(masses) + getattr(self, f"missing_{name}")
+            if np.any(masses < 0) or not 1 - 1e-6 < total < 1 + 1e-2:
+                raise InvalidDistribution(name, "...", "must be at least 0 and sum to 1 with what is missing")
+        if np.any(check.numbers_array("lowest", self.lowest) > check.numbers_array("highest", self.highest)):
+            raise InvalidDistribution("lowest", "...", "must not exceed highest")
         _tied(self.is_tied)
 
     @property
@@ -176,6 +183,8 @@ def from_density(
     that is not found, counts as infinite loss. Assumes that within a cell the privacy loss stays within its values at
     10 points, widened by their spacing.
     """
+    if not isinstance(support, Sequence) or isinstance(support, str) or len(support) != 2:
+        raise InvalidParameter("support", support, "must be a pair (low, high)")
     low, high = check.number("support", support[0]), check.number("support", support[1])
     if not low < high:
         raise InvalidParameter("support", support, "must be (low, high) with low < high")
@@ -204,7 +213,7 @@ def from_density(
         doubt = float(np.sum(np.abs(mass - check_mass)))
         values.append(at)
         masses.append(mass)
-        misses.append(max(1 - total, 0.0) + doubt if max(1 - total, doubt) > 1e-13 else 0.0)
+        misses.append(max(1 - total, 0.0) + doubt + 1e-13)
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.log(values[0]) - np.log(values[1])
     loss = np.where(np.isfinite(loss), loss, np.nan)
@@ -399,7 +408,10 @@ def _tradeoff_values(f: Callable[[Floats], Any], level: Floats) -> Floats:
     try:
         values = np.asarray(f(level), dtype=float)
     except (TypeError, ValueError):
-        values = np.array([float(f(np.array(a))) for a in level])
+        try:
+            values = np.array([float(f(np.array(a))) for a in level])
+        except (TypeError, ValueError):
+            raise InvalidTradeoff("f", "...", "must turn numbers in [0, 1] into numbers in [0, 1]") from None
     if values.shape != level.shape:
         raise InvalidTradeoff("f", values.shape, f"must return an array of shape {level.shape}")
     _check_tradeoff(level, values)

@@ -215,7 +215,7 @@ class Product:
         for side in sides:
             factors = self.upper if side == "upper" else self.lower
             steps = math.fsum(f.uses for f in factors)
-            tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(2 * steps), -80.0))
+            tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(2 * steps), -290.0))
             # The bracket is about twice as sensitive to the lower side as the error law says: half the budget for it.
             share = refine if side == "upper" else refine / 2
             step = max(self._step(factors, target, share), self._smallest_step(factors, theta, tail))
@@ -276,7 +276,8 @@ class Product:
             return (math.inf if delta < self.infinity("lower") else 0.0), math.inf
         left = delta - self.infinity("upper")
         target = self.aim(max(left, delta * 1e-9))
-        low, high = 0.0, min(target.epsilon if left > 0 else math.inf, self.highest)
+        # The Chernoff bound was found for the δ aimed at: it counts only if that is really left.
+        low, high = 0.0, min(target.bound if left >= delta * 1e-9 else math.inf, self.highest)
         refine, before = 1.0, math.inf
         for _ in range(4):
             for panel in self.panels_for(target, sides, refine):
@@ -291,7 +292,7 @@ class Product:
             # A bracket much wider than planned is of first order in the step (lonely atoms): then the square is needed.
             missing = WIDTH / (3 * width)
             refine = max(refine * (missing * missing if width > 4 * WIDTH else missing), 1e-6)
-            target = target._replace(epsilon=high)
+            target = target._replace(epsilon=min(high, 1e300))
         return low, high
 
     def aim(self, delta: float) -> Target:
@@ -390,7 +391,7 @@ def _smallest(profile: Callable[[Floats], Floats], delta: float, highest: float)
         low, high = float(grid[max(first - 1, 0)]), float(grid[first])
         if high - low <= PRECISION * high:
             break
-    return high
+    return high if high < 1e300 else math.inf
 
 
 def _largest(profile: Callable[[Floats], Floats], delta: float, low: float, high: float) -> float:

@@ -56,6 +56,11 @@ def from_dict(record: Any, depth: int = 0) -> Curve:
         raise UnreadableRecord(f"version {version} is newer than this library reads ({VERSION}); update deniable")
     if depth > DEEPEST:
         raise UnreadableRecord(f"nested deeper than {DEEPEST} curves")
+    unknown = set(record) - {"format", "version", "factors"}
+    if unknown:
+        raise UnreadableRecord(
+            f"unknown fields {sorted(map(str, unknown))}; a curve record has format, version and factors"
+        )
     factors = record.get("factors")
     if not isinstance(factors, list):
         raise UnreadableRecord('"factors" must be a list')
@@ -73,12 +78,14 @@ def _read_factor(factor: Any, depth: int) -> Curve:
     if kind is None:
         raise UnreadableRecord(f"unknown atom {name!r}; known: {', '.join(sorted(atom_classes()))}")
     fields = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    if "count" not in factor:
+        raise UnreadableRecord(f'the factor {name!r} does not say how often it is used: "count" is missing')
     given = set(factor) - {"atom", "count"}
     if given != set(fields):
         raise UnreadableRecord(f"atom {name!r} has the fields {fields}, the record has {sorted(given)}")
     try:
         atom = kind(**{field: _value(factor[field], depth) for field in fields})
-        return Curve.of(atom).__pow__(factor.get("count", 1))
+        return Curve.of(atom).__pow__(factor["count"])
     except UnreadableRecord:
         raise
     except (DeniableError, TypeError, ValueError, AttributeError, IndexError) as error:

@@ -69,22 +69,18 @@ def _remembered(curve: Curve) -> _Read | None:
 def _built(curve: Curve) -> _Read:
     """From scratch.
 
-    Direction rule (FACTS B36): directions of tied factors go together. A factor that is not tied may flip, so as soon
-    as two uses of asymmetric factors meet, every factor that is not tied enters with the worse of its two directions.
+    Direction rule (FACTS B36): directions of tied factors go together. A factor that is not tied may flip. When it is
+    not alone it may even flip after the other answers were seen: it enters with the worse of its two directions.
     """
     factors = [((one, 1) if (one := a.repeated(n)) is not None else (a, n)) for a, n in curve.factors]
-    uneven_free = uneven_tied = 0
-    for atom, count in factors:
-        if not pair_of(atom).is_symmetric:
-            uneven_free += 0 if atom.tied else count
-            uneven_tied += count if atom.tied else 0
-    mixed = uneven_free > 0 and uneven_free + uneven_tied > 1
+    flips = any(not atom.tied and not pair_of(atom).is_symmetric for atom, _ in factors)
+    mixed = flips and sum(count for _, count in factors) > 1
     pairs = [(symmetrized_pair_of(a) if mixed and not a.tied else pair_of(a), n) for a, n in factors]
     renyi = curve.renyi_function if any(atom.renyi_only for atom, _ in factors) else None
     forward = _product([(p.forward, n) for p, n in pairs], (), (), renyi)
     if all(pair.is_symmetric for pair, _ in pairs):
         return _Read(forward, forward, False)
-    return _Read(forward, _product([(p.backward, n) for p, n in pairs], (), (), renyi), uneven_free > 0)
+    return _Read(forward, _product([(p.backward, n) for p, n in pairs], (), (), renyi), flips)
 
 
 def _extended(curve: Curve) -> _Read | None:
@@ -131,7 +127,7 @@ def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side, 
         # E_x(P||Q) = 1 - x + x E_{1/x}(Q||P).
         reflected = -np.expm1(e) + np.exp(e) * back.delta(-e, side, blur)
         result[~positive] = reflected * (1 + 4e-16) if side == "upper" else reflected * (1 - 4e-16)
-    return np.clip(result, 0.0, 1.0)
+    return np.clip(result, 0.0, 1.0) + 0.0  # no -0.0
 
 
 @quietly
@@ -177,7 +173,7 @@ def epsilon_bounds(curve: Curve, delta: float, sides: tuple[Side, ...]) -> tuple
 
 def _chernoff(product: Product, delta: float) -> float:
     left = delta - product.infinity("upper")
-    return product.aim(left).epsilon if left > 0 and product.needs_panels else math.inf
+    return product.aim(left).bound if left > 0 and product.needs_panels else math.inf
 
 
 # -- Rényi -----------------------------------------------------------------------------------------------------------
@@ -205,20 +201,16 @@ def _atom_renyi(atom: Atom, order: float) -> tuple[float, float]:
     values = []
     for side in (pair.forward, pair.backward):
         law = side.upper
-        if order == math.inf:
-            values.append(law.highest if law.infinity == 0 else math.inf)
-        elif order == 1:
-            values.append(mean_loss(atom, side is pair.backward and not pair.is_symmetric))
-        else:
-            values.append(max(log_moment(law, order - 1) / (order - 1), 0.0))
+        top = law.highest if law.infinity == 0 else math.inf
+        # Next to order 1 the moment is a difference of nearly equal numbers; divergences increase with the order.
+        near = max(order, 1 + 1e-5)
+        value = top if order == math.inf else log_moment(law, near - 1) / (near - 1)
+        # A loss of at most ε in both directions: D <= ε, and D <= order ε²/2 (Bun & Steinke 2016, Proposition 3.3).
+        both = max(pair.forward.upper.highest, pair.backward.upper.highest)
+        bounded = pair.forward.upper.infinity == pair.backward.upper.infinity == 0
+        cap = 0.5 * order * both * both * (1 + 1e-15) if bounded and math.isfinite(both) else math.inf
+        values.append(max(min(value, top, cap), 0.0))
     return values[0], values[1]
-
-
-def mean_loss(atom: Atom, backward: bool) -> float:
-    """An upper bound on E_P L (order 1): divergences increase with the order, so a slightly larger order bounds it."""
-    law = (pair_of(atom).backward if backward else pair_of(atom).forward).upper
-    step = 1e-5
-    return max(log_moment(law, step) / step, 0.0)
 
 
 @quietly

@@ -96,7 +96,8 @@ class LaplaceLaw(Law):
         # E_P e^{sL} = e^{st}/2 + e^{-(1+s)t}/2 + sinh-like integral; Mironov's form for order a = s + 1.
         a = s + 1
         big = s * t
-        return big + math.log(a / (2 * a - 1) + (a - 1) / (2 * a - 1) * math.exp(-(2 * a - 1) * t))
+        log = math.log(a / (2 * a - 1) + (a - 1) / (2 * a - 1) * math.exp(-(2 * a - 1) * t))
+        return big + log + 8 * UNIT_ROUNDOFF * (1 + abs(big))
 
 
 @dataclass(frozen=True, slots=True)

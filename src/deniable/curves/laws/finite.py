@@ -139,9 +139,14 @@ def from_masses(p: Floats, q: Floats, relative_error: float = 0.0) -> Pair:
     both = (p > 0) & (q > 0)
     loss = np.log(p[both]) - np.log(q[both])
 
+    # Two logarithms and a difference, each known to one rounding.
+    doubt = 2 * UNIT_ROUNDOFF * (np.abs(np.log(p[both])) + np.abs(np.log(q[both])) + np.abs(loss))
+
     def direction(losses: Floats, masses: Floats, infinity: float) -> Sided:
-        up = merged(losses, masses, infinity, relative_error, towards="up")
-        return Sided(up, merged(losses, masses, infinity, relative_error, towards="down"))
+        up = merged(losses + doubt, masses, infinity * (1 + 4 * UNIT_ROUNDOFF), relative_error, towards="up")
+        return Sided(
+            up, merged(losses - doubt, masses, infinity * (1 - 4 * UNIT_ROUNDOFF), relative_error, towards="down")
+        )
 
     return Pair(
         direction(loss, p[both], float(np.sum(p[q <= 0]))),
@@ -155,7 +160,8 @@ def product(a: FiniteLaw, b: FiniteLaw, *, towards: str) -> FiniteLaw | None:
         return None
     losses = np.add.outer(a.losses, b.losses).ravel()
     masses = np.multiply.outer(a.masses, b.masses).ravel()
-    infinity = a.infinity + b.infinity - a.infinity * b.infinity
+    losses = _outwards(losses, towards)
+    infinity = float(_outwards(np.array(a.infinity + b.infinity - a.infinity * b.infinity), towards))
     error = a.relative_error + b.relative_error + 4 * UNIT_ROUNDOFF
     result = merged(losses, masses, infinity, error, towards=towards)
     return result if len(result.losses) <= PRODUCT_SUPPORT else None
@@ -169,13 +175,12 @@ def power(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
         kept = law.masses > 0
         law = FiniteLaw(law.losses[kept], law.masses[kept], law.infinity, law.relative_error)
     if len(law.losses) == 0:
-        return FiniteLaw(law.losses, law.masses, _any_infinite(law.infinity, count))
+        return FiniteLaw(law.losses, law.masses, _any_infinite(law.infinity, count, towards))
     if len(law.losses) == 1:
         total = float(law.masses[0]) ** count
-        losses = law.losses * count
-        return FiniteLaw(
-            losses, np.array([total]), _any_infinite(law.infinity, count), (law.relative_error + 1e-15) * count
-        )
+        error = (law.relative_error + 1e-15) * count
+        infinity = _any_infinite(law.infinity, count, towards)
+        return FiniteLaw(_outwards(law.losses * count, towards), np.array([total]), infinity, error)
     if len(law.losses) == 2:
         return binomial(law, count, towards=towards)
     if count > 4096:
@@ -193,11 +198,16 @@ def power(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
     return result if square is not None else None
 
 
-def _any_infinite(infinity: float, count: int) -> float:
+def _outwards(values: Floats, towards: str) -> Floats:
+    """Four roundings up or down."""
+    return values + (4 if towards == "up" else -4) * UNIT_ROUNDOFF * np.abs(values)
+
+
+def _any_infinite(infinity: float, count: int, towards: str) -> float:
     """Probability that at least one of `count` runs has infinite loss."""
     if infinity >= 1:
         return 1.0
-    return -math.expm1(count * math.log1p(-infinity))
+    return float(_outwards(np.array(-math.expm1(count * math.log1p(-infinity))), towards))
 
 
 def binomial(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
@@ -215,8 +225,8 @@ def binomial(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
     tops = np.arange(first, last + 1, dtype=float)
     log_mass = _log_binomial(count, tops, p) + count * math.log(total)
     masses = np.exp(log_mass)
-    losses = tops * law.losses[1] + (count - tops) * law.losses[0]
-    infinity = _any_infinite(law.infinity, count)
+    losses = _outwards(tops * law.losses[1] + (count - tops) * law.losses[0], towards)
+    infinity = _any_infinite(law.infinity, count, towards)
     error = count * law.relative_error + 1e-12 + 16 * UNIT_ROUNDOFF * float(np.max(np.abs(losses)))
     if towards == "up":
         if first > 0:

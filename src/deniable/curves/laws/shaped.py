@@ -55,8 +55,8 @@ class SampledForward(Law):
 
     @property
     def lowest(self) -> float:
-        # Infinitely negative base loss means "surely not taking part".
-        return _mixed_loss(self.base.lowest, self.rate)
+        # Q may have mass where P has none: there the answer says "surely not taking part".
+        return math.log1p(-self.rate) if self.rate < 1 else self.base.lowest
 
     @property
     def highest(self) -> float:
@@ -393,8 +393,9 @@ class ShiftsForward(Law):
         first = np.zeros_like(loss)
         for w, m in zip(self.weights, self.shifts, strict=True):
             first = first + w * upper_normal(y - m)
-        log_q = np.log(np.maximum(upper_normal(y), 1e-320))
-        second = np.minimum(np.exp(np.minimum(loss + log_q, 0.0)), first)
+        from scipy import special
+
+        second = np.minimum(np.exp(np.minimum(loss + special.log_ndtr(-y), 0.0)), first)
         everything = loss < self.lowest
         return Tails(
             np.where(everything, 1.0, first),
@@ -423,10 +424,13 @@ class ShiftsBackward(Law):
 
     def tails(self, loss: Floats) -> Tails:
         y = self.forward.threshold(-loss)
+        from scipy import special
+
         first = upper_normal(-y)
-        mixture = np.zeros_like(loss)
-        for w, m in zip(self.forward.weights, self.forward.shifts, strict=True):
-            mixture = mixture + w * upper_normal(m - y)
-        second = np.minimum(np.exp(np.minimum(loss + np.log(np.maximum(mixture, 1e-320)), 0.0)), first)
+        pairs = zip(self.forward.weights, self.forward.shifts, strict=True)
+        logs = np.stack([math.log(w) + special.log_ndtr(y - m) for w, m in pairs])
+        top = np.max(logs, axis=0)
+        mixture = top + np.log(np.sum(np.exp(logs - top), axis=0))
+        second = np.minimum(np.exp(np.minimum(loss + mixture, 0.0)), first)
         beyond = loss >= self.highest
         return Tails(np.where(beyond, 0.0, first), np.where(beyond, 0.0, second), 1e-13 * (1 + y * y))

@@ -93,6 +93,8 @@ def worse_direction(pair: Pair) -> Pair:
 
 def _worse_of_two(a: FiniteLaw, b: FiniteLaw, side: str) -> FiniteLaw:
     points = np.unique(np.concatenate((a.losses, b.losses)))
+    if not len(points):
+        return FiniteLaw(points, points, max(a.infinity, b.infinity))
     # Where the two polygons cross inside a cell, the crossing is a kink of the maximum.
     gap = np.subtract(*(law.tails(points).first - law.tails(points).second for law in (a, b)))
     turn = np.flatnonzero(gap[:-1] * gap[1:] < 0)
@@ -144,10 +146,14 @@ def polygon_of(law: FiniteLaw) -> tuple[Floats, Floats]:
 def law_of_polygon(level: Floats, power: Floats, relative_error: float, *, side: str) -> FiniteLaw:
     """The law whose power function is the given concave polygon."""
     run, rise = np.diff(level), np.diff(power)
-    # A step straight up is infinite loss at level 0. Elsewhere it is rounding: count it as infinite above, drop it
-    # below.
-    steep = run <= 0 if side == "upper" else (run <= 0) & (level[1:] <= 0)
-    infinity = float(power[0]) + float(np.sum(rise[steep]))
+    # A step straight up is infinite loss at level 0. Elsewhere it is rounding: above, its mass joins the segment before
+    # it (a larger loss); below, it is dropped.
+    infinity = float(power[0]) + float(np.sum(rise[(run <= 0) & (level[1:] <= 0)]))
+    if side == "upper":
+        stray = np.flatnonzero((run <= 0) & (rise > 0) & (level[1:] > 0))
+        home = np.maximum.accumulate(np.where(run > 0, np.arange(len(run)), 0))[stray]
+        rise = rise.copy()
+        np.add.at(rise, home, rise[stray])
     keep = (run > 0) & (rise > 0)
     losses = np.log(rise[keep]) - np.log(run[keep])
     order = np.argsort(losses, kind="stable")
