@@ -108,7 +108,7 @@ def log_best_gap(theta: float) -> float:
 
 
 class Target(NamedTuple):
-    """Where a panel is to be sharp: the tilt, about which ε, log δ there, and a proved upper bound on ε (inf if none)."""
+    """Where a panel is to be sharp: the tilt, about which ε, log δ there, and a proved upper bound on ε (or inf)."""
 
     theta: float
     epsilon: float
