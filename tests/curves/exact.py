@@ -225,9 +225,9 @@ def gauss_delta(epsilon: float | mpf, mu: float | mpf) -> mpf:
 def binomial_delta(epsilon: float, one: float, uses: int) -> mpf:
     """δ of randomized response with this ε, run `uses` times (Kairouz, Oh, Viswanath 2015), summed at 50 digits."""
     e, x = mpf(one), mpmath.exp(number(epsilon))
-    truth = 1 / (1 + mpmath.exp(-e))
-    total, p, q = mpf(0), truth**uses, (1 - truth) ** uses
     odds = mpmath.exp(-e)
+    truth, lie = 1 / (1 + odds), odds / (1 + odds)
+    total, p, q = mpf(0), truth**uses, lie**uses
     for lies in range(uses + 1):
         if p <= x * q:
             break

@@ -58,7 +58,7 @@ def test_anchor(name: str, curve: curves.Curve, delta: float, printed: str) -> N
 def test_anchor_smallest_sigma() -> None:
     found = curves.calibrate(lambda sigma: sampled(0.01, sigma) ** 10**4, epsilon=1.0, delta=1e-6)
     value = float(getattr(found, "value", found))
-    # 4.3027 is what a coarser accountant finds; the slow reference has δ(1) = 1.0005e-6 at 4.3020 and .9995e-6 at 4.3022.
+    # 4.3027 is a coarser accountant's; the slow reference has δ(1) = 1.0005e-6 at 4.3020 and .9995e-6 at 4.3022.
     assert 4.3020 < value < 4.3027
     low, _ = (sampled(0.01, value) ** 10**4).epsilon_bounds(delta=1e-6)
     assert low <= 1.0

@@ -22,6 +22,13 @@ from deniable.curves.own import FromPmf
 from tests.curves import exact
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _quiet() -> object:
+    # The public doors read quietly; these tests look behind them.
+    with np.errstate(all="ignore"):
+        yield
+
+
 @dataclass(frozen=True)
 class Case:
     """A product of two random pairs: how often each runs, and whether its direction is tied."""

@@ -14,6 +14,12 @@ from deniable.curves import compose, reading
 from deniable.curves.views import product_of
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _quiet() -> object:
+    # The public doors read quietly; these tests look behind them.
+    with np.errstate(all="ignore"):
+        yield
+
 
 def patient(examples: int) -> settings:
     """Every example is a composition or two: few of them, the same ones every time."""

@@ -441,7 +441,7 @@ class Poisson(Atom):
             )
         counts = np.arange(first, last + 1)
         p, q = _poisson_mass(counts, b), _poisson_mass(counts, a)
-        loss = counts * math.log(b / a) - (b - a)
+        loss = counts * math.log1p((b - a) / a) - (b - a)
         error = 1e-13 + UNIT_ROUNDOFF * 16 * (b - a + float(np.abs(loss).max()))
         forward = finite.truncated(loss, p, cut=finite.NEGLIGIBLE, relative_error=error)
         backward = finite.truncated(-loss, q, cut=0.0 if first == 0 else finite.NEGLIGIBLE, relative_error=error)

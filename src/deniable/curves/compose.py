@@ -188,7 +188,7 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
         return _floored(law, step)
     low, high = lattice.reach(law, tail)
     anchor = law.atoms[0] if law.atoms else 0.0
-    if side == "lower" and anchor == law.highest:
+    if side == "lower" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
         # A grid point above the highest loss would be worthless below the law: stay below it by its own rounding error.
         error = float(np.max(law.tails(np.array([anchor - step / 2])).error))
         anchor -= 8 * error + 1e-15 * (1 + abs(anchor))

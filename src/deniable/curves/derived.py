@@ -144,8 +144,9 @@ class FixedSize(Atom):
 
     def __post_init__(self) -> None:
         check_curve("curve", self.curve)
-        check.integer("population", self.population, 1)
-        if check.integer("size", self.size, 1) > self.population:
+        object.__setattr__(self, "population", check.integer("population", self.population, 1))
+        object.__setattr__(self, "size", check.integer("size", self.size, 1))
+        if self.size > self.population:
             raise InvalidParameter("size", self.size, f"must be at most population = {self.population}")
 
     def pair(self) -> Pair:
@@ -182,7 +183,7 @@ class Grouped(Atom):
 
     def __post_init__(self) -> None:
         check_curve("curve", self.curve)
-        check.integer("size", self.size, 1)
+        object.__setattr__(self, "size", check.integer("size", self.size, 1))
 
     def pair(self) -> Pair:
         # On the way from one dataset to the other some people may join and others leave: every step may go either way.

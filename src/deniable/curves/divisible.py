@@ -22,7 +22,7 @@ from deniable.curves.curve import Curve
 from deniable.curves.laws.base import Law, Pair, Sided, Tails
 from deniable.curves.laws.closed import upper_normal
 from deniable.curves.promise import Atom
-from deniable.curves.rounding import SPECIAL, UNIT_ROUNDOFF, Floats
+from deniable.curves.rounding import SPECIAL, UNIT_ROUNDOFF, Floats, quietly
 from deniable.errors import InvalidParameter
 
 Complexes = NDArray[np.complex128]
@@ -101,22 +101,28 @@ class MertonLaw(Law):
             result.append((weights, start + n * jump, deviation))
         return result
 
+    @quietly
     def tails(self, loss: Floats) -> Tails:
         under_p, under_q = self.terms()
-        first_law, second_law = (under_q, under_p) if self.sign > 0 else (under_p, under_q)
-        with np.errstate(divide="ignore"):
-            first, second = (self._tail(loss, law) for law in (first_law, second_law))
-            scaled = np.exp(np.minimum(loss + np.log(second), 0.0))
-        count = len(under_p[0])
-        return Tails(first, np.minimum(scaled, first), 4 * SPECIAL + UNIT_ROUNDOFF * (64 * count + 2000))
+        ahead, other = (under_q, under_p) if self.sign > 0 else (under_p, under_q)
+        first = np.exp(self._log_tail(loss, ahead))
+        second = np.exp(np.minimum(loss + self._log_tail(loss, other), 0.0))
+        # One rounding of (loss - mean)/deviation is magnified by its size, at most 40 where the tail counts.
+        largest = float(max(np.max(np.abs(under_p[1])), np.max(np.abs(under_q[1]))))
+        moved = 160 * UNIT_ROUNDOFF * (np.abs(loss) + largest) / math.sqrt(self.variance)
+        error = 4 * SPECIAL + UNIT_ROUNDOFF * (64 * len(under_p[0]) + 2000) + moved
+        return Tails(first, np.minimum(second, first), error)
 
-    def _tail(self, loss: Floats, law: tuple[Floats, Floats, Floats]) -> Floats:
-        """P(sign X > loss): the sum of normal tails."""
-        result = np.zeros_like(loss)
+    def _log_tail(self, loss: Floats, law: tuple[Floats, Floats, Floats]) -> Floats:
+        """log P(sign X > loss): the sum of normal tails, in logarithms so that e^loss times it never overflows."""
+        from scipy import special
+
+        total = np.full_like(loss, -np.inf)
         for weight, mean, deviation in zip(*law, strict=True):
-            if weight > 1e-320:
-                result = result + weight * upper_normal((loss - self.sign * mean) / deviation)
-        return result
+            if weight > 1e-300:
+                term = math.log(weight) + special.log_ndtr((self.sign * mean - loss) / deviation)
+                total = np.logaddexp(total, term)
+        return total
 
     def moment(self, order: float) -> float | None:
         # Forward: E_Q e^{sX} = E_P e^{(s+1)X}; backward: E_P e^{-sX}.
@@ -139,8 +145,9 @@ class Merton(Atom):
     spread: float
 
     def __post_init__(self) -> None:
-        for name in ("mean", "spread"):
-            if abs(check.finite(name, getattr(self, name))) > 10:
+        for name in ("variance", "rate", "mean", "spread"):
+            object.__setattr__(self, name, check.finite(name, getattr(self, name)))
+            if name in ("mean", "spread") and abs(getattr(self, name)) > 10:
                 raise InvalidParameter(name, getattr(self, name), "must be at most 10 in size")
         check.not_negative("spread", self.spread)
         if check.positive("variance", self.variance) > 1e4:
@@ -222,14 +229,10 @@ class NigLaw(Law):
         # where it is < -170.
         centre = math.log(self.size / gamma)
         reach = 2.1 * math.asinh(math.sqrt(85.0 / (self.size * gamma)))
-        logs, step = np.linspace(centre - reach, centre + reach, NODES, retstep=True)
-        z = np.exp(logs)
-        weight = (
-            np.exp(-0.5 * (self.size / np.sqrt(z) - gamma * np.sqrt(z)) ** 2)
-            * self.size
-            / np.sqrt(2 * math.pi * z)
-            * step
-        )
+        away, step = np.linspace(-reach, reach, NODES, retstep=True)
+        z = np.exp(centre + away)
+        # (size/√z - gamma √z)²/2 = 2 size gamma sinh²(away/2), without the cancellation.
+        weight = np.exp(-2 * self.size * gamma * np.sinh(away / 2) ** 2) * self.size / np.sqrt(2 * math.pi * z) * step
         result = np.zeros_like(loss)
         for w, variance in zip(weight, z, strict=True):
             mean = self.drift + beta * variance
@@ -258,7 +261,8 @@ class NormalInverseGaussian(Atom):
 
     def __post_init__(self) -> None:
         a, b = check.positive("alpha", self.alpha), check.finite("beta", self.beta)
-        check.positive("size", self.size)
+        for name, value in (("alpha", a), ("beta", b), ("size", check.positive("size", self.size))):
+            object.__setattr__(self, name, value)
         if not -a < b < a - 1:
             raise InvalidParameter(
                 "beta", b, f"must lie strictly between -alpha and alpha - 1 = {a - 1:g}", "E e^X must be 1"

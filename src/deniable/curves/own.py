@@ -68,8 +68,8 @@ class FromPmf(Atom):
 
     def pair(self) -> Pair:
         p, q = np.array(self.p), np.array(self.q)
-        # Sums that are off by rounding are no error of the masses: each is known to one rounding of the total.
-        return finite.from_masses(p, q, 4 * UNIT_ROUNDOFF)
+        # Sums may be off by rounding (or by up to 1e-9, which is taken for rounding): both are normalised.
+        return finite.from_masses(p / math.fsum(p), q / math.fsum(q), 4 * UNIT_ROUNDOFF)
 
     def expression(self) -> str:
         if len(self.p) > 8:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable.curves.laws.base import Law, Tails
 from deniable.curves.laws.closed import GaussianLaw, upper_normal
-from deniable.curves.rounding import SPECIAL, UNIT_ROUNDOFF, Floats
+from deniable.curves.rounding import SPECIAL, UNIT_ROUNDOFF, Floats, quietly
 
 MOST_TERMS = 4096
 """Largest whole order whose binomial sum is worth computing."""
@@ -60,7 +61,8 @@ class SampledForward(Law):
 
     @property
     def highest(self) -> float:
-        return _mixed_loss(self.base.highest, self.rate)
+        # Rounded up: half the mass of a Laplace mechanism may sit exactly there.
+        return _mixed_loss(self.base.highest, self.rate) * (1 + 8 * UNIT_ROUNDOFF)
 
     @property
     def infinity(self) -> float:
@@ -74,12 +76,11 @@ class SampledForward(Law):
     def scale(self) -> float:
         return max(self.rate * min(self.base.scale, 1.0), 1e-300)
 
+    @quietly
     def tails(self, loss: Floats) -> Tails:
         q = self.rate
         # e^l = (e^l' - (1-q))/q; below log(1-q) every outcome passes.
-        ratio = np.expm1(np.minimum(loss, 700.0)) / q
-        inside = ratio > -1.0
-        inner = np.log1p(np.where(inside, ratio, 0.0))
+        inside, inner = _base_loss(loss, q)
         large = loss > 700.0
         inner = np.where(large, loss - math.log(q), inner)
         first, second, error = self.base.tails(inner)
@@ -150,8 +151,8 @@ class SampledBackward(Law):
     @property
     def highest(self) -> float:
         if self.base.infinity > 0:
-            return -math.log1p(-self.rate) if self.rate < 1 else math.inf
-        return -_mixed_loss(-self.base.highest, self.rate)
+            return -math.log1p(-self.rate) * (1 + 8 * UNIT_ROUNDOFF) if self.rate < 1 else math.inf
+        return -_mixed_loss(-self.base.highest, self.rate) * (1 + 8 * UNIT_ROUNDOFF)
 
     @property
     def infinity(self) -> float:
@@ -166,19 +167,30 @@ class SampledBackward(Law):
     def scale(self) -> float:
         return max(self.rate * min(self.base.scale, 1.0), 1e-300)
 
+    @quietly
     def tails(self, loss: Floats) -> Tails:
         q = self.rate
-        # M' > l  <=>  e^-M < (e^-l - (1-q))/q =: 1 + ratio.
-        ratio = np.expm1(np.minimum(-loss, 700.0)) / q
-        inside = ratio > -1.0
-        inner = -np.log1p(np.where(inside, ratio, 0.0))
-        inner = np.where(loss < -700.0, loss + math.log(q), inner)
+        # M' > l  <=>  e^-M < (e^-l - (1-q))/q =: 1 + ratio. The threshold is moved down by a few roundings, so that
+        # the end of the loss is never overlooked: a real test, and what it misses of the best one is covered by the
+        # error.
+        inside, inner = _base_loss(-(loss - 8 * UNIT_ROUNDOFF * (1 + np.abs(loss))), q)
+        inner = np.where(loss < -700.0, loss + math.log(q), -inner)
         first, second, error = self.base.tails(inner)
         # second measure: (1-q) first + q e^-inner second, times e^loss.
         mixed = np.exp(np.minimum(loss, 700.0)) * ((1 - q) * first + q * np.exp(np.minimum(-inner, 700.0)) * second)
         first = np.where(inside, first, 0.0)
         mixed = np.where(inside, np.minimum(mixed, first), 0.0)
-        return Tails(first, mixed, error + SPECIAL)
+        return Tails(first, mixed, error + SPECIAL + 32 * UNIT_ROUNDOFF * (1 + np.abs(loss)))
+
+
+def _base_loss(mixed: Floats, rate: float) -> tuple[NDArray[np.bool_], Floats]:
+    """Where the mixed loss log(1 - q + q e^l) reaches `mixed` at all, and the base loss l at which it does."""
+    near = np.expm1(np.clip(mixed, -0.7, 700.0)) / rate
+    # Far below 0 the same quantity e^l - 1 loses digits; e^mixed - (1 - q) does not.
+    far = (np.exp(np.minimum(mixed, -0.7)) - (1 - rate)) / rate
+    inside = np.where(mixed > -0.7, near > -1.0, far > 0.0)
+    low = np.log(np.where(inside & (mixed <= -0.7), far, 1.0))
+    return inside, np.where(mixed > -0.7, np.log1p(np.where(inside, np.maximum(near, -1 + 1e-300), 0.0)), low)
 
 
 def _mixed_loss(loss: float, rate: float) -> float:

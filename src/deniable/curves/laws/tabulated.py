@@ -13,12 +13,13 @@ import numpy as np
 from deniable.curves.laws.base import Law, Pair, Sided
 from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.laws.shaped import WorstLaw
-from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
+from deniable.curves.rounding import UNIT_ROUNDOFF, Floats, quietly
 
 MOST_KINKS = 200_000
 """Most kinks that an exact maximum of polygons may have before it is read lazily instead."""
 
 
+@quietly
 def law_above(points: Floats, delta: Floats) -> FiniteLaw:
     """The law whose profile joins upper bounds δ(points) by straight lines in x = e^ε; beyond the last point it
     stays.
@@ -32,6 +33,7 @@ def law_above(points: Floats, delta: Floats) -> FiniteLaw:
     return FiniteLaw(points, masses, float(survival[-1]))
 
 
+@quietly
 def vertices_below(points: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Vertices (ε, value) of a polygon below every convex profile that stays between `low` and `high` at the points.
 
@@ -55,6 +57,7 @@ def vertices_below(points: Floats, low: Floats, high: Floats) -> tuple[Floats, F
     return np.log(x[:-1] + meet), value
 
 
+@quietly
 def law_below(points: Floats, low: Floats, high: Floats, infinity: float) -> FiniteLaw:
     """A law below every convex profile that stays between `low` and `high` at the points."""
     at, value = vertices_below(points, low, high)
