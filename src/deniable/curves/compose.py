@@ -188,12 +188,15 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
         return _floored(law, step)
     low, high = lattice.reach(law, tail)
     anchor = law.atoms[0] if law.atoms else 0.0
+    if side == "upper" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
+        anchor = law.highest  # rounded up, unlike the atom
     if side == "lower" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
         # A grid point above the highest loss would be worthless below the law: stay below it by its own rounding error.
         error = float(np.max(law.tails(np.array([anchor - step / 2])).error))
         anchor -= 8 * error + 1e-15 * (1 + abs(anchor))
     below = math.ceil((anchor - low) / step - 1e-9)
-    beyond = max(math.ceil((high - anchor) / step - 1e-9), 0)
+    # Above the law the last point must not fall short of the largest loss by a rounding.
+    beyond = max(math.ceil((high - anchor) / step + (1e-9 if side == "upper" and high > anchor else -1e-9)), 0)
     points = anchor + step * np.arange(-below, beyond + 1, dtype=float)
     if len(points) < 2:
         points = np.array([anchor - step, anchor])
@@ -436,11 +439,11 @@ def _tilted_spectrum(
     """rfft of the tilted masses of a lattice law wrapped to `length`, and their 2-norm."""
     grid = lattice_law(law, side, step, tail)
     weights, _ = tilted(grid, theta)
-    norm = float(np.sqrt(np.sum(weights * weights)))
     if len(weights) > length:
         padded = np.zeros(-(-len(weights) // length) * length)
         padded[: len(weights)] = weights
         weights = padded.reshape(-1, length).sum(axis=0)
+    norm = float(np.sqrt(np.sum(weights * weights)))
     return np.fft.rfft(weights, length), norm
 
 

@@ -357,17 +357,17 @@ class HiddenShifts(Atom):
 def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
     """One of the mechanisms is drawn with public weights and the attacker does not see which.
 
-    Hiding the index helps only if the answers share one outcome space, which a curve alone does not know. It is known
-    for Gaussians (and `identity()`, shift 0) of one noise level, where the neighbour without the person answers N(0,
-    1) whatever was drawn: `gaussian(mu=m)` is a person who moves one noisy sum by m standard deviations, and how
-    often they contributed is drawn. It is also known for `from_pmf(..., tied=True)` curves on the same outcomes.
-    Anything else is refused: `mixture` (index revealed) is always a valid, larger bound. Several separate releases
-    reveal their number, so powers are refused.
+    Hiding the index helps only if the answers share one outcome space, which a curve alone does not know. It is known for
+    Gaussians and their powers (and `identity()`, shift 0) when the attacker sees one standardised answer, N(shift, 1) with
+    the person and N(0, 1) without, whatever was drawn: a noisy sum to which a person contributed a random number of times,
+    or a random number of compositions summed up in one standardised mean. It is also known for `from_pmf(..., tied=True)`
+    curves on the same outcomes. Anything else is refused: `mixture` (index revealed) is always a valid, larger bound, and
+    the right one when the number of separate answers, or the noise level, can be seen.
     """
     shares, parts = check_weights(weights, curves)
     atoms = [[a for a, _ in c.factors] for c in parts]
-    if all(isinstance(a, Gaussian) and n == 1 for c in parts for a, n in c.factors) and max(map(len, atoms)) <= 1:
-        shifts = [next((a.mu for a in group_ if isinstance(a, Gaussian)), 0.0) for group_ in atoms]
+    if all(isinstance(a, Gaussian) for group_ in atoms for a in group_):
+        shifts = [math.sqrt(sum(n * a.mu**2 for a, n in c.factors if isinstance(a, Gaussian))) for c in parts]
         merged: dict[float, float] = {}
         for w, m in zip(shares, shifts, strict=True):
             merged[m] = merged.get(m, 0.0) + w
@@ -382,8 +382,8 @@ def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
             q = sum((w * np.array(a.q) for w, a in zip(shares, known, strict=True)), np.zeros(len(known[0].q)))
             return Curve.of(FromPmf(tuple(p / p.sum()), tuple(q / q.sum()), True))
     raise InvalidOperation(
-        "hidden_mixture needs mechanisms that share one outcome space: single Gaussians (and identity()) of one noise "
-        "level, or from_pmf(..., tied=True) curves on the same outcomes; use mixture(...), which reveals the index and "
+        "hidden_mixture needs mechanisms that share one outcome space: Gaussians (and identity()), "
+        "or from_pmf(..., tied=True) curves on the same outcomes; use mixture(...), which reveals the index and "
         "is always a valid bound"
     )
 

@@ -178,7 +178,8 @@ class SampledBackward(Law):
         first, second, error = self.base.tails(inner)
         # second measure: (1-q) first + q e^-inner second, times e^loss.
         mixed = np.exp(np.minimum(loss, 700.0)) * ((1 - q) * first + q * np.exp(np.minimum(-inner, 700.0)) * second)
-        first = np.where(inside, first, 0.0)
+        inside = inside & (loss < self.highest)
+        first = np.where(inside, first, self.infinity)
         mixed = np.where(inside, np.minimum(mixed, first), 0.0)
         return Tails(first, mixed, error + SPECIAL + 32 * UNIT_ROUNDOFF * (1 + np.abs(loss)))
 
