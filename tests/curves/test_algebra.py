@@ -225,7 +225,10 @@ NOISIER = {
     "laplace is better than pure": (curves.pure(epsilon=1), curves.laplace(scale=1)),
     "poisson": (curves.poisson(low=2, high=5), curves.poisson(low=2, high=4.9)),
     "sampled": (GAUSS.sampled(rate=0.31), GAUSS.sampled(rate=0.3)),
-    "hidden index": (curves.mixture([0.5, 0.5], [GAUSS, GAUSS**2]), curves.hidden_mixture([0.5, 0.5], [GAUSS, GAUSS**2])),
+    "hidden index": (
+        curves.mixture([0.5, 0.5], [GAUSS, GAUSS**2]),
+        curves.hidden_mixture([0.5, 0.5], [GAUSS, GAUSS**2]),
+    ),
     "rounded": (GAUSS, curves.rounded_gaussian(sigma=1.5)),
     "quantized": (GAUSS, curves.quantized(GAUSS, width=0.5)),
     "merton": (
@@ -302,7 +305,9 @@ def test_reversing_twice_changes_nothing(atom: Curve) -> None:
 
 def test_reversing_swaps_the_directions(atom: Curve) -> None:
     turned = atom.reversed()
-    assert np.allclose(turned.forward.delta_bounds(epsilon=EPSILON), atom.backward.delta_bounds(epsilon=EPSILON), atol=1e-12)
+    assert np.allclose(
+        turned.forward.delta_bounds(epsilon=EPSILON), atom.backward.delta_bounds(epsilon=EPSILON), atol=1e-12
+    )
 
 
 def test_directions_are_reflections_of_each_other(atom: Curve) -> None:
@@ -339,7 +344,9 @@ def test_a_mixture_is_the_weighted_mean_of_profiles(atom: Curve) -> None:
 
 
 def test_mixtures_forget_weights_of_zero() -> None:
-    assert curves.mixture([1.0, 0.0], [GAUSS, LAPLACE]).delta(epsilon=0.5) == pytest.approx(GAUSS.delta(epsilon=0.5), rel=1e-12)
+    assert curves.mixture([1.0, 0.0], [GAUSS, LAPLACE]).delta(epsilon=0.5) == pytest.approx(
+        GAUSS.delta(epsilon=0.5), rel=1e-12
+    )
 
 
 NO_EXACT_LOSS = {"zcdp", "renyi", "from_cells", "tradeoff", "worst_of", "from_kernel", "group", "symmetrized"}

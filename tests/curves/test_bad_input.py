@@ -29,14 +29,29 @@ from deniable.errors import (
 GAUSS = curves.gaussian(sigma=1)
 LAPLACE = curves.laplace(scale=1)
 
-NOT_NUMBERS: list[Any] = [math.nan, "1", b"1", None, True, np.bool_(True), [1.0], (1.0,), {}, 1j, object(), np.array([1.0, 2.0])]
+NOT_NUMBERS: list[Any] = [
+    math.nan,
+    "1",
+    b"1",
+    None,
+    True,
+    np.bool_(True),
+    [1.0],
+    (1.0,),
+    {},
+    1j,
+    object(),
+    np.array([1.0, 2.0]),
+]
 NOT_POSITIVE: list[Any] = [0, 0.0, -0.0, -1, -1e-300, -math.inf, math.inf, 10**400, *NOT_NUMBERS]
 NOT_A_SHARE: list[Any] = [-1e-9, 1 + 1e-9, 2, -1, math.inf, -math.inf, *NOT_NUMBERS]
 NOT_A_COUNT: list[Any] = [0.5, 1.0, 2.0, -1, Fraction(1, 2), math.inf, *NOT_NUMBERS]
 
 
 def names(values: list[Any]) -> list[str]:
-    return [f"{type(v).__name__}-{str(v)[:12]}" if not isinstance(v, int) or abs(v) < 10**9 else "huge int" for v in values]
+    return [
+        f"{type(v).__name__}-{str(v)[:12]}" if not isinstance(v, int) or abs(v) < 10**9 else "huge int" for v in values
+    ]
 
 
 def refused(make: Callable[[], Any], *, kind: type[DeniableError] = InvalidParameter, says: str = "") -> None:
@@ -302,7 +317,10 @@ PMFS: dict[str, tuple[Callable[[], Any], str]] = {
     "product of neighbours": (lambda: Kernel.of([[1.0], [1.0]]) * Kernel.of([[1.0], [1.0]], []), "same"),
     "kernel mixture weights": (lambda: Kernel.mixture([0.5], [Kernel.of([[1.0]])] * 2), "weights"),
     "kernel mixture of none": (lambda: Kernel.mixture([], []), "weights"),
-    "kernel mixture of others": (lambda: Kernel.mixture([0.5, 0.5], [Kernel.of([[1.0]]), Kernel.of([[1.0], [1.0]])]), "same"),
+    "kernel mixture of others": (
+        lambda: Kernel.mixture([0.5, 0.5], [Kernel.of([[1.0]]), Kernel.of([[1.0], [1.0]])]),
+        "same",
+    ),
     "kernel mixture of numbers": (lambda: Kernel.mixture([1.0], [3]), "kernel"),
 }
 
@@ -314,7 +332,10 @@ def test_masses_that_are_none(name: str) -> None:
 
 
 def test_bad_masses_are_bad_distributions() -> None:
-    for make in (lambda: curves.from_pmf([1.1, -0.1], [0.5, 0.5]), lambda: curves.from_kernel([[0.5, 0.6], [0.5, 0.5]])):
+    for make in (
+        lambda: curves.from_pmf([1.1, -0.1], [0.5, 0.5]),
+        lambda: curves.from_kernel([[0.5, 0.6], [0.5, 0.5]]),
+    ):
         refused(make, kind=InvalidDistribution)
 
 
@@ -368,7 +389,10 @@ TRADEOFFS: dict[str, tuple[Any, str]] = {
     "constant": (lambda a: np.full_like(a, 0.5), "1 - alpha"),
     "above the diagonal": (lambda a: 1 - a**2, "1 - alpha"),
     "not convex": (lambda a: np.where(a < 0.5, 0.5 - a / 2, np.minimum(0.25, 1 - a)), "convex"),
-    "a bump": (lambda a: np.clip(1 - a - 0.2 * np.sin(math.pi * a) + 0.05 * np.sin(8 * math.pi * a), 0, 1 - a), "convex"),
+    "a bump": (
+        lambda a: np.clip(1 - a - 0.2 * np.sin(math.pi * a) + 0.05 * np.sin(8 * math.pi * a), 0, 1 - a),
+        "convex",
+    ),
     "negative": (lambda a: 1 - 2 * a, "negative"),
     "NaN": (lambda a: np.where(a > 0.3, math.nan, 1 - a), "finite"),
     "inf": (lambda a: np.where(a > 0.3, math.inf, 1 - a), "finite"),
@@ -416,10 +440,22 @@ CALIBRATIONS: dict[str, tuple[Callable[[], Any], type[DeniableError]]] = {
     "delta alone": (lambda: curves.calibrate(lambda s: curves.gaussian(sigma=s), delta=1e-5), InvalidParameter),
     "no function": (lambda: curves.calibrate(3, epsilon=1, delta=1e-5), InvalidParameter),
     "no curve": (lambda: curves.calibrate(lambda s: s, epsilon=1, delta=1e-5), InvalidParameter),
-    "negative epsilon": (lambda: curves.calibrate(lambda s: curves.gaussian(sigma=s), epsilon=-1, delta=1e-5), InvalidParameter),
-    "NaN": (lambda: curves.calibrate(lambda s: curves.gaussian(sigma=s), epsilon=math.nan, delta=0.1), InvalidParameter),
-    "delta above one": (lambda: curves.calibrate(lambda s: curves.gaussian(sigma=s), epsilon=1, delta=2), InvalidParameter),
-    "a gaussian is never pure": (lambda: curves.calibrate(lambda s: curves.gaussian(sigma=s), epsilon=1), ImpossibleTarget),
+    "negative epsilon": (
+        lambda: curves.calibrate(lambda s: curves.gaussian(sigma=s), epsilon=-1, delta=1e-5),
+        InvalidParameter,
+    ),
+    "NaN": (
+        lambda: curves.calibrate(lambda s: curves.gaussian(sigma=s), epsilon=math.nan, delta=0.1),
+        InvalidParameter,
+    ),
+    "delta above one": (
+        lambda: curves.calibrate(lambda s: curves.gaussian(sigma=s), epsilon=1, delta=2),
+        InvalidParameter,
+    ),
+    "a gaussian is never pure": (
+        lambda: curves.calibrate(lambda s: curves.gaussian(sigma=s), epsilon=1),
+        ImpossibleTarget,
+    ),
     "advantage": (lambda: curves.calibrate(lambda s: curves.gaussian(sigma=s), advantage=1.5), InvalidParameter),
     "error rate": (lambda: curves.calibrate(lambda s: curves.gaussian(sigma=s), equal_error_rate=-1), InvalidParameter),
     "rho": (lambda: curves.calibrate(lambda s: curves.gaussian(sigma=s), rho=0), InvalidParameter),
@@ -468,7 +504,18 @@ def no_hang(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-HEAVY = ("10^12", "often", "10^6", "sampled pure", "small noise", "merton", "nig", "fixed size", "100 times", "laplace and")
+HEAVY = (
+    "10^12",
+    "often",
+    "10^6",
+    "sampled pure",
+    "small noise",
+    "merton",
+    "nig",
+    "fixed size",
+    "100 times",
+    "laplace and",
+)
 """Readings of these take seconds: one of each kind is enough, and none at δ = 1e-300."""
 
 
@@ -491,7 +538,7 @@ EXTREME: dict[str, Callable[[], Curve]] = {
     "gaussian sigma 1e140": lambda: curves.gaussian(sigma=1e140),
     "gaussian sigma 1e-140": lambda: curves.gaussian(sigma=1e-140),
     "gaussian 1e9, 10^12 times": lambda: curves.gaussian(sigma=1e9) ** 10**12,
-    "gaussian 1, 10^12 times": lambda: GAUSS ** 10**12,
+    "gaussian 1, 10^12 times": lambda: GAUSS**10**12,
     "laplace scale 1e-6": lambda: curves.laplace(scale=1e-6),
     "laplace scale 1e9": lambda: curves.laplace(scale=1e9),
     "laplace 1e6, 10^12 times": lambda: curves.laplace(scale=1e6) ** 10**12,
@@ -549,7 +596,9 @@ EXTREME: dict[str, Callable[[], Curve]] = {
     "fixed size": lambda: GAUSS.sampled_without_replacement(size=1, population=10**9) ** 10**6,
     "jump of 400": lambda: curves.infinitely_divisible(variance=0, jumps={400.0: 1e-150}),
     "jump of -400": lambda: curves.infinitely_divisible(variance=0, jumps={-400.0: 1.0}),
-    "mixture of extremes": lambda: curves.mixture([1e-12, 1 - 1e-12], [curves.pure(epsilon=1e3), curves.gaussian(sigma=1e3)]),
+    "mixture of extremes": lambda: curves.mixture(
+        [1e-12, 1 - 1e-12], [curves.pure(epsilon=1e3), curves.gaussian(sigma=1e3)]
+    ),
     "quantized finely": lambda: curves.quantized(GAUSS, width=1e-9),
     "quantized coarsely": lambda: curves.quantized(GAUSS, width=1e9),
     "quantized loss far out": lambda: curves.quantized(GAUSS, edges=[-1e4, 1e4]),
@@ -586,7 +635,10 @@ SPOILT: dict[str, tuple[Callable[[float], Curve], float]] = {
     "sampled": (lambda t: curves.gaussian(sigma=t).sampled(rate=0.01) ** 1000, 200.0),
     "sampled laplace": (lambda t: curves.laplace(scale=t).sampled(rate=0.01) ** 1000, 15.0),
     "discrete gaussian": (lambda t: curves.discrete_gaussian(sigma=20 * t) ** 100, 60.0),
-    "mixture": (lambda t: curves.mixture([0.5, 0.5], [curves.laplace(scale=10 * t), curves.gaussian(sigma=20)]) ** 100, 60.0),
+    "mixture": (
+        lambda t: curves.mixture([0.5, 0.5], [curves.laplace(scale=10 * t), curves.gaussian(sigma=20)]) ** 100,
+        60.0,
+    ),
 }
 
 
@@ -631,7 +683,9 @@ leaves = st.one_of(
     moderate.map(lambda e: curves.exponential(epsilon=e)),
     moderate.map(lambda s: curves.discrete_laplace(scale=s, sensitivity=2)),
     moderate.map(lambda s: curves.discrete_gaussian(sigma=s)),
-    st.tuples(moderate, st.sampled_from([0.0, 1e-9, 0.01, 1.0])).map(lambda t: curves.approximate(epsilon=t[0], delta=t[1])),
+    st.tuples(moderate, st.sampled_from([0.0, 1e-9, 0.01, 1.0])).map(
+        lambda t: curves.approximate(epsilon=t[0], delta=t[1])
+    ),
     st.tuples(moderate, moderate, st.booleans()).map(lambda t: curves.poisson(low=t[0], high=t[0] + t[1], tied=t[2])),
     st.tuples(moderate, st.integers(2, 5)).map(lambda t: curves.randomized_response(epsilon=t[0], categories=t[1])),
     masses(),
@@ -744,7 +798,10 @@ def test_random_meanings_are_numbers(curve: Curve, order: float) -> None:
 
 
 @settings(max_examples=40, deadline=4000, derandomize=True)
-@given(st.sampled_from(["sigma", "mu"]), st.one_of(st.floats(), st.integers(), st.text(), st.none(), st.booleans(), st.complex_numbers()))
+@given(
+    st.sampled_from(["sigma", "mu"]),
+    st.one_of(st.floats(), st.integers(), st.text(), st.none(), st.booleans(), st.complex_numbers()),
+)
 def test_any_parameter_makes_a_curve_or_our_error(name: str, value: Any) -> None:
     try:
         curve = curves.gaussian(**{name: value})

@@ -47,8 +47,16 @@ CASES: dict[str, tuple[Callable[[Any], Curve], dict[str, float], int]] = {
     "gaussian mu": (lambda m: curves.gaussian(mu=m), {"epsilon": 1.0, "delta": 1e-6}, SHRINKS),
     "laplace scale": (lambda b: curves.laplace(scale=b), {"epsilon": 0.5}, GROWS),
     "laplace, composed": (lambda b: curves.laplace(scale=b) ** 20, {"epsilon": 2.0, "delta": 1e-6}, GROWS),
-    "sampled sigma": (lambda s: curves.gaussian(sigma=s).sampled(rate=0.01) ** 500, {"epsilon": 1.0, "delta": 1e-5}, GROWS),
-    "sampling rate": (lambda q: curves.gaussian(sigma=1).sampled(rate=q) ** 100, {"epsilon": 1.0, "delta": 1e-5}, SHRINKS),
+    "sampled sigma": (
+        lambda s: curves.gaussian(sigma=s).sampled(rate=0.01) ** 500,
+        {"epsilon": 1.0, "delta": 1e-5},
+        GROWS,
+    ),
+    "sampling rate": (
+        lambda q: curves.gaussian(sigma=1).sampled(rate=q) ** 100,
+        {"epsilon": 1.0, "delta": 1e-5},
+        SHRINKS,
+    ),
     "pure epsilon": (lambda e: curves.pure(epsilon=e) ** 100, {"epsilon": 1.0, "delta": 1e-6}, SHRINKS),
     "to a mu": (lambda s: curves.gaussian(sigma=s) ** 10, {"mu": 0.5}, GROWS),
     "to an advantage": (lambda s: curves.gaussian(sigma=s), {"advantage": 0.1}, GROWS),
@@ -57,7 +65,11 @@ CASES: dict[str, tuple[Callable[[Any], Curve], dict[str, float], int]] = {
     "discrete laplace": (lambda b: curves.discrete_laplace(scale=b), {"epsilon": 0.7}, GROWS),
     "response": (lambda p: curves.randomized_response(p=p), {"epsilon": 1.0}, SHRINKS),
     "exponential": (lambda e: curves.exponential(epsilon=e) ** 5, {"epsilon": 1.0, "delta": 1e-6}, SHRINKS),
-    "approximate mu": (lambda s: curves.gaussian(sigma=s) * curves.approximate(epsilon=0, delta=1e-9), {"mu": 1.0, "delta": 1e-6}, GROWS),
+    "approximate mu": (
+        lambda s: curves.gaussian(sigma=s) * curves.approximate(epsilon=0, delta=1e-9),
+        {"mu": 1.0, "delta": 1e-6},
+        GROWS,
+    ),
 }
 
 
@@ -143,7 +155,9 @@ def test_very_small_and_very_large_answers() -> None:
     assert huge == pytest.approx(analytic_sigma(1.0, 1e-5) * 1e9, rel=3e-7)
 
 
-@pytest.mark.parametrize("target", [{"epsilon": 1e-3, "delta": 1e-9}, {"epsilon": 50.0, "delta": 1e-9}, {"epsilon": 0.0, "delta": 1e-3}])
+@pytest.mark.parametrize(
+    "target", [{"epsilon": 1e-3, "delta": 1e-9}, {"epsilon": 50.0, "delta": 1e-9}, {"epsilon": 0.0, "delta": 1e-3}]
+)
 def test_unusual_targets(target: dict[str, float]) -> None:
     sigma = curves.calibrate(lambda s: curves.gaussian(sigma=s), **target)
     assert curves.gaussian(sigma=sigma).epsilon(delta=target["delta"]) <= target["epsilon"]

@@ -387,7 +387,7 @@ def test_the_chernoff_bound_counts_what_the_sketch_calls_infinite() -> None:
     law = SampledForward(LaplaceLaw(4.0), 0.1)
     plan = compose.Plan([Factor(law, 1)])
     for delta in (1e-3, 1e-6):
-        epsilon = min(plan.at_delta(delta).epsilon, 50.0)
+        epsilon = min(plan.at_delta(delta).bound, 50.0)
         assert exact.delta(law, epsilon) <= mpf(delta)
 
 

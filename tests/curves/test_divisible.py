@@ -38,8 +38,12 @@ def merton_delta(epsilon: float, *, variance: float, rate: float, mean: float, s
         while n < 40 or weight > mp.mpf(10) ** -60:
             mu, sd = drift + n * m, mp.sqrt(s2 + n * d * d)
             # E(e^X - e^ε)_+ and E(1 - e^{ε+X})_+ for X ~ N(mu, sd²).
-            ahead += weight * (mp.exp(mu + sd * sd / 2) * mp.ncdf((mu + sd * sd - e) / sd) - mp.exp(e) * mp.ncdf((mu - e) / sd))
-            back += weight * (mp.ncdf((-e - mu) / sd) - mp.exp(e + mu + sd * sd / 2) * mp.ncdf((-e - mu - sd * sd) / sd))
+            ahead += weight * (
+                mp.exp(mu + sd * sd / 2) * mp.ncdf((mu + sd * sd - e) / sd) - mp.exp(e) * mp.ncdf((mu - e) / sd)
+            )
+            back += weight * (
+                mp.ncdf((-e - mu) / sd) - mp.exp(e + mu + sd * sd / 2) * mp.ncdf((-e - mu - sd * sd) / sd)
+            )
             n += 1
             weight *= lam / n
         return float(ahead), float(back)
@@ -83,7 +87,9 @@ def nig_delta(epsilon: float, alpha: float, beta: float, size: float) -> tuple[f
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.0, 3.0])
-@pytest.mark.parametrize(("alpha", "beta", "size"), [(3.0, -0.5, 1.0), (3.0, 0.5, 0.3), (8.0, -2.0, 4.0), (1.6, -0.5, 0.05)])
+@pytest.mark.parametrize(
+    ("alpha", "beta", "size"), [(3.0, -0.5, 1.0), (3.0, 0.5, 0.3), (8.0, -2.0, 4.0), (1.6, -0.5, 0.05)]
+)
 def test_nig_by_its_density(alpha: float, beta: float, size: float, epsilon: float) -> None:
     curve = curves.normal_inverse_gaussian(alpha=alpha, beta=beta, size=size)
     ahead, back = nig_delta(epsilon, alpha, beta, size)
@@ -191,9 +197,9 @@ def test_many_jump_sizes_by_enumeration() -> None:
     under_p = weights(up[1])[:, None] * weights(down[1])[None, :]
     mean, sd = drift + jump, math.sqrt(variance)
     for epsilon in (-0.7, 0.0, 1.3):
-        call = np.exp(mean + variance / 2) * special.ndtr((mean + variance - epsilon) / sd) - math.exp(epsilon) * special.ndtr(
-            (mean - epsilon) / sd
-        )
+        call = np.exp(mean + variance / 2) * special.ndtr((mean + variance - epsilon) / sd) - math.exp(
+            epsilon
+        ) * special.ndtr((mean - epsilon) / sd)
         exact = float(np.sum(under_p * call))
         inside(curve.forward.delta_bounds(epsilon=epsilon), exact, width=3e-3, slack=1e-9)
 

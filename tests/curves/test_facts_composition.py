@@ -86,9 +86,24 @@ def test_fact_85_mean_of_a_vector() -> None:
 FORMS = {
     "86": (lambda: textbook.advanced_composition(epsilon=0.1, count=100, delta=1e-6), 5.75652176975693, 100, 1e-6),
     "87": (lambda: textbook.advanced_composition_drv(epsilon=0.1, count=100, delta=1e-6), 6.30823095051341, 100, 1e-6),
-    "88": (lambda: textbook.advanced_composition_sharp(epsilon=0.1, count=100, delta=1e-6), 5.75610551933573, 100, 1e-6),
-    "89": (lambda: textbook.advanced_composition_doubled(epsilon=0.1, count=100, delta=1e-5), 9.59705182437616, 100, 1e-5),
-    "90": (lambda: textbook.advanced_composition_mironov(epsilon=0.1, count=1000, delta=1e-5), 60.6970851754059, 1000, 1e-5),
+    "88": (
+        lambda: textbook.advanced_composition_sharp(epsilon=0.1, count=100, delta=1e-6),
+        5.75610551933573,
+        100,
+        1e-6,
+    ),
+    "89": (
+        lambda: textbook.advanced_composition_doubled(epsilon=0.1, count=100, delta=1e-5),
+        9.59705182437616,
+        100,
+        1e-5,
+    ),
+    "90": (
+        lambda: textbook.advanced_composition_mironov(epsilon=0.1, count=1000, delta=1e-5),
+        60.6970851754059,
+        1000,
+        1e-5,
+    ),
 }
 
 
@@ -126,7 +141,11 @@ def test_fact_94_kl_lemma() -> None:
     assert curves.pure(epsilon=1).kl() == pytest.approx(0.46211715726001, rel=1e-13)
     assert textbook.kl_bound_stated(epsilon=1) == pytest.approx(1.71828182845905, rel=1e-14)
     assert curves.pure(epsilon=1).zcdp() <= 0.5
-    for curve in (curves.laplace(scale=1), curves.exponential(epsilon=1), curves.randomized_response(epsilon=1, categories=5)):
+    for curve in (
+        curves.laplace(scale=1),
+        curves.exponential(epsilon=1),
+        curves.randomized_response(epsilon=1, categories=5),
+    ):
         assert curve.kl() <= 0.46211715726001 * (1 + 1e-12)
 
 

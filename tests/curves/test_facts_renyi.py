@@ -34,7 +34,11 @@ def test_fact_98_renyi_divergence_of_two_coins() -> None:
     values = [coins.renyi(order=a) for a in orders]
     assert values == sorted(values)
     for order, value in zip(orders, values, strict=True):
-        exact = math.log(0.75**order * 0.25 ** (1 - order) + 0.25**order * 0.75 ** (1 - order)) / (order - 1) if order < 100 else None
+        exact = (
+            math.log(0.75**order * 0.25 ** (1 - order) + 0.25**order * 0.75 ** (1 - order)) / (order - 1)
+            if order < 100
+            else None
+        )
         if exact is not None:
             above(value, exact, width=1e-11, digits=1e-12)
 

@@ -68,7 +68,9 @@ def test_fact_22_a_markov_kernel_acts_on_measures() -> None:
     walk = curves.Kernel.of(step, [])
     three = walk.then(walk).then(walk)
     assert three.rows[4][5] == pytest.approx(0.189, rel=1e-14)
-    assert three.matrix[4] @ np.arange(-4, 5) == pytest.approx(3 * (2 * p - 1), rel=1e-14)  # as an operator on functions
+    assert three.matrix[4] @ np.arange(-4, 5) == pytest.approx(
+        3 * (2 * p - 1), rel=1e-14
+    )  # as an operator on functions
 
 
 def test_fact_23_kernels_compose_multiply_and_mix() -> None:

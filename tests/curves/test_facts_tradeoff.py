@@ -36,7 +36,12 @@ def test_fact_109_gaussian_tradeoff() -> None:
 
 def test_fact_109_every_beta_is_a_tradeoff_function() -> None:
     alpha = np.linspace(0.0, 1.0, 41)
-    for curve in (curves.gaussian(mu=1), curves.laplace(scale=1), curves.poisson(low=2, high=5), curves.pure(epsilon=1)):
+    for curve in (
+        curves.gaussian(mu=1),
+        curves.laplace(scale=1),
+        curves.poisson(low=2, high=5),
+        curves.pure(epsilon=1),
+    ):
         low, high = curve.beta_bounds(alpha=alpha)
         assert np.all(low <= high)
         assert np.all(high <= 1 - alpha + 1e-15)
@@ -213,13 +218,15 @@ def test_fact_127_a_random_number_of_compositions() -> None:
     counts = np.arange(60)
     weights = stats.poisson(4).pmf(counts)
     one = curves.gaussian(mu=0.5)
-    curve = curves.mixture((weights / weights.sum()).tolist(), [one**int(n) for n in counts])
+    curve = curves.mixture((weights / weights.sum()).tolist(), [one ** int(n) for n in counts])
     around(curve.delta_bounds(epsilon=1.0), 0.126436935744621)
-    hidden = curves.hidden_mixture((weights / weights.sum()).tolist(), [one**int(n) for n in counts])
+    hidden = curves.hidden_mixture((weights / weights.sum()).tolist(), [one ** int(n) for n in counts])
     assert hidden.delta(epsilon=1.0) < curve.delta_bounds(epsilon=1.0)[0]
 
 
-@pytest.mark.parametrize(("mu", "printed"), [(0.5, 0.884724281108683), (1.0, 0.772902886373994), (2.0, 0.431558140305451)])
+@pytest.mark.parametrize(
+    ("mu", "printed"), [(0.5, 0.884724281108683), (1.0, 0.772902886373994), (2.0, 0.431558140305451)]
+)
 def test_fact_128_quantised_gaussian(mu: float, printed: float) -> None:
     """Bins [n, n+1): the answer under the second neighbour is N(0,1)."""
     curve = curves.quantized(curves.gaussian(mu=mu), width=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -53,7 +54,9 @@ def kernels(draw: st.DrawFn, answers: int | None = None) -> tuple[list[Row], lis
 
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(kernels(), st.floats(-4, 4))
-def test_the_curve_of_a_kernel_is_its_worst_pair(kernel: tuple[list[Row], list[tuple[int, int]]], epsilon: float) -> None:
+def test_the_curve_of_a_kernel_is_its_worst_pair(
+    kernel: tuple[list[Row], list[tuple[int, int]]], epsilon: float
+) -> None:
     rows, pairs = kernel
     curve = curves.from_kernel(matrix(rows), neighbours=pairs)
     inside(curve.delta_bounds(epsilon=epsilon), worst_profile(rows, pairs, Fraction(math.exp(epsilon))))
@@ -85,7 +88,7 @@ def polygon(rows: list[Row], pairs: list[tuple[int, int]]) -> list[tuple[Fractio
     x = sorted(kinks)
     # Crossings of two profiles inside a cell, where both are straight lines.
     extra = set()
-    for left, right in zip(x, x[1:], strict=False):
+    for left, right in itertools.pairwise(x):
         values = {(profile(rows[i], rows[j], left), profile(rows[i], rows[j], right)) for i, j in ordered}
         for a0, a1 in values:
             for b0, b1 in values:

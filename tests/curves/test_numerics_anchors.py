@@ -121,7 +121,8 @@ MIXTURES = [
     ),
     (
         "sampled gaussian, laplace, response",
-        curves.gaussian(sigma=1).sampled(rate=0.2) ** 30 * curves.laplace(scale=4) ** 12
+        curves.gaussian(sigma=1).sampled(rate=0.2) ** 30
+        * curves.laplace(scale=4) ** 12
         * curves.randomized_response(epsilon=0.5) ** 4,
         [
             exact.Smooth(sampled_gaussian_survival(1.0, 0.2), -0.24, 18.0, 30),

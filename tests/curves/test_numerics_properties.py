@@ -28,7 +28,6 @@ def patient(examples: int) -> settings:
     )
 
 
-
 def masses(draw: st.DrawFn, size: int) -> list[float]:
     weights = [draw(st.integers(1, 50)) for _ in range(size)]
     return [w / sum(weights) for w in weights]
@@ -67,7 +66,7 @@ def products(draw: st.DrawFn) -> curves.Curve:
 EPSILON = np.array([-1.0, 0.0, 0.5, 2.0])
 
 
-@patient(12)
+@patient(8)
 @given(products())
 def test_bounds_are_in_order_and_fall(curve: curves.Curve) -> None:
     low, high = curve.delta_bounds(epsilon=EPSILON)
@@ -82,7 +81,7 @@ def test_bounds_are_in_order_and_fall(curve: curves.Curve) -> None:
         assert np.all(b >= 1 - x + x * c - 1e-9 * (1 + x))
 
 
-@patient(15)
+@patient(8)
 @given(products(), st.sampled_from([1e-2, 1e-6, 1e-12]))
 def test_raw_bounds_do_not_cross(curve: curves.Curve, delta: float) -> None:
     """Before they are made to agree for display, the lower bound of ε stays below the upper, in each direction."""
@@ -96,7 +95,7 @@ def test_raw_bounds_do_not_cross(curve: curves.Curve, delta: float) -> None:
         assert np.all(product.delta(positive, "lower") <= product.delta(positive, "upper"))
 
 
-@patient(15)
+@patient(6)
 @given(products(), st.sampled_from([1e-2, 1e-6, 1e-15]))
 def test_refinement_stays_inside_the_old_bracket(curve: curves.Curve, delta: float) -> None:
     """A smaller WIDTH gives another bracket of the same truth: the two overlap, and the new one is not wider."""
@@ -118,7 +117,7 @@ def test_refinement_stays_inside_the_old_bracket(curve: curves.Curve, delta: flo
         assert new[1] <= old[1] * (1 + 1e-4) + 1e-5
 
 
-@patient(12)
+@patient(8)
 @given(atoms(), st.integers(2, 5), st.sampled_from([0.0, 0.5, 2.0]))
 def test_powers_are_repeated_products(atom: curves.Curve, uses: int, epsilon: float) -> None:
     """m ** k is m * m * ..., as an object and, with one use more or less, as a guarantee."""
@@ -132,14 +131,14 @@ def test_powers_are_repeated_products(atom: curves.Curve, uses: int, epsilon: fl
     assert low <= 1
 
 
-@patient(10)
+@patient(6)
 @given(products(), atoms())
 def test_more_mechanisms_never_leak_less(curve: curves.Curve, atom: curves.Curve) -> None:
     more = (curve * atom).delta_bounds(epsilon=EPSILON)[1]
     assert np.all(more >= curve.delta_bounds(epsilon=EPSILON)[0] * (1 - 1e-12))
 
 
-@patient(10)
+@patient(6)
 @given(atoms(), st.sampled_from([0.01, 0.3]))
 def test_sampling_never_leaks_more(curve: curves.Curve, rate: float) -> None:
     thinned = curve.sampled(rate=rate).delta_bounds(epsilon=EPSILON)[0]

@@ -357,12 +357,13 @@ class HiddenShifts(Atom):
 def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
     """One of the mechanisms is drawn with public weights and the attacker does not see which.
 
-    Hiding the index helps only if the answers share one outcome space, which a curve alone does not know. It is known for
-    Gaussians and their powers (and `identity()`, shift 0) when the attacker sees one standardised answer, N(shift, 1) with
-    the person and N(0, 1) without, whatever was drawn: a noisy sum to which a person contributed a random number of times,
-    or a random number of compositions summed up in one standardised mean. It is also known for `from_pmf(..., tied=True)`
-    curves on the same outcomes. Anything else is refused: `mixture` (index revealed) is always a valid, larger bound, and
-    the right one when the number of separate answers, or the noise level, can be seen.
+    Hiding the index helps only if the answers share one outcome space, which a curve alone does not know. It is known
+    for Gaussians and their powers (and `identity()`, shift 0) when the attacker sees one standardised answer,
+    N(shift, 1) with the person and N(0, 1) without, whatever was drawn: a noisy sum to which a person contributed a
+    random number of times, or a random number of compositions summed up in one standardised mean. It is also known
+    for `from_pmf(..., tied=True)` curves on the same outcomes. Anything else is refused: `mixture` (index revealed)
+    is always a valid, larger bound, and the right one when the number of separate answers, or the noise level, can be
+    seen.
     """
     shares, parts = check_weights(weights, curves)
     atoms = [[a for a, _ in c.factors] for c in parts]
