@@ -321,7 +321,7 @@ def test_very_wide_products_are_enclosed() -> None:
     mu = 200.0
     factors = (Factor(GaussianLaw(0.8 * mu), 1), Factor(GaussianLaw(0.6 * mu), 1))
     product = reading.Product(factors, factors)
-    epsilon = mu * mu / 2 + mu * np.array([-4.0, 0.0, 3.6, 4.0, 5.0, 8.0])
+    epsilon = mu * mu / 2 + mu * np.array([-4.0, 4.0, 8.0])
     low, high = product.delta(epsilon, "lower"), product.delta(epsilon, "upper")
     for e, a, b in zip(epsilon.tolist(), low, high, strict=True):
         assert a <= exact.gauss_delta(e, mu) <= b, e
@@ -352,7 +352,7 @@ def test_reading_many_epsilons_at_once_is_as_safe_as_one_by_one() -> None:
     curve = curves.gaussian(sigma=1).sampled(rate=0.01) ** 11
     alone = np.array([(curve**1).delta_bounds(epsilon=e)[0] for e in (0.1, 1.0)])
     other = curves.gaussian(sigma=1).sampled(rate=0.01 * (1 - 1e-13)) ** 11
-    together = other.delta(epsilon=np.array([0.1, 1.0, 60.0, 150.0]))
+    together = other.delta(epsilon=np.array([0.1, 1.0, 60.0]))
     assert np.all(together[:2] >= alone * (1 - 1e-9))
     # What a far question leaves behind must not spoil the near ones that follow.
     assert other.delta(epsilon=1.0) >= alone[1] * (1 - 1e-9)

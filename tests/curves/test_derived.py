@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from deniable import curves
 from deniable.curves import Curve
-from deniable.errors import DeniableError
+from deniable.errors import InvalidOperation
 
 Masses = list[Fraction]
 
@@ -157,7 +157,7 @@ def test_a_thousand_sampled_gaussians_with_less_noise_are_noticed() -> None:
 def test_renyi_of_the_sampled_gaussian(order: float) -> None:
     """D_order by mpmath quadrature; whole orders have the binomial sum as well."""
     mu, rate = 1.0, 0.2
-    with mp.workdps(30):
+    with mp.workdps(20):
 
         def density(y: mp.mpf, shift: float) -> mp.mpf:
             return mp.exp(-((y - shift) ** 2) / 2) / mp.sqrt(2 * mp.pi)
@@ -165,7 +165,7 @@ def test_renyi_of_the_sampled_gaussian(order: float) -> None:
         def ratio(y: mp.mpf) -> mp.mpf:
             return 1 - rate + rate * mp.exp(mu * y - mu * mu / 2)
 
-        cuts = list(mp.linspace(-12, 14 + order, 60))
+        cuts = list(mp.linspace(-10, 10 + order, 16))
         ahead = mp.log(mp.quad(lambda y: density(y, 0) * ratio(y) ** order, cuts)) / (order - 1)
         back = mp.log(mp.quad(lambda y: density(y, 0) * ratio(y) ** (1 - order), cuts)) / (order - 1)
         exact = float(max(ahead, back))
@@ -197,44 +197,45 @@ def test_the_whole_population_is_no_sample() -> None:
 # -- groups ----------------------------------------------------------------------------------------------------------
 
 
+def worse_polygon(p: Masses, q: Masses) -> tuple[list[Fraction], list[Fraction]]:
+    """The power function of the worse direction at every ε: levels and powers of its kinks, exactly."""
+    kinks = {a / b for a, b in zip(p, q, strict=True) if b > 0} | {b / a for a, b in zip(p, q, strict=True) if a > 0}
+    x = sorted(kinks | {Fraction(0)})
+    for left, right in pairwise(x):
+        gap = [profile(p, q, v) - profile(q, p, v) for v in (left, right)]
+        if gap[0] * gap[1] < 0:  # the two profiles cross inside the cell, where both are straight lines
+            kinks.add(left + (right - left) * gap[0] / (gap[0] - gap[1]))
+    x = sorted(kinks | {Fraction(0)})
+    value = [max(profile(p, q, v), profile(q, p, v)) for v in x]
+    slopes = [(b - a) / (w - v) for v, w, a, b in zip(x, x[1:], value, value[1:], strict=False)]
+    masses = [(v, b - a) for v, a, b in zip(x, [Fraction(-1), *slopes], [*slopes, Fraction(0)], strict=True) if b > a]
+    levels, powers = [Fraction(0)], [1 - sum(v * m for v, m in masses)]
+    for ratio, mass in reversed(masses):
+        levels.append(levels[-1] + mass)
+        powers.append(powers[-1] + ratio * mass)
+    return levels, powers
+
+
 def chain(p: Masses, q: Masses, size: int, x: Fraction) -> Fraction:
-    """The worst δ over chains of `size` neighbours: the power function is applied `size` times (exact polygons)."""
-    order = sorted((i for i in range(len(p)) if p[i] + q[i] > 0), key=lambda i: (-p[i] / q[i] if q[i] else -(10**9), i))
-    levels, powers = [Fraction(0)], [Fraction(0)]
-    for i in order:
-        levels.append(levels[-1] + q[i])
-        powers.append(powers[-1] + p[i])
+    """The worst δ over chains of `size` neighbours, each step in either direction: the power function applied `size` times."""
+    levels, powers = worse_polygon(p, q)
 
-    def power(alpha: Fraction) -> Fraction:
-        best = Fraction(0)
-        for k in range(1, len(levels)):
-            if levels[k] == levels[k - 1]:
-                best = max(best, powers[k]) if levels[k] <= alpha else best
-            elif levels[k - 1] <= alpha:
-                share = min((alpha - levels[k - 1]) / (levels[k] - levels[k - 1]), Fraction(1))
-                best = max(best, powers[k - 1] + share * (powers[k] - powers[k - 1]))
-        return best
-
-    def inverse(beta: Fraction) -> Fraction:
-        """The smallest level with power at least beta."""
-        for k in range(1, len(levels)):
-            if powers[k] >= beta:
-                if powers[k] == powers[k - 1] or levels[k] == levels[k - 1]:
-                    return levels[k - 1] if powers[k - 1] >= beta else levels[k]
-                return levels[k - 1] + (beta - powers[k - 1]) / (powers[k] - powers[k - 1]) * (
-                    levels[k] - levels[k - 1]
-                )
-        return Fraction(1)
+    def between(at: Fraction, xs: list[Fraction], ys: list[Fraction]) -> Fraction:
+        for k in range(1, len(xs)):
+            if at <= xs[k]:
+                share = (at - xs[k - 1]) / (xs[k] - xs[k - 1]) if xs[k] > xs[k - 1] else Fraction(1)
+                return ys[k - 1] + share * (ys[k] - ys[k - 1])
+        return ys[-1]
 
     # δ(x) = max over α of power^size(α) - x α, at a kink: preimages of kinks under 0..size-1 applications.
     kinks = set(levels)
     for _ in range(size - 1):
-        kinks |= {inverse(k) for k in kinks}
+        kinks |= {between(k, powers, levels) for k in kinks if k >= powers[0]}
     best = Fraction(0)
     for alpha in kinks:
         value = alpha
         for _ in range(size):
-            value = power(value)
+            value = between(value, levels, powers)
         best = max(best, value - x * alpha)
     return best
 
@@ -242,10 +243,11 @@ def chain(p: Masses, q: Masses, size: int, x: Fraction) -> Fraction:
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(laws(), st.integers(2, 4), st.floats(-1, 4))
 def test_groups_by_enumeration(pair: tuple[Masses, Masses], size: int, epsilon: float) -> None:
+    """On the way from one dataset to the other some people may join and others leave: each step may go either way."""
     p, q = pair
     curve = curve_of(p, q).group(size=size)
     x = Fraction(math.exp(epsilon))
-    inside(curve.forward.delta_bounds(epsilon=epsilon), float(chain(p, q, size, x)), width=1e-9, slack=1e-12)
+    inside(curve.delta_bounds(epsilon=epsilon), float(chain(p, q, size, x)), width=1e-9, slack=1e-12)
 
 
 @pytest.mark.parametrize("size", [2, 3, 10])
@@ -288,7 +290,7 @@ def test_worst_of_by_enumeration(first: tuple[Masses, Masses], second: tuple[Mas
     inside(both.backward.delta_bounds(epsilon=epsilon), float(max(profile(*ahead, x), profile(*behind, x))))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(laws(), laws(), st.floats(-3, 3))
 def test_mixtures_by_enumeration(first: tuple[Masses, Masses], second: tuple[Masses, Masses], epsilon: float) -> None:
     """The index shows: outcomes of the two mechanisms are different answers."""
@@ -312,14 +314,11 @@ def test_hidden_mixtures_of_tied_masses(
     inside(hidden.forward.delta_bounds(epsilon=epsilon), float(profile(p, q, x)))
 
 
-def test_hidden_mixtures_of_free_masses_cover_the_flip() -> None:
-    """If either neighbour may come first, one mechanism may see (P, Q) while the other sees (Q, P)."""
+def test_hidden_mixtures_of_free_masses_are_refused() -> None:
+    """If either neighbour may come first, one mechanism may see (P, Q) while the other sees (Q, P): the mean of P's says nothing."""
     free = [curves.from_pmf([1.0, 0.0], [0.0, 1.0]), curves.from_pmf([0.0, 1.0], [1.0, 0.0])]
-    try:
-        hidden = curves.hidden_mixture([0.5, 0.5], free)
-    except DeniableError:
-        return
-    assert hidden.advantage() >= 1.0 - 1e-12
+    with pytest.raises(InvalidOperation, match="tied=True"):
+        curves.hidden_mixture([0.5, 0.5], free)
 
 
 @pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.4, 1.5, 4.0])
@@ -344,9 +343,9 @@ def test_hidden_shifts_by_quadrature(epsilon: float) -> None:
             return a
 
         t = crossing(epsilon)
-        ahead = mp.quad(lambda y: p(y) - mp.exp(epsilon) * q(y), [t, t + 3, t + 10, t + 40])
+        ahead = mp.quad(lambda y: p(y) - mp.exp(epsilon) * q(y), [v for v in (t, -6, -2, 0, 2, 4, 8, 20) if v >= t])
         t = crossing(-epsilon)
-        back = mp.quad(lambda y: q(y) - mp.exp(epsilon) * p(y), [t - 40, t - 10, t - 3, t])
+        back = mp.quad(lambda y: q(y) - mp.exp(epsilon) * p(y), [v for v in (-20, -8, -4, -2, 0, 2, 6, t) if v <= t])
     for way, exact in (("forward", float(ahead)), ("backward", max(float(back), 0.0))):
         low, high = getattr(curve, way).delta_bounds(epsilon=epsilon)
         assert low <= exact * (1 + 1e-11) + 1e-13

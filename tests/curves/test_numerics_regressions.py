@@ -86,7 +86,7 @@ def test_delta_just_above_the_mass_at_infinity() -> None:
 def test_lower_bounds_of_very_wide_products() -> None:
     """Losses spread over thousands: a lower bound from a neighbouring panel must not exceed δ."""
     curve = curves.gaussian(mu=160) * curves.laplace(scale=1e9) * curves.gaussian(mu=120)
-    epsilon = 20000 + 200 * np.array([-4.0, 0.0, 4.0, 5.0, 8.0])
+    epsilon = 20000 + 200 * np.array([0.0, 5.0, 8.0])
     low, high = curve.delta_bounds(epsilon=epsilon)
     for e, a, b in zip(epsilon.tolist(), low, high, strict=True):
         truth = exact.gauss_delta(e, 200.0)
@@ -98,6 +98,16 @@ def test_divergences_of_quiet_mechanisms() -> None:
     """A tiny Rényi divergence times many uses: D₂ of laplace(1e8) is 1e-16, not 1e-17."""
     assert (curves.laplace(scale=1e8) ** 10**15).renyi(order=2) >= 0.0999
     assert (curves.poisson(low=1e6, high=1e6 + 1) ** 10**6).renyi(order=2) >= 1.0 - 1e-12
+
+
+def test_bins_of_the_loss_are_one_mechanism_in_both_directions() -> None:
+    """L <= .5 in one bin, outcomes that P never has among them: δ(-2.5) = 1 - e^-2.5, since that bin's loss is -1.4."""
+    p = [21 / 4096, 1189 / 4096, 0.0, 2241 / 4096, 645 / 4096]
+    q = [690 / 2048, 437 / 2048, 327 / 2048, 277 / 2048, 317 / 2048]
+    curve = curves.quantized(curves.from_pmf(p, q, tied=True), edges=[0.5, 1.6])
+    low, high = curve.forward.delta_bounds(epsilon=-2.5)
+    assert low <= -math.expm1(-2.5) * (1 + 1e-12)
+    assert high >= -math.expm1(-2.5) * (1 - 1e-12)
 
 
 # -- no answer, or a useless one -------------------------------------------------------------------------------------
@@ -136,6 +146,23 @@ def test_lower_bounds_of_one_very_revealing_mechanism() -> None:
     """μ = 20 in company: nearly all losses are far above 0, and the lower bound stays within the wanted width."""
     low, high = (curves.gaussian(mu=20) * curves.laplace(scale=1e9)).epsilon_bounds(delta=1e-5)
     assert (high - low) / high <= 1e-4
+
+
+def test_lower_bounds_of_a_sampled_mechanism_with_few_answers() -> None:
+    """P = (1/4, 3/4), Q = (0, 1), q = 1/2, twice: the backward δ(.1) is .15385."""
+    curve = curves.from_pmf([0.25, 0.75], [0.0, 1.0], tied=True).sampled(rate=0.5) ** 2
+    low, high = curve.backward.delta_bounds(epsilon=0.1)
+    assert low <= 0.15385351585 <= high
+    assert high - low <= 1e-2 * high
+
+
+def test_miss_rates_of_a_mechanism_with_infinite_loss() -> None:
+    """P = (31/64, 33/64), Q = (0, 1): β(1/2) is 33/128 forward and 1/33 backward, and the upper bounds say so too."""
+    curve = curves.from_pmf([31 / 64, 33 / 64], [0.0, 1.0], tied=True)
+    for direction, truth in ((curve.forward, 33 / 128), (curve.backward, 1 / 33)):
+        low, high = direction.beta_bounds(alpha=0.5)
+        assert low <= truth <= high
+        assert high - low <= 1e-3
 
 
 def test_zero_is_not_negative() -> None:

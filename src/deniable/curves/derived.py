@@ -35,8 +35,9 @@ from deniable.curves.views import product_of
 from deniable.errors import InvalidOperation, InvalidParameter, NotCertifiable
 
 TABLE_POINTS = 4000
-SMALLEST_RATE = 1e-100
+SMALLEST_RATE = 1e-290
 LARGEST_GROUP = 10**9
+DEEPEST_NESTING = 30
 
 
 @lru_cache(maxsize=256)

@@ -75,7 +75,11 @@ def below(law: Law, points: Floats) -> GridLaw:
         at_left[other] = np.where(right < 0, 0.0, left)
         at_right[other] = np.maximum(right, 0.0)
     value = np.empty_like(points)
-    value[0] = min(at_left[0], max(-math.expm1(points[0]) * (1 - 1e-15) - infinity, 0.0))
+    # To the left of the grid: the line of the test at its first point. What lies below that point is dropped.
+    start = law.tails(points[:1])
+    error = float(np.asarray(start.error).ravel()[0])
+    total = max(min(float(start.first[0]) * (1 - error), 1 - 1e-15) - infinity * (1 + 1e-15), 0.0)
+    value[0] = min(float(at_left[0]), total - float(start.second[0]) * (1 + error))
     value[1:-1] = np.minimum(at_left[1:], at_right[:-1])
     value[-1] = 0.0
     value = np.minimum.accumulate(np.maximum(value, 0.0))
@@ -83,7 +87,6 @@ def below(law: Law, points: Floats) -> GridLaw:
     survival = value[:-1] + (value[:-1] - value[1:]) / step
     survival = survival - 4e-16 * (value[:-1] + (value[:-1] + value[1:]) / step)
     survival = np.append(np.minimum.accumulate(np.clip(survival, 0.0, 1.0)), 0.0)
-    total = max(1.0 - infinity, 0.0) * (1 - 1e-15)
     survival = np.minimum(survival, total)
     masses = np.concatenate(([total - survival[0]], survival[:-1] - survival[1:]))
     return GridLaw(points, masses, infinity * (1 - 1e-15))

@@ -222,6 +222,9 @@ def from_density(
     )
     lowest = np.nanmin(np.where(np.isnan(loss), np.inf, loss), axis=1) - span
     highest = np.nanmax(np.where(np.isnan(loss), -np.inf, loss), axis=1) + span
+    # Cells that one of the two laws never reaches have no loss.
+    known = np.isfinite(lowest) & np.isfinite(highest)
+    lowest, highest = np.where(known, lowest, 0.0), np.where(known, highest, 0.0)
     masses[0] = np.where(masses[0] < 1e-300, 0.0, masses[0])
     masses[1] = np.where(masses[1] < 1e-300, 0.0, masses[1])
     return Curve.of(
@@ -327,7 +330,7 @@ class FromTradeoff(Atom):
     def pair(self) -> Pair:
         level, value = np.array(self.levels), np.array(self.values)
         # In terms of the power 1 - f: chords are below (a real test), extended chords above.
-        chords = tabulated.law_of_polygon(level, 1 - value, 1e-13, side="lower")
+        chords = tabulated.law_of_polygon(level, np.maximum(1 - value - 4 * UNIT_ROUNDOFF, 0.0), 1e-13, side="lower")
         outer = tabulated.law_of_polygon(*_outer_polygon(level, 1 - value), 1e-13, side="upper")
         forward = Sided(outer, chords)
         back_chords = tabulated.law_of_polygon(value[::-1], 1 - level[::-1], 1e-13, side="lower")
@@ -341,23 +344,20 @@ class FromTradeoff(Atom):
 
 def _outer_polygon(level: Floats, power: Floats) -> tuple[Floats, Floats]:
     """A concave polygon above a concave function known at points: where extended neighbouring chords meet."""
-    slope = np.diff(power) / np.diff(level)
-    before = np.concatenate(([np.inf], slope[:-1]))
-    after = np.append(slope[1:], 0.0)
     gap = np.diff(level)
+    slope = np.diff(power) / gap
+    # The first cell has no chord before it: the power may jump at level 0, so its vertex is there.
+    before, after = np.concatenate(([0.0], slope[:-1])), np.append(slope[1:], 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         meet = (power[1:] - after * gap - power[:-1]) / (before - after)
-    usable = np.isfinite(meet) & (meet >= 0) & (meet <= gap)
-    meet = np.where(usable, meet, 0.0)
-    height = np.minimum(power[1:], power[1:] - after * (gap - meet))
-    height = np.where(usable, height, power[1:])
+    # Any place in the cell is valid with the larger of the two lines; where they meet is best.
+    meet = np.clip(np.where(np.isnan(meet), 0.5 * gap, meet), 0.0, gap)
+    meet[0] = 0.0
+    height = np.maximum(power[:-1] + before * meet, power[1:] - after * (gap - meet))
     # A value in floating point is known to one rounding of 1: a trade-off function cannot promise δ below 1e-15.
     height = np.minimum(height + 4 * UNIT_ROUNDOFF, 1.0)
-    new_level = np.concatenate(([0.0], level[:-1] + meet, [1.0]))
-    new_power = np.concatenate(
-        ([min(float(height[0]), 1.0) if meet[0] == 0 else float(power[0]) + 1e-15], height, [1.0])
-    )
-    return new_level, np.maximum.accumulate(new_power)
+    new_level = np.concatenate((level[:-1] + meet, [1.0]))
+    return new_level, np.maximum.accumulate(np.append(height, 1.0))
 
 
 def _check_tradeoff(level: Floats, value: Floats) -> None:
@@ -366,7 +366,14 @@ def _check_tradeoff(level: Floats, value: Floats) -> None:
             "f", f"at alpha={place:.6g}", reason, "a trade-off function is convex, non-increasing and at most 1 - alpha"
         )
 
-    if len(level) < 2 or len(level) != len(value) or level[0] != 0 or level[-1] != 1 or np.any(np.diff(level) <= 0):
+    if (
+        len(level) < 2
+        or len(level) != len(value)
+        or not np.all(np.isfinite(level))
+        or level[0] != 0
+        or level[-1] != 1
+        or np.any(np.diff(level) <= 0)
+    ):
         raise InvalidTradeoff("levels", "...", "must increase from 0 to 1, one for each value")
     for bad, reason in (
         (~np.isfinite(value), "it is not finite"),

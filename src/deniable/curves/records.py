@@ -11,7 +11,7 @@ from deniable.curves.promise import Atom
 from deniable.errors import DeniableError, UnreadableRecord
 
 VERSION = 1
-DEEPEST = 32
+DEEPEST = 64
 
 
 @cache
@@ -95,4 +95,6 @@ def _read_factor(factor: Any, depth: int) -> Curve:
 def _value(value: Any, depth: int) -> Any:
     if isinstance(value, dict):
         return from_dict(value, depth + 1)
-    return tuple(_value(v, depth) for v in value) if isinstance(value, list) else value
+    if depth > DEEPEST:
+        raise UnreadableRecord(f"nested deeper than {DEEPEST} lists")
+    return tuple(_value(v, depth + 1) for v in value) if isinstance(value, list) else value
