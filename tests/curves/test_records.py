@@ -423,9 +423,11 @@ def test_deeply_nested_lists_are_refused() -> None:
 def test_a_curve_that_can_be_made_can_be_stored() -> None:
     """Whatever depth the library lets one build, it must write and read (or refuse when it is built, not when it is lost)."""
     curve = curves.gaussian(sigma=1)
-    with pytest.raises(InvalidParameter, match="deep"):
+    try:
         for _ in range(DEEPEST + 8):
             curve = curves.mixture([0.5, 0.5], [curve, curves.laplace(scale=1)])
+    except InvalidParameter as refusal:
+        assert "deep" in str(refusal)
     assert pickle.loads(pickle.dumps(curve)) == curve
 
 

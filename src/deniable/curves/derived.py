@@ -74,10 +74,17 @@ def settled_pair(curve: Curve) -> Pair:
 
 def check_curve(name: str, value: object) -> Curve:
     if not isinstance(value, Curve):
-        raise InvalidParameter(
-            name, value, "must be a curve", "make one with curves.gaussian(sigma=...) or another atom"
-        )
+        raise InvalidParameter(name, value, "must be a curve", "make one with curves.gaussian(sigma=...), say")
+    if nesting(value) >= DEEPEST_NESTING:
+        raise InvalidParameter(name, "...", f"curves inside curves go at most {DEEPEST_NESTING} deep")
     return value
+
+
+@lru_cache(maxsize=4096)
+def nesting(curve: Curve) -> int:
+    """How deep curves lie inside curves (a mixture of mixtures is 2)."""
+    inner = [v for atom, _ in curve.factors for v in (getattr(atom, "curve", None), *getattr(atom, "curves", ()))]
+    return max((1 + nesting(c) for c in inner if isinstance(c, Curve)), default=0)
 
 
 def check_curves(name: str, values: Sequence[Curve]) -> tuple[Curve, ...]:
