@@ -20,7 +20,7 @@ from scipy import special
 from deniable import curves
 from deniable.curves import Curve
 from deniable.curves.records import DEEPEST, VERSION, atom_classes
-from deniable.errors import UnreadableRecord
+from deniable.errors import DeniableError, UnreadableRecord
 
 GOLDEN = Path(__file__).parent / "golden"
 
