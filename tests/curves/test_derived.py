@@ -451,3 +451,71 @@ def test_wide_arrays_are_read_like_single_numbers() -> None:
     epsilon = np.linspace(-3, 5, 200)
     together = curve.delta(epsilon=epsilon)
     assert np.allclose(together, [curve.delta(epsilon=float(e)) for e in epsilon], rtol=1e-12, atol=0)
+
+
+# -- everything at once ----------------------------------------------------------------------------------------------
+
+
+def joined(pair: tuple[Masses, Masses]) -> tuple[Masses, Masses]:
+    """The same experiment with answers of equal likelihood ratio merged."""
+    found: dict[object, list[Fraction]] = {}
+    for a, b in zip(*pair, strict=True):
+        if a + b > 0:
+            entry = found.setdefault(a / b if b else None, [Fraction(0), Fraction(0)])
+            entry[0] += a
+            entry[1] += b
+    return [v[0] for v in found.values()], [v[1] for v in found.values()]
+
+
+Exact = tuple[tuple[Masses, Masses], Curve]
+
+
+def twice(one: Exact) -> Exact:
+    (p, q), curve = one
+    return joined(([a * b for a, b in pairs_of(p, p)], [a * b for a, b in pairs_of(q, q)])), curve**2
+
+
+def together(one: Exact, other: Exact) -> Exact:
+    (p, q), (r, s) = one[0], other[0]
+    return joined(([a * b for a, b in pairs_of(p, r)], [a * b for a, b in pairs_of(q, s)])), one[1] * other[1]
+
+
+def on_a_sample(one: Exact, rate: Fraction) -> Exact:
+    (p, q), curve = one
+    return joined((mixed(p, q, rate), q)), curve.sampled(rate=float(rate))
+
+
+def either(one: Exact, other: Exact) -> Exact:
+    (p, q), (r, s) = one[0], other[0]
+    first = [a / 4 for a in p] + [3 * a / 4 for a in r]
+    second = [a / 4 for a in q] + [3 * a / 4 for a in s]
+    return joined((first, second)), curves.mixture([0.25, 0.75], [one[1], other[1]])
+
+
+def turned(one: Exact) -> Exact:
+    return (one[0][1], one[0][0]), one[1].reversed()
+
+
+trees = st.recursive(
+    laws(size=2).map(lambda pair: (pair, curve_of(*pair))),
+    lambda inner: st.one_of(
+        inner.map(twice),
+        st.tuples(inner, inner).map(lambda t: together(*t)),
+        st.tuples(inner, st.sampled_from([Fraction(1, 8), Fraction(15, 16)])).map(lambda t: on_a_sample(*t)),
+        st.tuples(inner, inner).map(lambda t: either(*t)),
+        inner.map(turned),
+    ),
+    max_leaves=3,
+)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(trees, st.one_of(st.floats(-2, 3), st.sampled_from([0.0, math.log(2)])))
+def test_random_expressions_of_masses_by_enumeration(tree: Exact, epsilon: float) -> None:
+    """Products, samples, mixtures and turned directions, nested: no bound is ever on the wrong side."""
+    (p, q), curve = tree
+    x = Fraction(math.exp(epsilon))
+    for way, exact in (("forward", profile(p, q, x)), ("backward", profile(q, p, x))):
+        low, high = getattr(curve, way).delta_bounds(epsilon=epsilon)
+        assert low <= float(exact) + 1e-12
+        assert high >= float(exact) - 1e-12

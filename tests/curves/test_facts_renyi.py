@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath as mp
 import pytest
 
 from deniable import curves
@@ -116,3 +117,41 @@ def test_fact_108_moments_accountant() -> None:
     above(found.bound, 7.78092686155376e-5, width=1e-9, digits=1e-11)
     assert found.order == pytest.approx(1.74, rel=1e-6)
     assert curves.gaussian(mu=2.5).delta(epsilon=14.0) < found.bound
+
+
+# -- never below the exact value, however small the loss and however close the order to 1 ------------------------------
+
+ORDERS = [1.0, 1 + 1e-9, 1.001, 2.0, 30.0, 1e6]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("loss", [2.0**-40, 2.0**-20, 0.125, 1.0, 64.0])
+def test_renyi_is_rounded_up(order: float, loss: float) -> None:
+    """Laplace and randomized response against mpmath with 300 digits (Mironov 2017, Proposition 6 and section VI)."""
+    with mp.workdps(300):
+        a, t = mp.mpf(order), mp.mpf(loss)
+        p = 1 / (1 + mp.exp(-t))
+        if order == 1:
+            laplace, response = t - 1 + mp.exp(-t), t * mp.tanh(t / 2)
+        else:
+            moment = a / (2 * a - 1) * mp.exp((a - 1) * t) + (a - 1) / (2 * a - 1) * mp.exp(-a * t)
+            laplace = mp.log(moment) / (a - 1)
+            response = mp.log(p**a * (1 - p) ** (1 - a) + (1 - p) ** a * p ** (1 - a)) / (a - 1)
+        assert mp.mpf(curves.laplace(scale=1 / loss).renyi(order=order)) >= laplace
+        assert mp.mpf(curves.pure(epsilon=loss).renyi(order=order)) >= response * (1 - mp.mpf(10) ** -16)
+
+
+@pytest.mark.parametrize("order", ORDERS[:-1])
+@pytest.mark.parametrize(
+    ("low", "high"), [(2.0, 5.0), (1048576.0, 1048577.0), (1.0, 1 + 2.0**-30), (2.0**-30, 2.0**-29)]
+)
+def test_renyi_of_poisson_is_rounded_up(order: float, low: float, high: float) -> None:
+    with mp.workdps(200):
+        a, b, order_ = mp.mpf(low), mp.mpf(high), mp.mpf(order)
+        if order == 1:
+            exact = b * mp.log(b / a) - (b - a)
+        else:
+            ahead = b**order_ * a ** (1 - order_) - order_ * b - (1 - order_) * a
+            back = a**order_ * b ** (1 - order_) - order_ * a - (1 - order_) * b
+            exact = max(ahead, back) / (order_ - 1)
+        assert mp.mpf(curves.poisson(low=low, high=high).renyi(order=order)) >= exact

@@ -452,6 +452,8 @@ class Poisson(Atom):
 
     def renyi_bound(self, order: float) -> float | None:
         a, b = self.low, self.high
+        if a == b:
+            return 0.0
         if order == 1:
             return b * math.log(b / a) - (b - a) + 8 * UNIT_ROUNDOFF * b
         if order * math.log(b / a) > 690:

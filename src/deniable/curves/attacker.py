@@ -67,7 +67,8 @@ def beta_bounds(curve: Curve, alpha: Floats) -> tuple[Floats, Floats]:
 @quietly
 def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Floats]:
     # α = 0 and α = 1 are exact: misses at no alarms are the mass that P cannot reach, and β(1) = 0.
-    smallest = float(np.min(alpha[(alpha > 0) & (alpha < 1)], initial=0.5))
+    inner = alpha[(alpha > 0) & (alpha < 1)]
+    smallest = float(np.min(np.minimum(inner, 1 - inner), initial=0.5))
     profile = SearchedProfile(ahead, back, max(smallest * 1e-4, 1e-30), smallest * 1e-4)
     coarse = profile.grid(600)
     rough_high = profile.delta(coarse, "upper")
@@ -87,11 +88,12 @@ def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Float
             value = 1 - d - np.exp(points) * a
             best = int(np.argmax(value))
         low[i] = max(float(value[best]), 0.0) * (1 - 4e-16)
-        high[i] = _concave_bound(points, 1 - profile.delta(points, "lower") - np.exp(points) * a, value, a)
+        over = 1 - profile.delta(points, "lower") - np.exp(points) * a
+        high[i] = _concave_bound(points, over, value, a, (ahead.infinity("lower"), back.infinity("lower")))
     return low, np.maximum(np.minimum(high, 1 - alpha), low)
 
 
-def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float) -> float:
+def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float, ends: tuple[float, float]) -> float:
     """An upper bound on a concave function of x = e^ε from bounds at points: lines through neighbours, extended
     inwards.
     """
@@ -117,9 +119,9 @@ def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float) ->
     cells = np.where(usable, inside, np.minimum(at_left, at_right))
     # Left of the first point δ(x) >= δ(x_0), because δ falls, and δ(x) >= 1 - x. Right of the last one a concave
     # function that has begun to fall goes on falling; if it has not, 1 - xα bounds it.
-    beyond_left = min(float(over[0] + x[0] * alpha), float(x[0]) * (1 - alpha))
+    beyond_left = min(float(over[0] + x[0] * alpha), float(x[0]) * (1 - ends[1] - alpha))
     falls = float(np.max(under[:-1])) >= float(over[-1])
-    beyond_right = float(over[-1]) if falls else 1 - float(x[-1]) * alpha
+    beyond_right = float(over[-1]) if falls else 1 - ends[0] - float(x[-1]) * alpha
     return float(max(np.max(cells), np.max(over), beyond_left, beyond_right, 0.0))
 
 

@@ -91,7 +91,10 @@ def numbers_array(name: str, values: Any) -> Floats:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidParameter(name, values, "must be a sequence of numbers")
     try:
-        array = np.array([float(v) for v in values], dtype=float)
+        listed = list(values)
+        if any(isinstance(v, str | bytes) for v in listed):
+            raise TypeError
+        array = np.array([float(v) for v in listed], dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise InvalidParameter(name, "...", "must be a sequence of numbers") from None
     if array.size == 0:
@@ -103,7 +106,12 @@ def numbers_array(name: str, values: Any) -> Floats:
 
 def reading(name: str, value: Any) -> tuple[Floats, bool]:
     """An argument of a view: (array, was it a scalar). Infinities are allowed, NaN is not."""
-    if isinstance(value, str | bytes | bool) or value is None:
+    try:
+        kind = np.asarray(value).dtype.kind
+    except ValueError:
+        kind = "O"
+    real = kind in "iuf" or (kind == "O" and not isinstance(value, str | bytes) and value is not None)
+    if not real or (kind == "O" and isinstance(value, Iterable) and any(isinstance(v, str | bytes) for v in value)):
         raise InvalidParameter(name, value, "must be a number or an array of numbers")
     try:
         array = np.asarray(value, dtype=float)

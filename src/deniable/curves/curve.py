@@ -421,6 +421,8 @@ def product(curves: Iterable[Curve]) -> Curve:
             raise InvalidParameter("curves", curve, "must be curves only")
         for atom, count in curve.factors:
             counts[atom] = counts.get(atom, 0) + count
+            if counts[atom] > MOST_USES:
+                raise InvalidParameter("uses", counts[atom], f"must be at most {MOST_USES:,}")
     return Curve(counts)
 
 

@@ -44,8 +44,8 @@ def infinitely_divisible(*, variance: float, jumps: Mapping[float, float]) -> Cu
     result = Curve.of(Gaussian(math.sqrt(variance))) if variance > 0 else Curve({})
     for size, rate in jumps.items():
         x, here = check.finite("jumps", size), check.positive("rate", rate)
-        if x == 0:
-            raise InvalidParameter("jumps", size, "a jump must not be 0")
+        if x == 0 or abs(x) > 300:
+            raise InvalidParameter("jumps", size, "a jump must not be 0, and must stay within [-300, 300]")
         there = check.positive("rate", here * math.exp(min(x, 300.0)))
         one = Curve.of(Poisson(min(here, there), max(here, there), True))
         result = result * (one if x > 0 else one.reversed())
@@ -303,6 +303,9 @@ def fourier_delta(
     δ(ε) = 1 - (e^{ε/2}/π) ∫_0^∞ Re[e^{-iuε} φ(u - i/2)]/(u² + 1/4) du with φ(z) = E_P e^{izX}, by the trapezoid rule,
     whose error is about e^{-π/step}(1 + e^|ε|) when φ has fallen off at `end`.
     """
+    if not callable(cumulant):
+        raise InvalidParameter("cumulant", cumulant, "must be a function of complex numbers")
+    epsilon, step, end = check.finite("epsilon", epsilon), check.positive("step", step), check.positive("end", end)
     u = step * np.arange(0, math.ceil(end / step) + 1)
     phi = np.exp(cumulant((1j * u + 0.5).astype(np.complex128)))
     values = np.real(np.exp(-1j * u * epsilon) * phi) / (u * u + 0.25)

@@ -48,6 +48,8 @@ def _pairs(neighbours: Iterable[tuple[int, int]] | None, count: int) -> Pairs:
     if neighbours is None:
         return tuple((i, j) for i in range(count) for j in range(i + 1, count))
     found = set()
+    if not isinstance(neighbours, Iterable):
+        raise InvalidParameter("neighbours", neighbours, "must be pairs of row numbers")
     for pair in neighbours:
         try:
             i, j = (check.integer("neighbours", v, 0) for v in pair)
@@ -101,6 +103,8 @@ class Kernel:
     def mixture(weights: Sequence[float], kernels: Sequence[Kernel]) -> Kernel:
         """One kernel is drawn with the given weights and the attacker does not see which: a convex combination."""
         shares = check.numbers_array("weights", weights)
+        if not all(isinstance(k, Kernel) for k in kernels):
+            raise InvalidParameter("kernels", "...", "must be kernels only")
         if len(shares) != len(kernels) or np.any(shares < 0) or abs(float(np.sum(shares)) - 1) > 1e-9:
             raise InvalidParameter("weights", "...", "must be one for each kernel, at least 0, and sum to 1")
         if len({(len(k.rows), len(k.rows[0]), k.pairs) for k in kernels}) != 1:

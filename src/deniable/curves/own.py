@@ -8,7 +8,7 @@ which is always safe; `tied=True` says that P always belongs to the same neighbo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -158,7 +158,10 @@ def _cell_laws(p: Floats, q: Floats, low: Floats, high: Floats, missing: float, 
 def _call(name: str, function: Callable[[Floats], Any], at: Floats) -> Floats:
     if not callable(function):
         raise InvalidParameter(name, function, "must be a function of an array")
-    values = np.asarray(function(at), dtype=float)
+    try:
+        values = np.asarray(function(at), dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidDistribution(name, "...", "must turn an array of numbers into an array of numbers") from None
     if values.shape != at.shape:
         raise InvalidDistribution(name, values.shape, f"must return an array of shape {at.shape}")
     bad = ~np.isfinite(values)
@@ -189,6 +192,8 @@ def from_density(
     if not low < high:
         raise InvalidParameter("support", support, "must be (low, high) with low < high")
     count = check.integer("cells", cells, 10)
+    if isinstance(breaks, str) or not isinstance(breaks, Iterable):
+        raise InvalidParameter("breaks", breaks, "must be a list of numbers")
     inner = sorted(b for b in (check.finite("breaks", b) for b in breaks) if low < b < high)
     edges = _cell_edges(low, high, inner, count)
     fine, fine_weights = np.polynomial.legendre.leggauss(10)
@@ -330,7 +335,7 @@ class FromTradeoff(Atom):
     def pair(self) -> Pair:
         level, value = np.array(self.levels), np.array(self.values)
         # In terms of the power 1 - f: chords are below (a real test), extended chords above.
-        chords = tabulated.law_of_polygon(level, np.maximum(1 - value - 4 * UNIT_ROUNDOFF, 0.0), 1e-13, side="lower")
+        chords = tabulated.law_of_polygon(level, np.maximum(1 - value - 64 * UNIT_ROUNDOFF, 0.0), 1e-13, side="lower")
         outer = tabulated.law_of_polygon(*_outer_polygon(level, 1 - value), 1e-13, side="upper")
         forward = Sided(outer, chords)
         back_chords = tabulated.law_of_polygon(value[::-1], 1 - level[::-1], 1e-13, side="lower")

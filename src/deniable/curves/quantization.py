@@ -165,7 +165,7 @@ def quantized(
     """
     check_curve("curve", curve)
     if check.exactly_one(width=width, edges=edges) == "edges":
-        return Curve.of(QuantizedLoss(curve, tuple(edges if edges is not None else ())))
+        return Curve.of(QuantizedLoss(curve, tuple(check.numbers_array("edges", edges).tolist())))
     if not curve.factors or not all(isinstance(a, Gaussian) for a, _ in curve.factors):
         raise InvalidOperation("quantized(width=) is for Gaussian curves; for others give edges= of the privacy loss")
     mu = math.sqrt(sum(n * a.mu**2 for a, n in curve.factors if isinstance(a, Gaussian)))

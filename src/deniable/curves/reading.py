@@ -137,13 +137,13 @@ class Product:
         """Mass of infinite loss."""
         factors = self.upper if side == "upper" else self.lower
         if len(factors) == 1 and factors[0].uses == 1:
-            return factors[0].law.infinity
+            return min(factors[0].law.infinity, 1.0)
         alive = 0.0
         for law, count in factors:
             if law.infinity >= 1:
                 return 1.0
             alive += count * math.log1p(-law.infinity)
-        return -math.expm1(alive) * (1 + 1e-15 if side == "upper" else 1 - 1e-15)
+        return min(-math.expm1(alive) * (1 + 1e-15 if side == "upper" else 1 - 1e-15), 1.0)
 
     # -- δ(ε) for ε >= 0 ---------------------------------------------------------------------------------------------
 
