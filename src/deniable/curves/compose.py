@@ -210,6 +210,8 @@ def _floored(law: FiniteLaw, step: float) -> GridLaw:
     """Every atom moved down to the lattice, with the offset that moves the mass least: below the law, for lonely
     atoms.
     """
+    if not len(law.losses):
+        return GridLaw(np.array([-step, 0.0]), np.zeros(2), law.infinity)
     offsets = np.concatenate(([law.losses[int(np.argmax(law.masses))]], law.losses[-1:])) - 1e-6 * step
     offsets = np.concatenate((offsets, offsets[0] - step * np.linspace(0, 1, 64, endpoint=False)))
     heavy = np.argsort(-law.masses)[:2000]
