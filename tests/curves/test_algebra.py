@@ -175,6 +175,25 @@ def test_running_twice_is_never_better(atom: Curve) -> None:
     assert (atom**2).dominates(atom)
 
 
+@pytest.mark.parametrize(
+    "other", [curves.laplace(scale=1), curves.exponential(epsilon=1), curves.pure(epsilon=1)], ids=str
+)
+def test_exactly_the_delta_that_was_lost_may_be_asked_for(other: Curve) -> None:
+    """(1, 1e-5)-DP beside ε = 1: basic composition says (2, 1e-5), so no bound may be larger."""
+    assert curves.approximate(epsilon=1, delta=1e-5).epsilon(delta=1e-5) <= 1 + 1e-9
+    assert (curves.approximate(epsilon=1, delta=1e-5) * other).epsilon(delta=1e-5) <= 2 + 1e-9
+
+
+@pytest.mark.parametrize("delta", [1e-4, 1e-6, 1e-9, 1e-12])
+@pytest.mark.parametrize("count", [2, 3])
+def test_small_powers_are_narrow_up_to_their_largest_loss(count: int, delta: float) -> None:
+    """P(all losses are 1) = 2^-k, so δ(k - g) >= 2^-k (1 - e^-g): ε(δ) is within 2^k δ of k."""
+    low, high = (curves.laplace(scale=1) ** count).epsilon_bounds(delta=delta)
+    exact_at_least = count + math.log1p(-(2**count) * delta)
+    assert exact_at_least * (1 - 1e-4) <= low <= high <= count * (1 + 1e-12)
+    assert high >= exact_at_least * (1 - 1e-12)
+
+
 def test_then_is_the_identity_on_curves(atom: Curve) -> None:
     assert atom.then() is atom
     assert atom.then(round, lambda answer: answer + 1) is atom
