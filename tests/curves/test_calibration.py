@@ -181,7 +181,7 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Any], Curve], dict[str, float], str]] = {
         "delta=1e-06",
     ),
     "nothing depends on it": (lambda s: curves.gaussian(sigma=1), {"mu": 0.5}, "mu=0.5"),
-    "poisson has no mu": (lambda b: curves.poisson(low=1, high=1 + b), {"mu": 1.0}, "mu=1"),
+    "poisson has no mu": (lambda b: curves.poisson(low=b, high=b + 1), {"mu": 1.0}, "mu=1"),
 }
 
 

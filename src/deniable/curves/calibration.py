@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from deniable.curves import check
 from deniable.curves.curve import Curve
-from deniable.errors import DeniableError, ImpossibleTarget, InvalidParameter
+from deniable.errors import DeniableError, ImpossibleTarget, InvalidParameter, NotCertifiable
 
 PRECISION = 1e-7
 """Relative distance between the returned parameter and one that was seen to miss the target."""
@@ -111,7 +111,11 @@ class _Search:
             else:
                 if not isinstance(curve, Curve):
                     raise InvalidParameter("make_curve", type(curve).__name__, "must return a Curve")
-                self.known[value] = self.target.read(curve)
+                try:
+                    self.known[value] = self.target.read(curve)
+                except NotCertifiable:
+                    # What cannot be certified cannot be shown to meet anything.
+                    self.known[value] = math.inf
         return self.known[value]
 
     def meets(self, value: Any) -> bool | None:

@@ -142,13 +142,14 @@ def plan_table(law: Law) -> tuple[Floats, Floats, float]:
 class Plan:
     """Cumulants of a product at all TILTS: where to aim, and Chernoff (Rényi) bounds for free."""
 
-    __slots__ = ("cumulants", "lost", "mean", "slopes")
+    __slots__ = ("cumulants", "highest", "lost", "mean", "slopes")
 
     def __init__(self, factors: Sequence[Factor]) -> None:
         tables = [(plan_table(f.law), f.uses) for f in factors]
         self.cumulants = sum((c * t[0] for t, c in tables), np.zeros_like(TILTS))
         self.slopes = sum((c * t[1] for t, c in tables), np.zeros_like(TILTS))
         self.mean = math.fsum(c * t[2] for t, c in tables)
+        self.highest = math.fsum(f.uses * f.law.highest for f in factors)
         # The sketches of unbounded laws cut their last 1e-70.
         self.lost = math.fsum(f.uses * max(sketch(f.law).infinity - f.law.infinity, 0.0) for f in factors)
 
@@ -170,8 +171,11 @@ class Plan:
         return Target(self._gentle(epsilon), epsilon, min(log_delta, 0.0))
 
     def _gentle(self, epsilon: float) -> float:
-        """The smallest tilt whose scale e^(K - θε) is within e³ of the least: sharp enough, and never extreme."""
-        scales = self.cumulants - TILTS * epsilon
+        """The smallest tilt whose scale e^(K - θε) is within e³ of the least: sharp enough, and never extreme.
+
+        Beyond the largest loss the scale would fall for ever, and the tilt with it.
+        """
+        scales = self.cumulants - TILTS * min(epsilon, self.highest)
         return float(TILTS[int(np.argmax(scales <= np.min(scales) + 3.0))])
 
 
@@ -329,24 +333,15 @@ def compose(
     base = math.fsum(count * float(grid.losses[0]) for grid, count in grids)
     first = math.floor((total.slope - down.reach - base) / step) - 1
     start = base + first * step
-    spectrum: Complexes | None = None
-    norm_terms = 0.0
-    for factor, (_, count) in zip(factors, grids, strict=True):
-        transform = _remembered_spectrum if length <= 2 * MOST_REMEMBERED else _tilted_spectrum
-        hat, norm = transform(factor.law, side, step, tail, theta, length)
-        powered = power(hat, count)
-        size = len(powered) if spectrum is None else min(len(powered), len(spectrum))
-        spectrum = powered if spectrum is None else spectrum[:size] * powered[:size]
-        norm_terms += count * norm
-    assert spectrum is not None
-    heads, seconds, stride, norm = _suffix_sums(spectrum, length, first, step, theta, start - total.slope)
-    steps = math.fsum(f.uses for f in factors)
     forward = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
+    spectrum, doubt = _multiplied(
+        [(_spectrum_of(f.law, side, step, tail, theta, length), f.uses) for f in factors], forward
+    )
+    heads, seconds, stride, norm = _suffix_sums(spectrum, side, length, first, step, theta, start - total.slope)
+    steps = math.fsum(f.uses for f in factors)
     # Relative error of every tilted mass: one exp of a number of size |θ l|.
     tilt = sum(c * UNIT_ROUNDOFF * (8 + 4 * abs(theta) * float(np.max(np.abs(g.losses[[0, -1]])))) for g, c in grids)
-    worst = forward * math.sqrt(length) * norm_terms
-    amplify = math.exp(worst) if worst < 50 else math.inf
-    noise = amplify * (forward * norm_terms + (3 * forward + tilt + 8 * UNIT_ROUNDOFF * steps) * norm) + 1e-36
+    noise = doubt / math.sqrt(length) + (3 * forward + tilt + 8 * UNIT_ROUNDOFF * steps) * norm + 1e-36
     # ‖weights‖₂ over lattice points above ε: a geometric series in e^(-2θh), at most `length` terms.
     terms = min(float(length), 1.0 / max(-math.expm1(-2 * theta * step), 1e-300))
     alive = math.fsum(c * math.log1p(-min(g.infinity, 1 - 1e-16)) for g, c in grids)
@@ -373,12 +368,15 @@ def compose(
 
 
 def _suffix_sums(
-    spectrum: Complexes, length: int, first: int, step: float, theta: float, offset: float
+    spectrum: Complexes, side: Side, length: int, first: int, step: float, theta: float, offset: float
 ) -> tuple[Floats, Floats, float, float]:
     """Suffix sums of y_J e^(-θ l) and y_J e^(-(θ+1) l) at every stride-th lattice point, the stride, and ‖y‖₂.
 
     Only frequencies below len(spectrum) are alive, so y is smooth and sums over blocks of lattice points suffice: a
     block sum is the inverse FFT of the spectrum times the geometric sum of one block.
+
+    Far to the left e^(-(θ+1) l) is no number any more. There an upper bound counts too little of Q, and a lower bound
+    counts nothing at all.
     """
     alive = len(spectrum)
     wanted = max(4 * alive, length * step * max(theta, 1.0) / 0.01, 2048)
@@ -391,7 +389,13 @@ def _suffix_sums(
     points = offset + step * size * np.arange(blocks)
     norm_squares = float(np.sum(np.abs(spectrum) ** 2)) * 2 / length
     sums = []
-    for rate in (theta, theta + 1):
+    # Far to the right both may vanish.
+    exponents = [np.maximum(-theta * points, -745.0), np.maximum(-(theta + 1) * points, -745.0)]
+    if side == "upper":
+        exponents[1] = np.minimum(exponents[1], 700.0)
+    else:
+        exponents = [np.where(exponents[1] <= 700.0, exponent, -np.inf) for exponent in exponents]
+    for rate, exponent in zip((theta, theta + 1), exponents, strict=True):
         block = turned
         if size > 1:
             ratio = -rate * step + 1j * frequency
@@ -399,7 +403,7 @@ def _suffix_sums(
             kernel = np.where(flat, size, np.expm1(size * ratio) / np.where(flat, 1.0, np.expm1(ratio)))
             block = turned * kernel
         values = np.fft.irfft(block, blocks) / size if blocks > 1 else np.real(block)
-        weighted = np.maximum(values, 0.0) * np.exp(np.maximum(-rate * points, -745.0))
+        weighted = np.maximum(values, 0.0) * np.exp(exponent)
         sums.append(np.append(np.cumsum(weighted[::-1])[::-1], 0.0))
     return sums[0], sums[1], step * size, math.sqrt(norm_squares)
 
@@ -435,21 +439,46 @@ def _tail_reach(
     return _Reach(distance(cumulant(grids, theta + best).value, total, best), outside * 1.001)
 
 
-def _tilted_spectrum(
-    law: Law, side: Side, step: float, tail: float, theta: float, length: int
-) -> tuple[Complexes, float]:
-    """rfft of the tilted masses of a lattice law wrapped to `length`, and their 2-norm."""
-    grid = lattice_law(law, side, step, tail)
-    weights, _ = tilted(grid, theta)
+def _tilted_spectrum(law: Law, side: Side, step: float, tail: float, theta: float, length: int) -> Complexes:
+    """rfft of the tilted masses of a lattice law wrapped to `length`."""
+    weights, _ = tilted(lattice_law(law, side, step, tail), theta)
     if len(weights) > length:
         padded = np.zeros(-(-len(weights) // length) * length)
         padded[: len(weights)] = weights
         weights = padded.reshape(-1, length).sum(axis=0)
-    norm = float(np.sqrt(np.sum(weights * weights)))
-    return np.fft.rfft(weights, length), norm
+    return np.fft.rfft(weights, length)
 
 
 _remembered_spectrum = lru_cache(maxsize=16)(_tilted_spectrum)
+
+
+def _spectrum_of(law: Law, side: Side, step: float, tail: float, theta: float, length: int) -> Complexes:
+    build = _remembered_spectrum if length <= 2 * MOST_REMEMBERED else _tilted_spectrum
+    return build(law, side, step, tail, theta, length)
+
+
+def _multiplied(spectra: Sequence[tuple[Complexes, int]], forward: float) -> tuple[Complexes, float]:
+    """The product of powers of spectra, up to the last frequency that is not negligible, and a bound on the 2-norm
+    of its error when every value of every spectrum is wrong by at most `forward`.
+
+    |Π(a+e)^k - Πa^k| <= η Σk/(|a|+2η) Π(|a|+2η)^k with |e| <= η, in each frequency (theory page, eq. 5).
+    """
+    product: Complexes | None = None
+    share = logs = np.zeros(1)
+    for spectrum, count in spectra:
+        powered = power(spectrum, count)
+        size = len(powered) if product is None else min(len(powered), len(product))
+        if product is None:
+            product, share, logs = powered, np.zeros(size), np.zeros(size)
+        else:
+            product = product[:size] * powered[:size]
+        magnitude = np.abs(spectrum[:size]) + 2 * forward
+        share = share[:size] + count / magnitude
+        logs = logs[:size] + count * np.log(magnitude)
+    assert product is not None
+    errors = forward * share * np.exp(logs)
+    # Every frequency but the first and the last stands for two.
+    return product, math.sqrt(2 * float(np.sum(errors * errors))) * (1 + 1e-9)
 
 
 def power(spectrum: Complexes, count: int) -> Complexes:

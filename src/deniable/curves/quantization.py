@@ -160,8 +160,10 @@ def quantized(
     """The same mechanism seen through bins: post-processing, so never worse (source 003, Proposition 2).
 
     `width=` (a Gaussian curve): the answer is only known up to bins [offset + n width, offset + (n+1) width), in
-    units of the noise's standard deviation. `edges=` (any curve): only the bin of the privacy loss between the given
-    edges is seen.
+    units of the noise's standard deviation. This is one position of the true answers relative to the bins (the
+    person's change is from 0 to μ): a guarantee over all datasets needs the worst offset. `edges=` (one atom): only
+    the bin of the privacy loss between the given edges is seen; outcomes that only one of the datasets can have stay
+    apart.
     """
     check_curve("curve", curve)
     if check.exactly_one(width=width, edges=edges) == "edges":

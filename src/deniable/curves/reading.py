@@ -96,6 +96,7 @@ class Product:
     _panels: list[Panel] = field(default_factory=list)
     _plan: Plan | None = None
     _divergences: Floats | None = None
+    _latest: tuple[Floats, Floats, Floats, float] | None = None
 
     # -- closed forms ------------------------------------------------------------------------------------------------
 
@@ -136,10 +137,13 @@ class Product:
     def infinity(self, side: Side) -> float:
         """Mass of infinite loss."""
         factors = self.upper if side == "upper" else self.lower
-        if len(factors) == 1 and factors[0].uses == 1:
-            return min(factors[0].law.infinity, 1.0)
+        lossy = [f for f in factors if f.law.infinity > 0]
+        if not lossy:
+            return 0.0
+        if len(lossy) == 1 and lossy[0].uses == 1:
+            return min(lossy[0].law.infinity, 1.0)
         alive = 0.0
-        for law, count in factors:
+        for law, count in lossy:
             if law.infinity >= 1:
                 return 1.0
             alive += count * math.log1p(-law.infinity)
@@ -160,6 +164,12 @@ class Product:
         return np.asarray(result)
 
     def _by_panels(self, epsilon: Floats, side: Side, blur: float) -> Floats:
+        """Both bounds are worked out together: whoever asks for one side often asks for the other next."""
+        if self._latest is None or self._latest[3] > blur or not np.array_equal(self._latest[0], epsilon):
+            self._latest = (epsilon.copy(), *self._both_by_panels(epsilon, blur), blur)
+        return self._latest[2 if side == "upper" else 1].copy()
+
+    def _both_by_panels(self, epsilon: Floats, blur: float) -> tuple[Floats, Floats]:
         low, high = np.zeros_like(epsilon), np.ones_like(epsilon)
         beyond = epsilon >= self.highest
         high[beyond] = min(self.infinity("upper"), 1.0)
@@ -186,7 +196,7 @@ class Product:
             self._forget()
             # Within half a deviation another panel would be no sharper than this one.
             tries[np.abs(epsilon - epsilon[index]) <= zone] += weight
-        return high if side == "upper" else low
+        return low, high
 
     def _forget(self) -> None:
         """Keep the newest panels, as many as fit into a few megabytes."""

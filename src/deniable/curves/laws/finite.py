@@ -161,7 +161,9 @@ def product(a: FiniteLaw, b: FiniteLaw, *, towards: str) -> FiniteLaw | None:
     losses = np.add.outer(a.losses, b.losses).ravel()
     masses = np.multiply.outer(a.masses, b.masses).ravel()
     losses = _outwards(losses, towards)
-    infinity = float(_outwards(np.array(a.infinity + b.infinity - a.infinity * b.infinity), towards))
+    infinity = max(a.infinity, b.infinity)
+    if min(a.infinity, b.infinity) > 0:
+        infinity = float(_outwards(np.array(a.infinity + b.infinity - a.infinity * b.infinity), towards))
     error = a.relative_error + b.relative_error + 4 * UNIT_ROUNDOFF
     result = merged(losses, masses, infinity, error, towards=towards)
     return result if len(result.losses) <= PRODUCT_SUPPORT else None
