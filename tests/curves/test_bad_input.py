@@ -809,3 +809,10 @@ def test_any_parameter_makes_a_curve_or_our_error(name: str, value: Any) -> None
         return
     low, high = curve.delta_bounds(epsilon=1.0)
     assert 0 <= low <= high <= 1
+
+
+def test_a_loss_of_a_thousand_beside_a_small_one_does_not_hang() -> None:
+    curve = curves.poisson(low=0.25, high=4, tied=True) * curves.laplace(scale=1e-3)
+    with no_hang(10):
+        low, high = curve.forward.beta_bounds(alpha=0.3)
+    assert 0 <= low <= high <= 0.7

@@ -264,7 +264,15 @@ NOISY: list[tuple[str, list[Factor], float, float]] = [
     ("sampled", [Factor(SampledForward(GaussianLaw(1.0), 0.01), 1000)], 3.0, 1e-3),
     ("sampled 1e6", [Factor(SampledForward(GaussianLaw(1.0), 0.01), 10**6)], 2.0, 1e-3),
     ("gaussian", [Factor(GaussianLaw(0.01), 10**5)], 2.0, 1e-3),
+    ("many", [Factor(LaplaceLaw(0.001 + i / 100070), 1) for i in range(200)], 2.0, 1e-5),
+    ("many and a few", [Factor(LaplaceLaw(0.001 + i / 99700), 1 + i // 60) for i in range(90)], 3.0, 1e-5),
 ]
+
+
+def test_many_short_laws_are_multiplied_in_batches() -> None:
+    factors = next(case[1] for case in NOISY if case[0] == "many")
+    grids = [(compose.lattice_law(f.law, "upper", 1e-5, TAIL), f.uses) for f in factors]
+    assert len(compose._spectra(factors, grids, "upper", 1e-5, TAIL, 2.0, 2**16)) < len(factors) / 4
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -275,12 +283,18 @@ def test_round_off_stays_below_the_noise_in_the_ledger(
     assert noise_used(factors, side, theta, step) <= 1.0
 
 
-def test_wrapped_masses_enter_the_ledger_with_their_own_norm() -> None:
-    """A law that is longer than the window is folded: masses that meet are larger than before, and so is their norm."""
-    law, step = finite([-8.0, -4.0, 0.0, 4.0, 8.0], [0.2] * 5), 0.125
-    hat, norm = compose._tilted_spectrum(law, "upper", step, TAIL, 0.0, 32)
-    folded = math.sqrt(float(np.sum(np.fft.irfft(hat, 32) ** 2)))
-    assert norm >= folded * (1 - 1e-12)
+@pytest.mark.parametrize("length", [32, 4096, 2**17])
+@pytest.mark.parametrize("theta", [0.0, 3.0])
+def test_every_frequency_is_as_exact_as_the_ledger_says(length: int, theta: float) -> None:
+    """η = 8 u log₂N for each value of a spectrum of weights that sum to 1, wrapped or not, in extended precision."""
+    law = LaplaceLaw(1.0)
+    weights = compose.tilted(compose.lattice_law(law, "upper", 2.0**-10, TAIL), theta)[0].astype(np.longdouble)
+    padded = np.zeros(-(-len(weights) // length) * length, dtype=np.longdouble)
+    padded[: len(weights)] = weights
+    truth = fft.rfft(padded.reshape(-1, length).sum(axis=0))
+    found = compose._tilted_spectrum(law, "upper", 2.0**-10, TAIL, theta, length)
+    granted = compose.FFT_CONSTANT * 2.0**-53 * math.log2(length)
+    assert np.max(np.abs(found - truth)) <= granted
 
 
 @pytest.mark.parametrize("count", [2, 3, 1000, 10**6])

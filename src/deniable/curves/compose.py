@@ -50,6 +50,10 @@ LARGEST_WINDOW = 2**21
 OUTSIDE = 1e-7
 """Tilted mass that may fall outside the window on either side of a first panel (in the ledger; less when refined)."""
 
+MANY = 32
+SHORTER = 8
+"""From MANY factors on, short laws are multiplied in batches that fit into a window SHORTER times shorter."""
+
 SKETCH_POINTS = 800
 SKETCH_TAIL = 1e-70
 
@@ -334,9 +338,7 @@ def compose(
     first = math.floor((total.slope - down.reach - base) / step) - 1
     start = base + first * step
     forward = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
-    spectrum, doubt = _multiplied(
-        [(_spectrum_of(f.law, side, step, tail, theta, length), f.uses) for f in factors], forward
-    )
+    spectrum, doubt = _multiplied(_spectra(factors, grids, side, step, tail, theta, length))
     heads, seconds, stride, norm = _suffix_sums(spectrum, side, length, first, step, theta, start - total.slope)
     steps = math.fsum(f.uses for f in factors)
     # Relative error of every tilted mass: one exp of a number of size |θ l|.
@@ -457,26 +459,73 @@ def _spectrum_of(law: Law, side: Side, step: float, tail: float, theta: float, l
     return build(law, side, step, tail, theta, length)
 
 
-def _multiplied(spectra: Sequence[tuple[Complexes, int]], forward: float) -> tuple[Complexes, float]:
-    """The product of powers of spectra, up to the last frequency that is not negligible, and a bound on the 2-norm
-    of its error when every value of every spectrum is wrong by at most `forward`.
+class Spectrum(NamedTuple):
+    """The spectrum of one law or of a batch of laws, to be raised to a power, and how wrong each value may be."""
 
-    |Π(a+e)^k - Πa^k| <= η Σk/(|a|+2η) Π(|a|+2η)^k with |e| <= η, in each frequency (theory page, eq. 5).
+    values: Complexes
+    uses: int
+    error: float
+
+
+def _spectra(
+    factors: Sequence[Factor],
+    grids: Sequence[tuple[GridLaw, int]],
+    side: Side,
+    step: float,
+    tail: float,
+    theta: float,
+    length: int,
+) -> list[Spectrum]:
+    """The spectra of all factors. Many short laws are first multiplied in batches, by short transforms."""
+    error = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
+    found, batch, room = [], [], length // SHORTER
+    for factor, (grid, _) in zip(factors, grids, strict=True):
+        if len(factors) >= MANY and factor.uses == 1 and len(grid.losses) <= length // (8 * SHORTER):
+            if room < len(grid.losses):
+                found.append(_batched(batch, theta, length))
+                batch, room = [], length // SHORTER
+            batch.append(grid)
+            room -= len(grid.losses)
+        else:
+            values = _spectrum_of(factor.law, side, step, tail, theta, length)
+            found.append(Spectrum(values, factor.uses, error))
+    if batch:
+        found.append(_batched(batch, theta, length))
+    return found
+
+
+def _batched(batch: Sequence[GridLaw], theta: float, length: int) -> Spectrum:
+    """The spectrum of several laws run together, whose supports add up to at most `length` / SHORTER points."""
+    short = length // SHORTER
+    error = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
+    product, doubt = _multiplied([Spectrum(np.fft.rfft(tilted(g, theta)[0], short), 1, error) for g in batch])
+    weights = np.maximum(np.fft.irfft(product, short), 0.0)
+    norm = math.sqrt(float(np.sum(weights * weights)))
+    # A frequency of the long transform sees at most the 1-norm of the error, which is at most √short times its 2-norm.
+    rounding = doubt / math.sqrt(short) + (error + 8 * UNIT_ROUNDOFF * len(batch)) * norm
+    return Spectrum(np.fft.rfft(weights, length), 1, error + 1.001 * math.sqrt(short) * rounding)
+
+
+def _multiplied(spectra: Sequence[Spectrum]) -> tuple[Complexes, float]:
+    """The product of powers of spectra, up to the last frequency that is not negligible, and a bound on the 2-norm
+    of its error when every value of every spectrum is as wrong as it may be.
+
+    |Π(a+e)^k - Πa^k| <= Σ kη/(|a|+2η) Π(|a|+2η)^k with |e| <= η, in each frequency (theory page, eq. 5).
     """
     product: Complexes | None = None
     share = logs = np.zeros(1)
-    for spectrum, count in spectra:
+    for spectrum, count, error in spectra:
         powered = power(spectrum, count)
         size = len(powered) if product is None else min(len(powered), len(product))
         if product is None:
             product, share, logs = powered, np.zeros(size), np.zeros(size)
         else:
             product = product[:size] * powered[:size]
-        magnitude = np.abs(spectrum[:size]) + 2 * forward
-        share = share[:size] + count / magnitude
+        magnitude = np.abs(spectrum[:size]) + 2 * error
+        share = share[:size] + count * error / magnitude
         logs = logs[:size] + count * np.log(magnitude)
     assert product is not None
-    errors = forward * share * np.exp(logs)
+    errors = share * np.exp(logs)
     # Every frequency but the first and the last stands for two.
     return product, math.sqrt(2 * float(np.sum(errors * errors))) * (1 + 1e-9)
 

@@ -64,12 +64,18 @@ def below(law: Law, points: Floats) -> GridLaw:
     widths = np.diff(points)
     infinity = law.infinity
     middle = points[:-1] + 0.5 * widths
+    lonely = np.zeros(len(middle), dtype=bool)
+    for atom in law.atoms:
+        cell = int(np.searchsorted(points, atom)) - 1
+        if 0 <= cell < len(middle) and atom < points[cell + 1] - 1e-9 * widths[cell]:
+            lonely[cell], middle[cell] = True, points[cell] + 1e-9 * widths[cell]
     at_left, at_right, in_middle = _lines(law, points, middle)
-    # The middle is wrong in two cases: a line that is negative at its right end would need negative mass, and a cell
-    # whose mass sits in its right half (an atom) bends the chords the wrong way. There the right end is the test.
+    # The middle is wrong in three cases. A lonely atom of known place belongs to the test, wherever it lies in its
+    # cell. A line that is negative at its right end would need negative mass, and a cell whose mass sits in its right
+    # half bends the chords the wrong way: there the right end is the test.
     at_points = law.tails(points).first
     left_half, right_half = at_points[:-1] - in_middle, in_middle - at_points[1:]
-    other = np.flatnonzero((at_right < 0) | (right_half > 20 * left_half + 1e-9 * in_middle))
+    other = np.flatnonzero((at_right < 0) | (~lonely & (right_half > 20 * left_half + 1e-9 * in_middle)))
     if len(other):
         left, right, _ = _lines(law, points, points[1:] - 1e-9 * widths, other)
         at_left[other] = np.where(right < 0, 0.0, left)
@@ -82,14 +88,41 @@ def below(law: Law, points: Floats) -> GridLaw:
     value[0] = min(float(at_left[0]), total - float(start.second[0]) * (1 + error))
     value[1:-1] = np.minimum(at_left[1:], at_right[:-1])
     value[-1] = 0.0
-    value = np.minimum.accumulate(np.maximum(value, 0.0))
     step = np.expm1(np.minimum(widths, 700.0))
+    value = _convex_below(np.minimum.accumulate(np.maximum(value, 0.0)), points, step)
     survival = value[:-1] + (value[:-1] - value[1:]) / step
     survival = survival - 4e-16 * (value[:-1] + (value[:-1] + value[1:]) / step)
     survival = np.append(np.minimum.accumulate(np.clip(survival, 0.0, 1.0)), 0.0)
     survival = np.minimum(survival, total)
     masses = np.concatenate(([total - survival[0]], survival[:-1] - survival[1:]))
     return GridLaw(points, masses, infinity * (1 - 1e-15))
+
+
+def _convex_below(value: Floats, points: Floats, step: Floats) -> Floats:
+    """The largest convex polygon in x = e^point below the given values.
+
+    Where an atom lies inside a cell, the value at the cell's right end is too small for its neighbours. Lowering the
+    next few values to a tangent restores convexity; what is lost is of order h^(3/2), not h.
+    """
+    width = np.exp(np.minimum(points[:-1] - points[-1], 0.0)) * step
+    slopes = np.diff(value) / width
+    worse = np.flatnonzero(slopes[:-1] > slopes[1:] + 1e-12 * np.abs(slopes[1:]))
+    if not len(worse) or len(worse) > 64:
+        return value
+    value = value.copy()
+    for start in worse.tolist():
+        run, size = np.cumsum(width[start:]), 8
+        while True:
+            # The steepest descent from `start` decides where the tangent touches.
+            size = min(size * 4, len(run))
+            falls = (value[start + 1 : start + 1 + size] - value[start]) / run[:size]
+            touch = int(np.argmin(falls))
+            if touch < size - 1 or size == len(run):
+                break
+        value[start + 1 : start + touch + 1] = np.minimum(
+            value[start + 1 : start + touch + 1], value[start] + falls[touch] * run[:touch]
+        )
+    return value
 
 
 def _lines(

@@ -299,9 +299,11 @@ class Product:
             if "lower" not in sides or width <= WIDTH * 0.9 or width > 0.8 * before:
                 break
             before = width
-            # A bracket much wider than planned is of first order in the step (lonely atoms): then the square is needed.
+            # Far too wide: a law with detail finer than the step, which sharpens faster than planned, or lonely atoms,
+            # which cost the first order of the step, so that the square is needed.
             missing = WIDTH / (3 * width)
-            refine = max(refine * (missing * missing if width > 4 * WIDTH else missing), 1e-6)
+            lonely = any(isinstance(f.law, FiniteLaw) for f in self.lower)
+            refine = max(refine * (missing**2 if lonely and width > 4 * WIDTH else max(missing, 0.1)), 1e-6)
             target = target._replace(epsilon=min(high, 1e300))
         return low, high
 
