@@ -8,6 +8,7 @@ Importing this module loads neither typer nor rich; they come with the extra `cl
 """
 
 import contextlib
+import importlib.util
 import json
 import math
 import os
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from deniable.errors import DeniableError, InvalidOperation, InvalidParameter, MissingExtra, OutsideTheorem
+from deniable.errors import NOTHING, DeniableError, InvalidOperation, InvalidParameter, MissingExtra, OutsideTheorem
 
 if TYPE_CHECKING:
     import typer
@@ -108,7 +109,8 @@ def show_curve(expression: str, delta: float | None, epsilon: float | None, plot
     from deniable.curves import parse
 
     if (delta is None) == (epsilon is None):
-        raise InvalidParameter("--delta", delta, "give exactly one of --delta and --epsilon", "try --delta 1e-6")
+        said = "neither was given" if delta is None else "both were given"
+        raise InvalidParameter("--delta, --epsilon", NOTHING, f"give exactly one of them; {said}", "try --delta 1e-6")
     curve = parse(expression)
     if plot is not None:
         from deniable import plots
@@ -119,6 +121,8 @@ def show_curve(expression: str, delta: float | None, epsilon: float | None, plot
         print(json.dumps(portable(answer), ensure_ascii=False, indent=2, allow_nan=False))
     else:
         print_table(curve, delta, epsilon)
+    if plot is not None:
+        print(f"Saved {plot}", file=sys.stderr)
 
 
 def reading(curve: "Curve", delta: float | None, epsilon: float | None) -> dict[str, Any]:
@@ -159,6 +163,10 @@ def print_table(curve: "Curve", delta: float | None, epsilon: float | None) -> N
 
     facts = looks.facts(curve, epsilon=epsilon) if delta is None else looks.facts(curve, delta=delta)
     table = Table.grid(padding=(0, 3, 0, 0))
+    # In a narrow terminal the meanings are wrapped, never the numbers.
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1)
     for fact in facts:
         table.add_row(fact.name, Text(fact.value, "bold cyan"), Text(fact.meaning, "dim"))
     Console().print(Text(looks.title(curve), "bold"), "", table, "", sentence(curve), sep="\n", highlight=False)
@@ -181,6 +189,10 @@ def tour(out: Path) -> None:
     from rich.rule import Rule
     from rich.syntax import Syntax
 
+    from deniable import plots
+
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtra("matplotlib", "plots")  # at the start, not after eight steps
     console = Console(highlight=False, width=min(Console().width, 100))
     out.mkdir(parents=True, exist_ok=True)
     console.print("\n[bold]A curve is what a mechanism promises.[/] Eight short steps, then two pictures.\n")
@@ -192,8 +204,6 @@ def tour(out: Path) -> None:
         console.print(Padding(code, (0, 2)), Padding(step.text, (0, 2, 1, 2)))
     for name, draw in {"curves.png": compared, "composition.png": composed}.items():
         with console.status(f"drawing {name} ..."):
-            from deniable import plots
-
             plots.render(draw(), out / name)
         console.print(f"Saved [bold]{out / name}[/]")
 

@@ -35,6 +35,10 @@ def _revived(kind: type[DeniableError], args: tuple[object, ...]) -> DeniableErr
     return kind.__new__(kind, *args)
 
 
+NOTHING = object()
+"""For `asked`: no single value is to blame."""
+
+
 class InvalidParameter(DeniableError, ValueError):
     """An argument is outside what it can mean."""
 
@@ -44,12 +48,12 @@ class InvalidParameter(DeniableError, ValueError):
         self.rule = rule
         self.remedy = remedy
         try:
-            shown = repr(asked)
+            shown = "" if asked is NOTHING else f"={asked!r}"
         except Exception:  # whatever was passed, its own repr (10**5000 has none) must not hide what is wrong with it
-            shown = f"<{type(asked).__name__}>"
+            shown = f"=<{type(asked).__name__}>"
         if len(shown) > 80:
             shown = shown[:77] + "..."
-        super().__init__(f"{parameter}={shown}: {rule}" + (f"; {remedy}" if remedy else ""))
+        super().__init__(f"{parameter}{shown}: {rule}" + (f"; {remedy}" if remedy else ""))
 
 
 class InvalidDistribution(InvalidParameter):

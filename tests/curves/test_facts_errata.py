@@ -19,7 +19,7 @@ def around(bounds: tuple[float, float], printed: float, *, width: float = 1e-9, 
     assert low <= high
     assert low <= printed * (1 + digits)
     assert high >= printed * (1 - digits)
-    assert high - low <= max(width, 1e-4) * abs(high)
+    assert high - low <= width * abs(high)
 
 
 def test_erratum_b4_a_record_that_moves_between_blocks_meets_both() -> None:

@@ -21,7 +21,7 @@ def around(bounds: tuple[float, float], printed: float, *, width: float = 1e-11,
     assert low <= high
     assert low <= printed * (1 + digits)
     assert high >= printed * (1 - digits)
-    assert high - low <= max(width, 1e-4) * abs(high)
+    assert high - low <= width * abs(high)
 
 
 def test_the_check_can_fail() -> None:

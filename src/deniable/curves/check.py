@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from deniable.curves.rounding import Floats
-from deniable.errors import InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter
 
 LARGEST = 1e150
 """Parameters beyond this would overflow when squared; no mechanism needs them."""
@@ -82,7 +82,8 @@ def exactly_one(**given: Any) -> str:
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
         wanted = " or ".join(given)
-        raise InvalidParameter(" and ".join(names) or wanted, None, f"give exactly one of {wanted}")
+        said = f"{' and '.join(names)} were given" if names else "none was given"
+        raise InvalidParameter(" and ".join(names) or wanted, NOTHING, f"give exactly one of {wanted}; {said}")
     return names[0]
 
 

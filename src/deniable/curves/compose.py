@@ -195,6 +195,9 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     if side == "lower" and isinstance(law, FiniteLaw) and law.is_sparse(step):
         return _floored(law, step)
     low, high = lattice.reach(law, tail)
+    if side == "lower" and high - low <= step and law.infinity == 0:
+        # Nothing happens within one step. Revealing nothing at all lies below every law.
+        return GridLaw(np.array([-step, 0.0]), np.array([0.0, 1.0]), 0.0)
     anchor = law.atoms[0] if law.atoms else 0.0
     if side == "upper" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
         anchor = law.highest  # rounded up, unlike the atom

@@ -72,6 +72,11 @@ def settled_pair(curve: Curve) -> Pair:
     return tabulated.worse_direction(pair)
 
 
+def _bracketed(curve: Curve) -> str:
+    """The expression of a curve, ready for a method call."""
+    return curve.expression() if [count for _, count in curve.factors] == [1] else f"({curve.expression()})"
+
+
 def check_curve(name: str, value: object) -> Curve:
     if not isinstance(value, Curve):
         raise InvalidParameter(name, value, "must be a curve", "make one with curves.gaussian(sigma=...), say")
@@ -122,7 +127,7 @@ class Sampled(Atom):
         )
 
     def expression(self) -> str:
-        return f"({self.curve.expression()}).sampled(rate={show(self.rate)})"
+        return f"{_bracketed(self.curve)}.sampled(rate={show(self.rate)})"
 
     def gdp_bound(self) -> float | None:
         # Not taking part hides more: never worse than the curve itself, and as bad in the far tail.
@@ -165,8 +170,8 @@ class FixedSize(Atom):
         return Pair(side, side)
 
     def expression(self) -> str:
-        inner = self.curve.expression()
-        return f"({inner}).sampled_without_replacement(size={self.size}, population={self.population})"
+        inner = _bracketed(self.curve)
+        return f"{inner}.sampled_without_replacement(size={self.size}, population={self.population})"
 
     def gdp_bound(self) -> float | None:
         # q δ(x) <= δ(x) <= δ(1 + q(x-1)) for x >= 1: never worse than the curve itself.
@@ -205,7 +210,7 @@ class Grouped(Atom):
         )
 
     def expression(self) -> str:
-        return f"({self.curve.expression()}).group(size={self.size})"
+        return f"{_bracketed(self.curve)}.group(size={self.size})"
 
 
 def _finite(law: Law, side: compose.Side, size: int) -> FiniteLaw:
@@ -413,7 +418,7 @@ class Symmetrized(Atom):
         return tabulated.worse_direction(curve_pair(self.curve))
 
     def expression(self) -> str:
-        return f"({self.curve.expression()}).symmetrized()"
+        return f"{_bracketed(self.curve)}.symmetrized()"
 
     def renyi_bound(self, order: float) -> float | None:
         return self.curve.renyi_function(order)
@@ -446,7 +451,7 @@ class Reversed(Atom):
         return Pair(pair.backward, pair.forward)
 
     def expression(self) -> str:
-        return f"({self.curve.expression()}).reversed()"
+        return f"{_bracketed(self.curve)}.reversed()"
 
     def gdp_bound(self) -> float | None:
         return self.curve.gdp()

@@ -62,20 +62,30 @@ def above(law: Law, points: Floats) -> GridLaw:
 def below(law: Law, points: Floats) -> GridLaw:
     """A grid law that `law` dominates at every ε. Mass above the last point is moved down to it."""
     widths = np.diff(points)
-    infinity = law.infinity
-    middle = points[:-1] + 0.5 * widths
-    lonely = np.zeros(len(middle), dtype=bool)
+    inside = np.zeros(len(widths), dtype=bool)
     for atom in law.atoms:
         cell = int(np.searchsorted(points, atom)) - 1
-        if 0 <= cell < len(middle) and atom < points[cell + 1] - 1e-9 * widths[cell]:
-            lonely[cell], middle[cell] = True, points[cell] + 1e-9 * widths[cell]
-    at_left, at_right, in_middle = _lines(law, points, middle)
-    # The middle is wrong in three cases. A lonely atom of known place belongs to the test, wherever it lies in its
+        if 0 <= cell < len(widths):
+            inside[cell] |= atom < points[cell + 1] - 1e-9 * widths[cell]
+    plain = _below(law, points, np.zeros_like(inside))
+    if not np.any(inside):
+        return plain
+    # Two ways to treat an atom inside a cell, both valid. Beside a density the second loses less.
+    tested = _below(law, points, inside)
+    return max(plain, tested, key=lambda grid: float(np.sum(grid.masses * (grid.losses - points[0]))))
+
+
+def _below(law: Law, points: Floats, inside: NDArray[np.bool_]) -> GridLaw:
+    widths = np.diff(points)
+    infinity = law.infinity
+    tests = points[:-1] + np.where(inside, 1e-9, 0.5) * widths
+    at_left, at_right, in_middle = _lines(law, points, tests)
+    # The middle is wrong in three cases. An atom of known place may belong to the test, wherever it lies `inside` its
     # cell. A line that is negative at its right end would need negative mass, and a cell whose mass sits in its right
     # half bends the chords the wrong way: there the right end is the test.
     at_points = law.tails(points).first
     left_half, right_half = at_points[:-1] - in_middle, in_middle - at_points[1:]
-    other = np.flatnonzero((at_right < 0) | (~lonely & (right_half > 20 * left_half + 1e-9 * in_middle)))
+    other = np.flatnonzero((at_right < 0) | (~inside & (right_half > 20 * left_half + 1e-9 * in_middle)))
     if len(other):
         left, right, _ = _lines(law, points, points[1:] - 1e-9 * widths, other)
         at_left[other] = np.where(right < 0, 0.0, left)
