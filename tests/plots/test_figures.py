@@ -48,7 +48,7 @@ def test_the_diagonal_is_there_for_comparison() -> None:
 
 def test_curves_without_names_are_named_by_their_expressions() -> None:
     (panel,) = plots.tradeoff(GAUSSIAN, {"mine": LAPLACE}).panels
-    assert list(panel.lines) == ["learns nothing", "gaussian(mu=0.5)", "mine"]
+    assert list(panel.lines) == ["learns nothing", "gaussian(sigma=2)", "mine"]
     assert [line.colour for line in panel.lines.values()] == [-1, 0, 1]
 
 

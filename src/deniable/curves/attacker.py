@@ -33,15 +33,17 @@ class SearchedProfile:
 
     def __init__(self, ahead: Product, back: Product, smallest: float, blur: float = 0.0) -> None:
         self.ahead, self.back, self.blur = ahead, back, blur
-        # e^ε must stay a number.
-        self.right, self.left = (min(end_of(p, smallest), 690.0) for p in (ahead, back))
+        # Kinks are where the best tests change: none is left out. And e^ε must stay a number.
+        self.right, self.left = (
+            min(max(end_of(p, smallest), float(np.max(p.kinks, initial=0.0))), 690.0) for p in (ahead, back)
+        )
 
     def grid(self, count: int) -> Floats:
         scale = min(1.0, self.left, self.right) / 2
         ends = -math.asinh(self.left / scale), math.asinh(self.right / scale)
         points = scale * np.sinh(np.linspace(*ends, count))
         kinks = np.concatenate((self.ahead.kinks, -self.back.kinks))
-        inside = kinks[(kinks > -self.left) & (kinks < self.right)]
+        inside = kinks[(kinks >= -self.left) & (kinks <= self.right)]
         return np.unique(np.concatenate((points, inside, [0.0, -self.left, self.right])))
 
     def delta(self, epsilon: Floats, side: Side) -> Floats:

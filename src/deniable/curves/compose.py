@@ -196,8 +196,7 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
         return _floored(law, step)
     low, high = lattice.reach(law, tail)
     if side == "lower" and high - low <= step and law.infinity == 0:
-        # Nothing happens within one step. Revealing nothing at all lies below every law.
-        return GridLaw(np.array([-step, 0.0]), np.array([0.0, 1.0]), 0.0)
+        return _merged(law, low, step)
     anchor = law.atoms[0] if law.atoms else 0.0
     if side == "upper" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
         anchor = law.highest  # rounded up, unlike the atom
@@ -212,6 +211,17 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     if len(points) < 2:
         points = np.array([anchor - step, anchor])
     return (lattice.above if side == "upper" else lattice.below)(law, points)
+
+
+def _merged(law: Law, low: float, step: float) -> GridLaw:
+    """All outcomes as one, at the loss of the two total masses: below the law, for laws narrower than one step."""
+    at = low - step
+    first, second, error = (float(np.asarray(one).ravel()[0]) for one in law.tails(np.array([at])))
+    total, other = min(first * (1 - error), 1.0), second * (1 + error)
+    if not 0 < other < total:
+        return GridLaw(np.array([-step, 0.0]), np.zeros(2), 0.0)
+    loss = at + math.log(total / other) - 1e-15 * (1 + abs(at))
+    return GridLaw(np.array([loss - step, loss]), np.array([0.0, total]), 0.0)
 
 
 _remembered_lattice_law = lru_cache(maxsize=64)(_lattice_law)
@@ -481,7 +491,9 @@ def _spectra(
 ) -> list[Spectrum]:
     """The spectra of all factors. Many short laws are first multiplied in batches, by short transforms."""
     error = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
-    found, batch, room = [], [], length // SHORTER
+    found: list[Spectrum] = []
+    batch: list[GridLaw] = []
+    room = length // SHORTER
     for factor, (grid, _) in zip(factors, grids, strict=True):
         if len(factors) >= MANY and factor.uses == 1 and len(grid.losses) <= length // (8 * SHORTER):
             if room < len(grid.losses):

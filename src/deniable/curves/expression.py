@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from deniable.curves.curve import Curve
-from deniable.errors import DeniableError, InvalidExpression, InvalidParameter
+from deniable.errors import NOTHING, DeniableError, InvalidExpression, InvalidParameter
 
 CONSTRUCTORS = (
     "approximate",
@@ -84,7 +84,7 @@ def parse(text: str) -> Curve:
     """The curve that the text describes.
 
     >>> parse("gaussian(sigma=50)**1000 * laplace(scale=4)")
-    <Curve gaussian(mu=0.02)**1000 * laplace(scale=4)>
+    <Curve gaussian(sigma=50)**1000 * laplace(scale=4)>
     >>> parse("gausian(sigma=50)")
     Traceback (most recent call last):
     deniable.errors.InvalidExpression: expression='gausian(sigma=50)': column 1: there is no curve called 'gausian'; ...
@@ -298,7 +298,8 @@ class _Reader:
     def pass_on(self, node: ast.AST, error: DeniableError) -> NoReturn:
         """What the curve itself refuses, told with the place where it was written."""
         if isinstance(error, InvalidParameter):
-            self.refuse(node, f"{error.parameter}={_short(error.asked)}: {error.rule}", error.remedy, error)
+            given = "" if error.asked is NOTHING else f"={_short(error.asked)}"
+            self.refuse(node, f"{error.parameter}{given}: {error.rule}", error.remedy, error)
         self.refuse(node, str(error), "", error)
 
     def source(self, node: ast.AST) -> str:

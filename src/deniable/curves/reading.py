@@ -165,9 +165,11 @@ class Product:
 
     def _by_panels(self, epsilon: Floats, side: Side, blur: float) -> Floats:
         """Both bounds are worked out together: whoever asks for one side often asks for the other next."""
-        if self._latest is None or self._latest[3] > blur or not np.array_equal(self._latest[0], epsilon):
-            self._latest = (epsilon.copy(), *self._both_by_panels(epsilon, blur), blur)
-        return self._latest[2 if side == "upper" else 1].copy()
+        latest = self._latest  # another thread may replace it meanwhile
+        if latest is None or latest[3] > blur or not np.array_equal(latest[0], epsilon):
+            latest = (epsilon.copy(), *self._both_by_panels(epsilon, blur), blur)
+            self._latest = latest
+        return (latest[2] if side == "upper" else latest[1]).copy()
 
     def _both_by_panels(self, epsilon: Floats, blur: float) -> tuple[Floats, Floats]:
         low, high = np.zeros_like(epsilon), np.ones_like(epsilon)
