@@ -19,7 +19,7 @@ The ledger of everything that can go wrong (docs/theory/certified-curves.md deri
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -93,17 +93,36 @@ def tilted(grid: GridLaw, theta: float) -> tuple[Floats, float]:
     return weights, top + math.log(total)
 
 
-def cumulant(laws: Sequence[tuple[GridLaw, int]], theta: float) -> Cumulant:
-    """Cumulant of the finite part of a product of grid laws."""
-    value = slope = curvature = 0.0
-    for grid, count in laws:
-        weights, log_total = tilted(grid, theta)
-        # Sums of products, not np.dot: a threaded BLAS costs more than it saves at this size.
-        mean = float(np.sum(weights * grid.losses))
-        value += count * log_total
-        slope += count * mean
-        curvature += count * float(np.sum(weights * (grid.losses - mean) ** 2))
-    return Cumulant(value, slope, curvature)
+def cumulant(grid: GridLaw, theta: float) -> Cumulant:
+    """Cumulant of the finite part of a grid law."""
+    weights, log_total = tilted(grid, theta)
+    # Sums of products, not np.dot: a threaded BLAS costs more than it saves at this size.
+    mean = float(np.sum(weights * grid.losses))
+    return Cumulant(log_total, mean, float(np.sum(weights * (grid.losses - mean) ** 2)))
+
+
+@lru_cache(maxsize=16384)
+def _sketch_cumulant(law: Law, theta: float) -> Cumulant:
+    return cumulant(sketch(law), theta)
+
+
+@lru_cache(maxsize=16384)
+def _lattice_cumulant(law: Law, side: Side, step: float, tail: float, theta: float) -> Cumulant:
+    return cumulant(lattice_law(law, side, step, tail), theta)
+
+
+def _added(parts: Sequence[tuple[Cumulant, int]]) -> Cumulant:
+    """Cumulants of independent laws add."""
+    return Cumulant(
+        math.fsum(count * one.value for one, count in parts),
+        math.fsum(count * one.slope for one, count in parts),
+        math.fsum(count * one.curvature for one, count in parts),
+    )
+
+
+def sketched(factors: Sequence[Factor], theta: float) -> Cumulant:
+    """About the cumulant of a product: that of its dominating sketches."""
+    return _added([(_sketch_cumulant(f.law, theta), f.uses) for f in factors])
 
 
 def log_best_gap(theta: float) -> float:
@@ -341,8 +360,12 @@ def compose(
 ) -> Panel | None:
     """Multiply the lattice laws of all factors, tilted by θ. None if the window would be too long."""
     grids = [(lattice_law(f.law, side, step, tail), f.uses) for f in factors]
-    total = cumulant(grids, theta)
-    up, down = (_tail_reach(factors, grids, theta, total, sign, outside) for sign in (+1.0, -1.0))
+
+    def on_lattice(at: float) -> Cumulant:
+        return _added([(_lattice_cumulant(f.law, side, step, tail, at), f.uses) for f in factors])
+
+    total = on_lattice(theta)
+    up, down = (_tail_reach(factors, on_lattice, theta, total, sign, outside) for sign in (+1.0, -1.0))
     length = 2 ** max(6, math.ceil(math.log2((up.reach + down.reach) / step + 4)))
     if length > LARGEST_WINDOW:
         return None
@@ -430,7 +453,7 @@ class _Reach(NamedTuple):
 
 def _tail_reach(
     factors: Sequence[Factor],
-    grids: Sequence[tuple[GridLaw, int]],
+    on_lattice: Callable[[float], Cumulant],
     theta: float,
     total: Cumulant,
     sign: float,
@@ -441,17 +464,17 @@ def _tail_reach(
     The sketches suggest the exponent; the bound itself is evaluated on the lattice laws.
     """
     goal = math.log(outside)
-    sketches = [(sketch(f.law), f.uses) for f in factors]
-    at = cumulant(sketches, theta)
-    spread = math.sqrt(total.curvature) + 1e-12
+    at = sketched(factors, theta)
+    # On a grid, so that the next question of this kind asks for the same exponents.
+    spread = 2.0 ** (round(4 * math.log2(math.sqrt(total.curvature) + 1e-12)) / 4)
     exponents = [sign * z / spread for z in (0.8, 2.4, 4.8)]
 
     def distance(value: float, start: Cumulant, s: float) -> float:
         return (value - start.value - s * start.slope - goal) / abs(s)
 
-    best = min(exponents, key=lambda s: distance(cumulant(sketches, theta + s).value, at, s))
+    best = min(exponents, key=lambda s: distance(sketched(factors, theta + s).value, at, s))
     # The exponent carries rounding errors of its own: grant them.
-    return _Reach(distance(cumulant(grids, theta + best).value, total, best), outside * 1.001)
+    return _Reach(distance(on_lattice(theta + best).value, total, best), outside * 1.001)
 
 
 def _tilted_spectrum(law: Law, side: Side, step: float, tail: float, theta: float, length: int) -> Complexes:

@@ -243,7 +243,7 @@ class Product:
     @staticmethod
     def _smallest_step(factors: tuple[Factor, ...], theta: float, tail: float) -> float:
         """The step at which the window (about 16 deviations), or the reach of one law, fills the memory allowed."""
-        total = compose.cumulant([(compose.sketch(f.law), f.uses) for f in factors], theta)
+        total = compose.sketched(factors, theta)
         longest = max(high - low for low, high in (lattice.reach(f.law, tail) for f in factors))
         return max(16 * math.sqrt(total.curvature), longest) / compose.LARGEST_WINDOW
 
