@@ -33,10 +33,15 @@ class SearchedProfile:
 
     def __init__(self, ahead: Product, back: Product, smallest: float, blur: float = 0.0) -> None:
         self.ahead, self.back, self.blur = ahead, back, blur
-        # Kinks are where the best tests change: none is left out. And e^ε must stay a number.
-        self.right, self.left = (
-            min(max(end_of(p, smallest), float(np.max(p.kinks, initial=0.0))), 690.0) for p in (ahead, back)
-        )
+        # e^ε must stay a number.
+        self.right, self.left = (min(self._end(p, smallest), 690.0) for p in (ahead, back))
+
+    @staticmethod
+    def _end(product: Product, smallest: float) -> float:
+        """The end of the search, moved out to the next kink: kinks are where the best tests change."""
+        end = end_of(product, smallest)
+        beyond = product.kinks[product.kinks >= end]
+        return float(np.min(beyond)) if len(beyond) else end
 
     def grid(self, count: int) -> Floats:
         scale = min(1.0, self.left, self.right) / 2
