@@ -2,12 +2,21 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from deniable import curves
-from deniable.errors import DeniableError, ImpossibleTarget, InvalidOperation, InvalidParameter, UnreadableRecord
+from deniable.curves.curve import _ordered
+from deniable.errors import (
+    DeniableError,
+    ImpossibleTarget,
+    InvalidOperation,
+    InvalidParameter,
+    NotCertifiable,
+    UnreadableRecord,
+)
 
 
 def contains(bounds: tuple[float, float], truth: float, rounding: float = 0.0) -> bool:
@@ -251,3 +260,52 @@ def test_calibration_without_delta_says_what_is_missing() -> None:
         curves.calibrate(lambda s: curves.gaussian(sigma=s), epsilon=1.0)
     with pytest.raises(InvalidParameter):
         curves.calibrate(lambda s: curves.gaussian(sigma=s), delta=1e-6)
+
+
+# -- what a second reading found -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("uses", [1, 2])
+def test_mu_is_not_too_small_when_the_allowance_is_what_was_lost(uses: int) -> None:
+    """gdp(delta=d) with d the mass at infinity: an unbounded loss has no end to search up to."""
+    sampled = curves.gaussian(mu=3.0).sampled(rate=0.001)
+    curve = sampled**uses * curves.approximate(epsilon=0.0, delta=1e-3)
+    exact, more = curve.gdp(delta=1e-3), curve.gdp(delta=1e-3 * (1 + 1e-9))
+    assert exact >= more
+    gaussian = curves.gaussian(mu=min(exact, 1e3))
+    for epsilon in (1.0, 3.0, 6.0):
+        assert curve.delta_bounds(epsilon=epsilon)[0] <= gaussian.delta(epsilon=epsilon) + 1e-3
+
+
+@pytest.mark.parametrize("mu", [270.0, 285.0, 320.0])
+def test_lower_bounds_far_right_of_their_window_are_not_above_the_truth(mu: float) -> None:
+    """e^(-(θ+1) l) underflows 700 beyond the centre: there a lower bound must not forget Q."""
+    curve = curves.gaussian(mu=mu) * curves.randomized_response(epsilon=1e-6)
+    start = mu * mu / 2 + 12 * mu
+    asked = np.array([start, *(start + np.linspace(400, 800, 9)), start + 770])
+    low, _ = curve.delta_bounds(epsilon=asked)
+    truth = curves.gaussian(mu=mu).delta(epsilon=asked - 1e-6)
+    assert np.all(low <= truth * (1 + 1e-9))
+
+
+def test_bounds_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(NotCertifiable, match="contradict"):
+        _ordered(np.array([0.5, 0.3]), np.array([0.6, 0.2]))
+    assert _ordered(np.array([0.2 * (1 + 1e-15)]), np.array([0.2])) == 0.2
+
+
+def test_the_mass_at_infinity_is_rounded_outwards_where_it_is_worked_out() -> None:
+    rng = np.random.default_rng(4)
+    for rate, lost in rng.uniform(0.05, 0.95, size=(100, 2)):
+        low, high = curves.approximate(epsilon=1.0, delta=lost).sampled(rate=rate).delta_bounds(epsilon=5.0)
+        assert Fraction(low) <= Fraction(rate) * Fraction(lost) <= Fraction(high)
+        low, high = (
+            curves.mixture([0.25, 0.75], [curves.approximate(epsilon=1.0, delta=lost), curves.pure(epsilon=1)])
+        ).delta_bounds(epsilon=5.0)
+        assert Fraction(low) <= Fraction(lost) / 4 <= Fraction(high)
+
+
+def test_rows_that_miss_a_little_are_normalised() -> None:
+    short = 5e-10
+    curve = curves.from_kernel([[1.0 - short, 0.0], [0.5, 0.5]])
+    assert curve.delta(epsilon=0.0) >= 0.5

@@ -87,6 +87,12 @@ def exactly_one(**given: Any) -> str:
     return names[0]
 
 
+def normalized(masses: Floats) -> Floats:
+    """Masses whose sum is off by up to 1e-9, which is taken for rounding, made to sum to 1."""
+    total = math.fsum(masses)
+    return masses / total if abs(total - 1) > 1e-15 * len(masses) else masses
+
+
 def numbers_array(name: str, values: Any) -> Floats:
     """A one-dimensional, non-empty float array without NaN, from numbers (Fractions too)."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):

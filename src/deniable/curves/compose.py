@@ -413,8 +413,8 @@ def _suffix_sums(
     Only frequencies below len(spectrum) are alive, so y is smooth and sums over blocks of lattice points suffice: a
     block sum is the inverse FFT of the spectrum times the geometric sum of one block.
 
-    Far to the left e^(-(θ+1) l) is no number any more. There an upper bound counts too little of Q, and a lower bound
-    counts nothing at all.
+    Far from the centre e^(-(θ+1) l) is no number any more. There an upper bound counts too little of Q, and a lower
+    bound counts nothing at all.
     """
     alive = len(spectrum)
     wanted = max(4 * alive, length * step * max(theta, 1.0) / 0.01, 2048)
@@ -432,7 +432,8 @@ def _suffix_sums(
     if side == "upper":
         exponents[1] = np.minimum(exponents[1], 700.0)
     else:
-        exponents = [np.where(exponents[1] <= 700.0, exponent, -np.inf) for exponent in exponents]
+        known = np.abs(exponents[1]) <= 600.0
+        exponents = [np.where(known, exponent, -np.inf) for exponent in exponents]
     for rate, exponent in zip((theta, theta + 1), exponents, strict=True):
         block = turned
         if size > 1:

@@ -24,7 +24,7 @@ import numpy as np
 from deniable.curves import check
 from deniable.curves.promise import Atom
 from deniable.curves.rounding import Floats
-from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.errors import InvalidOperation, InvalidParameter, NotCertifiable
 
 if TYPE_CHECKING:
     from deniable.curves.approximation import GaussianApproximation
@@ -188,7 +188,7 @@ class Curve:
 
         array, scalar = check.reading("epsilon", epsilon)
         low, high = (views.delta_bound(self, array, side) for side in ("lower", "upper"))
-        return _give(np.minimum(low, high), scalar), _give(high, scalar)
+        return _give(_ordered(low, high), scalar), _give(high, scalar)
 
     @overload
     def epsilon(self, *, delta: float) -> float: ...
@@ -209,7 +209,7 @@ class Curve:
         array, scalar = check.reading_in_unit("delta", delta)
         found = [views.epsilon_bounds(self, float(d), ("upper", "lower")) for d in array.ravel()]
         low, high = (np.array([f[i] for f in found]).reshape(array.shape) for i in (0, 1))
-        return _give(np.minimum(low, high), scalar), _give(high, scalar)
+        return _give(_ordered(low, high), scalar), _give(high, scalar)
 
     @property
     def forward(self) -> Direction:
@@ -424,6 +424,13 @@ def product(curves: Iterable[Curve]) -> Curve:
             if counts[atom] > MOST_USES:
                 raise InvalidParameter("uses", counts[atom], f"must be at most {MOST_USES:,}")
     return Curve(counts)
+
+
+def _ordered(low: Floats, high: Floats) -> Floats:
+    """The lower bound, at most the upper one. They may cross by rounding; more would mean that one is no bound."""
+    if np.any(low > high * (1 + 1e-9) + 1e-290):
+        raise NotCertifiable("the certified bounds contradict each other: a defect of this library, please report it")
+    return np.minimum(low, high)
 
 
 def _give(values: Floats, scalar: bool) -> Any:

@@ -354,6 +354,7 @@ class HiddenShifts(Atom):
             raise InvalidParameter(
                 "weights", "...", "must sum to 1, one for each shift, with a positive shift among them"
             )
+        object.__setattr__(self, "weights", tuple(check.normalized(np.array(self.weights)).tolist()))
 
     def pair(self) -> Pair:
         ahead = ShiftsForward(self.weights, self.shifts)

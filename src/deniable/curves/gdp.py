@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.curves.attacker import end_of
 from deniable.curves.laws.closed import GaussianLaw
 from deniable.curves.promise import Atom
 from deniable.curves.reading import Product
@@ -43,9 +42,7 @@ def smallest_mu(curve: Curve, allowance: float) -> float:
     closed = _sum_of_squares(curve)
     forward, backward = product_of(curve)
     directions = [forward] if backward is forward else [forward, backward]
-    if max(p.infinity("upper") for p in directions) > allowance:
-        return closed
-    if allowance == 0 and not all(math.isfinite(p.highest) for p in directions):
+    if not all(math.isfinite(p.epsilon(allowance, "upper")) for p in directions):
         return closed
     if allowance == 0 and len(curve.factors) == 1 and curve.factors[0][1] == 1:
         return closed
@@ -54,10 +51,16 @@ def smallest_mu(curve: Curve, allowance: float) -> float:
 
 
 def _wanted(product: Product, allowance: float) -> tuple[Floats, Floats]:
-    """Points in ε >= 0 and what δ_μ must reach there. Negative ε are the other direction's positive ones."""
-    end = product.highest if allowance == 0 else end_of(product, allowance)
+    """Points in ε >= 0 and what δ_μ must reach there. Negative ε are the other direction's positive ones.
+
+    The last point was seen to have δ(ε) <= allowance: nothing is asked of δ_μ from there on.
+    """
+    end = product.highest if allowance == 0 else product.epsilon(allowance, "upper")
     points = end * np.linspace(0.0, 1.0, CELLS) ** 2
-    return points, np.maximum(product.delta(points, "upper", allowance * 1e-3) - allowance, 0.0)
+    wanted = np.maximum(product.delta(points, "upper", allowance * 1e-3) - allowance, 0.0)
+    if allowance > 0:
+        wanted[-1] = 0.0
+    return points, wanted
 
 
 def _sum_of_squares(curve: Curve) -> float:

@@ -39,7 +39,7 @@ def _rows(matrix: Any) -> Rows:
             raise InvalidDistribution("matrix", "...", f"row {i}, column {int(np.argmax(array < 0))} is negative")
         if abs(float(np.sum(array)) - 1) > 1e-9:
             raise InvalidDistribution("matrix", "...", f"row {i} sums to {np.sum(array):.12g}, not to 1")
-        rows.append(tuple(array.tolist()))
+        rows.append(tuple(check.normalized(array).tolist()))
     return tuple(rows)
 
 

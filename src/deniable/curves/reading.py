@@ -140,14 +140,16 @@ class Product:
         lossy = [f for f in factors if f.law.infinity > 0]
         if not lossy:
             return 0.0
+        outwards = max(f.law.infinity_error for f in lossy) * (1 if side == "upper" else -1)
         if len(lossy) == 1 and lossy[0].uses == 1:
-            return min(lossy[0].law.infinity, 1.0)
+            return min(lossy[0].law.infinity * (1 + outwards), 1.0)
         alive = 0.0
         for law, count in lossy:
             if law.infinity >= 1:
                 return 1.0
             alive += count * math.log1p(-law.infinity)
-        return min(-math.expm1(alive) * (1 + 1e-15 if side == "upper" else 1 - 1e-15), 1.0)
+        outwards += 1e-15 if side == "upper" else -1e-15
+        return min(-math.expm1(alive) * (1 + outwards), 1.0)
 
     # -- δ(ε) for ε >= 0 ---------------------------------------------------------------------------------------------
 

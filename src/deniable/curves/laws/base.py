@@ -50,6 +50,11 @@ class Law(ABC):
         return 0.0
 
     @property
+    def infinity_error(self) -> float:
+        """Relative error of `infinity`: 0 where it was given, a few roundings where it was worked out."""
+        return 0.0
+
+    @property
     def atoms(self) -> tuple[float, ...]:
         """Losses that carry mass, if they are few: a lattice that contains them is exact there. Highest first."""
         return ()
@@ -83,9 +88,8 @@ class Law(ABC):
         """Certified bounds on δ(ε) = sup_S P(S) - e^ε Q(S)."""
         first, second, error = self.tails(epsilon)
         delta = first - second
-        # Below the largest loss a tail may have underflowed; at and beyond it only the mass at infinity is left,
-        # exactly.
-        slack = np.where(epsilon < self.highest, error * (first + second) + TINY, 0.0)
+        # Below the largest loss a tail may have underflowed; at and beyond it only the mass at infinity is left.
+        slack = np.where(epsilon < self.highest, error * (first + second) + TINY, self.infinity_error * first)
         # What overflowed to nan says nothing: fall back to the trivial bounds.
         slack = np.where(np.isnan(slack) | np.isnan(delta), np.inf, slack)
         delta = np.nan_to_num(delta)

@@ -69,6 +69,10 @@ class SampledForward(Law):
         return self.rate * self.base.infinity
 
     @property
+    def infinity_error(self) -> float:
+        return self.base.infinity_error + 2 * UNIT_ROUNDOFF if self.base.infinity else 0.0
+
+    @property
     def atoms(self) -> tuple[float, ...]:
         return tuple(_mixed_loss(a, self.rate) for a in self.base.atoms)
 
@@ -159,6 +163,10 @@ class SampledBackward(Law):
         return self.base.infinity if self.rate >= 1 else 0.0
 
     @property
+    def infinity_error(self) -> float:
+        return self.base.infinity_error
+
+    @property
     def atoms(self) -> tuple[float, ...]:
         extra = (-math.log1p(-self.rate),) if self.base.infinity > 0 and self.rate < 1 else ()
         return extra + tuple(-_mixed_loss(-a, self.rate) for a in self.base.atoms)
@@ -230,6 +238,10 @@ class FixedSizeLaw(Law):
         return self.sampled.infinity
 
     @property
+    def infinity_error(self) -> float:
+        return self.sampled.infinity_error
+
+    @property
     def atoms(self) -> tuple[float, ...]:
         return (*self.sampled.atoms[:1], 0.0)
 
@@ -289,6 +301,10 @@ class WorstLaw(_Several):
     def infinity(self) -> float:
         return max(p.infinity for p in self.parts)
 
+    @property
+    def infinity_error(self) -> float:
+        return max(p.infinity_error for p in self.parts)
+
     def tails(self, loss: Floats) -> Tails:
         read = [p.tails(loss) for p in self.parts]
         deltas = np.stack([t.first - t.second for t in read])
@@ -320,6 +336,12 @@ class MixedLaw(_Several):
     @property
     def infinity(self) -> float:
         return float(sum(w * p.infinity for w, p in zip(self.weights, self.parts, strict=True)))
+
+    @property
+    def infinity_error(self) -> float:
+        if not self.infinity:
+            return 0.0
+        return max(p.infinity_error for p in self.parts) + 2 * UNIT_ROUNDOFF * len(self.parts)
 
     def tails(self, loss: Floats) -> Tails:
         first, second = np.zeros_like(loss), np.zeros_like(loss)
