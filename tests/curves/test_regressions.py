@@ -309,3 +309,29 @@ def test_rows_that_miss_a_little_are_normalised() -> None:
     short = 5e-10
     curve = curves.from_kernel([[1.0 - short, 0.0], [0.5, 0.5]])
     assert curve.delta(epsilon=0.0) >= 0.5
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        curves.gaussian(sigma=1.5).sampled(rate=0.3),
+        curves.mixture([0.25, 0.75], [curves.gaussian(sigma=1.5), curves.laplace(scale=1.25)]),
+    ],
+    ids=str,
+)
+def test_lower_bounds_of_groups_are_lower_bounds(one: curves.Curve) -> None:
+    """The power function of the worse direction, applied twice by brute force (a maximum over tests: from below)."""
+    points = np.unique(np.concatenate((np.linspace(-25, 25, 40001), [-0.8, 0.8])))
+    delta, x = one.symmetrized().delta(epsilon=points), np.exp(points)
+    levels = np.unique(np.concatenate((np.logspace(-8, 0, 500), np.linspace(0, 1, 500))))
+
+    def power(level: np.ndarray) -> np.ndarray:
+        return np.minimum([np.min(delta + x * a) for a in level], 1.0)
+
+    twice = power(power(levels))
+    for epsilon in (0.4, 1.1, 2.3):
+        low, high = one.group(size=2).delta_bounds(epsilon=epsilon)
+        truth = np.max(twice - np.exp(epsilon) * levels)
+        assert low <= truth * (1 + 1e-3)
+        assert truth <= high
+        assert high - low <= 2e-3 * high

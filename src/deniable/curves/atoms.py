@@ -214,9 +214,14 @@ def _integers(sigma: float, shift: int, name: str) -> Floats:
     """Integers around 0 and the shift, so far out that less than NEGLIGIBLE of the mass of either law is missing."""
     reach = math.ceil(21.0 * sigma) + 2
     if 2 * reach + shift > finite.LARGEST_SUPPORT:
+        instead = (
+            "gaussian(sigma=, sensitivity=), which never promises more"
+            if name == "rounded_gaussian"
+            else "zcdp(rho=sensitivity**2 / (2 * sigma**2)), which holds for it"
+        )
         raise NotCertifiable(
             f"{name} with sigma={sigma:g}, sensitivity={shift} has more than {finite.LARGEST_SUPPORT:,} relevant "
-            f"outputs; use gaussian(sigma=, sensitivity=), which it approaches from below for rounded noise"
+            f"outputs; use {instead}"
         )
     return np.arange(-reach, reach + shift + 1, dtype=float)
 

@@ -103,10 +103,19 @@ def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Float
 def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float, ends: tuple[float, float]) -> float:
     """An upper bound on a concave function of x = e^ε from bounds at points: lines through neighbours, extended
     inwards.
+
+    Lines through near neighbours magnify the width of the bounds, lines through far ones miss the bend: every choice
+    of points is valid, and the best is taken.
     """
-    # Points that nearly coincide would only magnify rounding.
-    keep = np.concatenate(([True], np.diff(points) > 1e-12 * (1 + np.abs(points[1:]))))
-    points, over, under = points[keep], over[keep], under[keep]
+    found = [math.inf]
+    for apart in (1e-12, 1e-5, 1e-4, 1e-3, 1e-2):
+        keep = np.concatenate(([True], np.diff(points) > apart * (1 + np.abs(points[1:]))))
+        if np.count_nonzero(keep) > 2:
+            found.append(_by_lines(points[keep], over[keep], under[keep], alpha, ends))
+    return min(found)
+
+
+def _by_lines(points: Floats, over: Floats, under: Floats, alpha: float, ends: tuple[float, float]) -> float:
     x = np.exp(points)
     left = np.full(len(x) - 1, np.inf)
     right = np.full(len(x) - 1, np.inf)

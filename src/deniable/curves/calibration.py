@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from deniable.curves import check
 from deniable.curves.curve import Curve
-from deniable.errors import DeniableError, ImpossibleTarget, InvalidParameter, NotCertifiable
+from deniable.errors import NOTHING, DeniableError, ImpossibleTarget, InvalidParameter, NotCertifiable
 
 PRECISION = 1e-7
 """Relative distance between the returned parameter and one that was seen to miss the target."""
@@ -33,10 +33,10 @@ def _target(
     chosen = [name for name, value in given.items() if value is not None]
     if not chosen and delta is None:
         raise InvalidParameter(
-            "target", None, "give epsilon= (with delta=), mu=, advantage=, equal_error_rate= or rho="
+            "target", NOTHING, "give epsilon= (with delta=), mu=, advantage=, equal_error_rate= or rho="
         )
     if len(chosen) > 1:
-        raise InvalidParameter(" and ".join(chosen), None, "give one target", "calibrate to the other and compare")
+        raise InvalidParameter(" and ".join(chosen), NOTHING, "give one target", "calibrate to the other and compare")
     if epsilon is not None:
         wanted = check.not_negative("epsilon", epsilon)
         small = check.probability("delta", 0.0 if delta is None else delta)
@@ -54,6 +54,8 @@ def _target(
         wanted = check.positive("rho", rho)
         return _Target(f"rho={wanted:g}", wanted, lambda c: c.zcdp())
     rate = check.probability("equal_error_rate", equal_error_rate)
+    if rate >= 0.5:
+        raise InvalidParameter("equal_error_rate", rate, "must be below 1/2: a blind attacker errs half of the time")
     return _Target(f"equal_error_rate={rate:g}", 0.5 - rate, lambda c: 0.5 - c.equal_error_rate())
 
 
@@ -164,7 +166,8 @@ class _Search:
         if math.isinf(least[0]):
             raise ImpossibleTarget(
                 f"no value meets {self.target.words}: every value tried costs infinitely much there; a loss without "
-                "bound, such as a Gaussian's, needs delta= larger than 0"
+                "bound, such as a Gaussian's, needs delta= larger than 0, and what is lost with some probability needs "
+                "delta= at least that"
             )
         raise ImpossibleTarget(
             f"no value meets {self.target.words}: the most private one found is {least[1]:.6g}, and it gives "

@@ -180,14 +180,14 @@ class Curve:
         from deniable.curves import views
 
         array, scalar = check.reading("epsilon", epsilon)
-        return _give(views.delta_bound(self, array, "upper"), scalar)
+        return _give(views.delta_upper(self, array), scalar)
 
     def delta_bounds(self, *, epsilon: Any) -> tuple[Any, Any]:
         """Certified (low, high) around the exact δ(ε)."""
         from deniable.curves import views
 
         array, scalar = check.reading("epsilon", epsilon)
-        low, high = (views.delta_bound(self, array, side) for side in ("lower", "upper"))
+        low, high = views.delta_bounds(self, array)
         return _give(_ordered(low, high), scalar), _give(high, scalar)
 
     @overload
@@ -256,32 +256,41 @@ class Curve:
         """The largest TPR - FPR of any attacker, rounded up: the total variation distance, δ(0)."""
         return float(self.delta(epsilon=0.0))
 
-    def guess(self, *, prior: float) -> float:
+    @overload
+    def guess(self, *, prior: float) -> float: ...
+    @overload
+    def guess(self, *, prior: Floats | list[float]) -> Floats: ...
+    def guess(self, *, prior: Any) -> Any:
         """The largest probability of guessing right whether the person is in the data, given a prior that they are;
         rounded up.
 
         (1 - π) + π δ(log((1-π)/π)) for the prior π, whichever neighbour the person's presence is.
         """
-        share = check.probability("prior", prior)
-        if share in (0.0, 1.0):
-            return 1.0
-        odds = math.log1p(-share) - math.log(share)
-        return min(1.0, ((1 - share) + share * float(self.delta(epsilon=odds))) * (1 + 1e-15))
+        share, scalar = check.reading_in_unit("prior", prior)
+        with np.errstate(divide="ignore"):
+            odds = np.log1p(-share) - np.log(share)  # ±inf for who knows already: δ is 0 or 1 there, and the guess 1
+        right = ((1 - share) + share * self.delta(epsilon=odds)) * (1 + 1e-15)
+        return _give(np.where((share == 0) | (share == 1), 1.0, np.minimum(right, 1.0)), scalar)
 
-    def posterior(self, *, prior: float, delta: float = 0.0) -> float:
+    @overload
+    def posterior(self, *, prior: float, delta: float = 0.0) -> float: ...
+    @overload
+    def posterior(self, *, prior: Floats | list[float], delta: float = 0.0) -> Floats: ...
+    def posterior(self, *, prior: Any, delta: float = 0.0) -> Any:
         """The largest belief an attacker with this prior can reach, except with probability `delta`; rounded up.
 
         Bayes: posterior odds = prior odds × e^L, so with ε such that P(L > ε) <= delta the belief is at most π e^ε /
         (π e^ε + 1 - π). P(L > ε) is bounded by δ(ε')/(1 - e^(ε'-ε)) for every ε' < ε. With delta = 0 this is the
         bound that always holds: 1 for an unbounded loss such as the Gaussian's.
         """
-        share, allowed = check.probability("prior", prior), check.probability("delta", delta)
+        (share, scalar), allowed = check.reading_in_unit("prior", prior), check.probability("delta", delta)
         from deniable.curves import attacker
 
         loss = self.epsilon(delta=0.0) if allowed == 0 else attacker.loss_quantile(self, allowed)
-        if share in (0.0, 1.0) or not math.isfinite(loss):
-            return share if share == 0 else 1.0
-        return min(1.0, share / (share + (1 - share) * math.exp(-loss)) * (1 + 1e-14))
+        if not math.isfinite(loss):
+            return _give(np.where(share == 0, 0.0, 1.0), scalar)
+        belief = share / (share + (1 - share) * math.exp(-loss)) * (1 + 1e-14)
+        return _give(np.minimum(np.where(share == 1, 1.0, belief), 1.0), scalar)
 
     # -- other languages ---------------------------------------------------------------------------------------------
 
@@ -305,7 +314,11 @@ class Curve:
 
         return views.zcdp(self)
 
-    def gdp(self, *, delta: float = 0.0) -> float:
+    @overload
+    def gdp(self, *, delta: float = 0.0) -> float: ...
+    @overload
+    def gdp(self, *, delta: Floats | list[float]) -> Floats: ...
+    def gdp(self, *, delta: Any = 0.0) -> Any:
         """The smallest μ for which this is μ-GDP (β >= G_μ everywhere), rounded up; inf if there is none.
 
         With `delta` > 0: the smallest μ with β >= G_μ - delta, approximate GDP, which ignores events of probability
@@ -313,7 +326,9 @@ class Curve:
         """
         from deniable.curves import gdp
 
-        return gdp.smallest_mu(self, check.probability("delta", delta))
+        array, scalar = check.reading_in_unit("delta", delta)
+        found = np.array([gdp.smallest_mu(self, float(d)) for d in array.ravel()])
+        return _give(found.reshape(array.shape), scalar)
 
     def kl(self) -> float:
         """The mean privacy loss, E_P L = KL(P‖Q); for a trade-off function f, -∫ log|f'|."""
@@ -348,10 +363,12 @@ class Curve:
 
     # -- order -------------------------------------------------------------------------------------------------------
 
-    def dominates(self, other: Curve, *, tolerance: float = 1e-6) -> bool:
+    def dominates(self, other: Curve, *, tolerance: float = 1e-3) -> bool:
         """Whether this curve leaks at least as much as the other at every ε: Blackwell's order.
 
-        True is certified up to `tolerance` in δ: δ_other(ε) <= δ_self(ε) + tolerance for every real ε.
+        True is certified up to a relative `tolerance` in δ, the width of a composed curve's bounds:
+        δ_other(ε) <= (1 + tolerance) δ_self(ε) + 1e-9 tolerance for every real ε. False means that it could not be
+        shown.
         """
         from deniable.curves import order
 
@@ -360,7 +377,7 @@ class Curve:
         return order.dominates(self, other, check.not_negative("tolerance", tolerance))
 
     def __le__(self, other: Curve) -> bool:
-        """`a <= b`: a leaks no more than b."""
+        """`a <= b`: a leaks no more than b, as `b.dominates(a)` says."""
         if not isinstance(other, Curve):
             raise InvalidOperation(f"a curve can be compared with a curve, not with {type(other).__name__}")
         return other.dominates(self)

@@ -424,6 +424,9 @@ class Symmetrized(Atom):
     def renyi_bound(self, order: float) -> float | None:
         return self.curve.renyi_function(order)
 
+    def zcdp_bound(self) -> float | None:
+        return self.curve.zcdp()
+
     def gdp_bound(self) -> float | None:
         return self.curve.gdp()
 
@@ -453,6 +456,12 @@ class Reversed(Atom):
 
     def expression(self) -> str:
         return f"{_bracketed(self.curve)}.reversed()"
+
+    def renyi_bound(self, order: float) -> float | None:
+        return self.curve.renyi_function(order)  # already the worse direction
+
+    def zcdp_bound(self) -> float | None:
+        return self.curve.zcdp()
 
     def gdp_bound(self) -> float | None:
         return self.curve.gdp()

@@ -38,9 +38,8 @@ class Direction:
         """Certified (low, high) around sup_S P(S) - e^ε Q(S)."""
         array, scalar = check.reading("epsilon", epsilon)
         flat = np.atleast_1d(array).ravel()
-        found = [
-            views.direction_delta(*self._products(), flat, side).reshape(array.shape) for side in ("lower", "upper")
-        ]
+        products = self._products()
+        found = [views.direction_delta(*products, flat, side).reshape(array.shape) for side in ("lower", "upper")]
         return (float(found[0]), float(found[1])) if scalar else (found[0], found[1])
 
     @quietly

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from deniable.curves.curve import Curve
 
 POINTS = 5000
+FLOOR = 1e-9
 
 
 @quietly
 def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
-    """Whether δ_small(ε) <= δ_big(ε) + tolerance for every real ε. True is certified."""
+    """Whether δ_small(ε) <= (1 + tolerance) δ_big(ε) + FLOOR tolerance for every real ε. True is certified."""
     counts = dict(big.factors)
     if all(counts.get(atom, 0) >= count for atom, count in small.factors):
         return True  # big = small * something
@@ -34,18 +35,19 @@ def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
     for index in (0, 1):
         ahead_big, back_big = _ordered(big, index)
         ahead_small, back_small = _ordered(small, index)
-        theirs = SearchedProfile(ahead_small, back_small, max(tolerance / 4, 1e-30), tolerance / 8)
-        ours = SearchedProfile(ahead_big, back_big, max(tolerance / 4, 1e-30), tolerance / 8)
+        smallest = max(FLOOR * tolerance / 4, 1e-30)
+        theirs = SearchedProfile(ahead_small, back_small, smallest, smallest)
+        ours = SearchedProfile(ahead_big, back_big, smallest, smallest)
         points = np.unique(np.concatenate((theirs.grid(POINTS), ours.grid(POINTS))))
         # Points that nearly coincide would only magnify rounding.
         points = points[np.concatenate(([True], np.diff(points) > 1e-8 * (points[-1] - points[0])))]
         high = theirs.delta(points, "upper")
         low = ours.delta(points, "lower")
-        if np.any(high > low + tolerance):
+        if np.any(high > low * (1 + tolerance) + FLOOR * tolerance):
             return False
         # Between points: the small profile is below its chord, the big one above its extended chords.
         at, value = tabulated.vertices_below(points, low, ours.delta(points, "upper"))
-        if np.any(np.interp(np.exp(at), np.exp(points), high) > value + tolerance):
+        if np.any(np.interp(np.exp(at), np.exp(points), high) > value * (1 + tolerance) + FLOOR * tolerance):
             return False
     return True
 

@@ -98,6 +98,10 @@ class Product:
     _divergences: Floats | None = None
     _latest: tuple[Floats, Floats, Floats, float] | None = None
 
+    def fresh(self) -> Product:
+        """The same product, with nothing read from it yet."""
+        return Product(self.upper, self.lower, self.renyi, _plan=self.plan if self.needs_panels else None)
+
     # -- closed forms ------------------------------------------------------------------------------------------------
 
     @staticmethod

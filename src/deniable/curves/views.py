@@ -55,7 +55,9 @@ def product_of(curve: Curve) -> tuple[Product, Product]:
             _READ[curve] = read
             while len(_READ) > MOST_READ:
                 _READ.popitem(last=False)
-    return read.forward, read.backward
+    # Fresh ones, without what earlier questions have worked out: an answer must not depend on what was asked before.
+    forward = read.forward.fresh()
+    return forward, (forward if read.backward is read.forward else read.backward.fresh())
 
 
 def _remembered(curve: Curve) -> _Read | None:
@@ -131,9 +133,19 @@ def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side, 
 
 
 @quietly
-def delta_bound(curve: Curve, epsilon: Floats, side: Side) -> Floats:
-    """A certified bound on δ(ε), the worse of both directions."""
-    forward, backward = product_of(curve)
+def delta_bounds(curve: Curve, epsilon: Floats) -> tuple[Floats, Floats]:
+    """Certified bounds on δ(ε), the worse of both directions."""
+    products = product_of(curve)
+    return _delta_bound(*products, epsilon, "lower"), _delta_bound(*products, epsilon, "upper")
+
+
+@quietly
+def delta_upper(curve: Curve, epsilon: Floats) -> Floats:
+    """The upper one of them alone."""
+    return _delta_bound(*product_of(curve), epsilon, "upper")
+
+
+def _delta_bound(forward: Product, backward: Product, epsilon: Floats, side: Side) -> Floats:
     flat = epsilon.ravel()
     result = np.empty_like(flat)
     finite = np.isfinite(flat)
