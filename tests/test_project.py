@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 import subprocess
@@ -108,3 +109,15 @@ def test_the_version_is_said_once() -> None:
 def test_the_library_needs_numpy_and_scipy_only() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert {re.match(r"[\w-]+", need)[0] for need in project["dependencies"]} == {"numpy", "scipy"}
+
+
+def test_every_public_name_is_in_the_reference_with_its_own_words() -> None:
+    from deniable import curves
+
+    page = (ROOT / "docs" / "reference.md").read_text()
+    for name in curves.__all__:
+        words = (inspect.getdoc(getattr(curves, name)) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+        assert f"| `{name}` | {words} |" in page, name
+    for name, member in vars(curves.Curve).items():
+        if not name.startswith("_") and name not in {"of", "origin", "renyi_function"}:
+            assert f"`curve.{name}{'' if isinstance(member, property) else '()'}`" in page, name

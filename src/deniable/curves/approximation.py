@@ -71,7 +71,8 @@ def clt(curve: Curve) -> GaussianApproximation:
     variance = math.fsum(n * (m.kappa2 - m.kl**2) for m, n in known)
     if not math.isfinite(square):
         raise InvalidOperation(
-            "the privacy loss has no finite moments (some outcome reveals everything), so there is no limit theorem"
+            "no finite moments of the privacy loss are known (some outcome reveals everything, or cannot be shown not "
+            "to), so there is no limit theorem"
         )
     if square == 0:
         return GaussianApproximation(0.0, 0.0, 0.0, 0.0, 0.0)

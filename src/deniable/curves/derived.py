@@ -32,7 +32,7 @@ from deniable.curves.own import FromPmf
 from deniable.curves.promise import Atom, pair_of
 from deniable.curves.reading import Product
 from deniable.curves.views import product_of
-from deniable.errors import InvalidOperation, InvalidParameter, NotCertifiable
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotCertifiable
 
 TABLE_POINTS = 4000
 SMALLEST_RATE = 1e-290
@@ -324,10 +324,12 @@ def check_weights(weights: Sequence[float], curves: Sequence[Curve]) -> tuple[tu
     array, parts = check.numbers_array("weights", weights), check_curves("curves", curves)
     if len(array) != len(parts):
         raise InvalidParameter(
-            "weights", len(array), f"there are {len(parts)} curves", "give one weight for each curve"
+            "weights", NOTHING, f"{len(array)} weights for {len(parts)} curves", "give one weight for each curve"
         )
-    if np.any(array < 0) or abs(float(np.sum(array)) - 1) > 1e-9:
-        raise InvalidParameter("weights", f"sum {np.sum(array):.12g}", "must be at least 0 and sum to 1")
+    if np.any(array < 0):
+        raise InvalidParameter("weights", NOTHING, f"entry {int(np.argmax(array < 0))} is negative")
+    if abs(float(np.sum(array)) - 1) > 1e-9:
+        raise InvalidParameter("weights", NOTHING, f"must sum to 1, not to {np.sum(array):.12g}")
     array = array / np.sum(array)
     kept = [(float(w), c) for w, c in zip(array, parts, strict=True) if w > 0]
     return tuple(w for w, _ in kept), tuple(c for _, c in kept)

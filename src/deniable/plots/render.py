@@ -98,8 +98,8 @@ def _drawn(figure: Figure) -> Drawing:
         strips = ConstrainedLayoutEngine(rect=(0, bottom / height, 1, 1 - (top + bottom) / height))
         drawing = Canvas(figsize=(width, height), layout=strips)
         FigureCanvasAgg(drawing)
-        drawing.text(0.1 / width, 1 - 0.08 / height, figure.title, va="top", fontsize=12, fontweight="bold")
-        drawing.text(0.1 / width, 0.06 / height, "\n".join(note), va="bottom", fontsize=8.5, color=GREY)
+        drawing.text(0.1 / width, 1 - 0.08 / height, _plain(figure.title), va="top", fontsize=12, fontweight="bold")
+        drawing.text(0.1 / width, 0.06 / height, _plain("\n".join(note)), va="bottom", fontsize=8.5, color=GREY)
         places = drawing.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
         for axes, panel in zip(places, figure.panels, strict=True):
             _panel(axes, panel)
@@ -131,7 +131,7 @@ def _panel(axes: Axes, panel: Panel) -> None:
     if panel.square:
         axes.set_aspect("equal", adjustable="box")
     if panel.title:
-        axes.set_title(panel.title, loc="left")
+        axes.set_title(_plain(panel.title), loc="left")
     for mark in panel.marks:
         _mark(axes, mark)
     for row, level in enumerate(mark for mark in panel.marks if isinstance(mark, Level)):
@@ -143,9 +143,14 @@ def _panel(axes: Axes, panel: Panel) -> None:
 
 
 def _axis(axes: Axes, which: str, axis: Axis) -> None:
-    getattr(axes, f"set_{which}label")(axis.label)
+    getattr(axes, f"set_{which}label")(_plain(axis.label))
     getattr(axes, f"set_{which}scale")(axis.scale)
     getattr(axes, f"set_{which}lim")(axis.low, axis.high)
+
+
+def _plain(text: str) -> str:
+    """A name is a name: dollar signs in it are not mathematics."""
+    return text.replace("$", r"\$")
 
 
 def _colour(index: int) -> str:
@@ -157,13 +162,23 @@ def _mark(axes: Axes, mark: Mark) -> None:
         case Line():
             width = 1.2 if mark.colour == REFERENCE else None
             axes.plot(
-                mark.x, mark.y, label=mark.label or None, color=_colour(mark.colour), ls=STROKES[mark.stroke], lw=width
+                mark.x,
+                mark.y,
+                label=_plain(mark.label) or None,
+                color=_colour(mark.colour),
+                ls=STROKES[mark.stroke],
+                lw=width,
             )
         case Band():
             axes.fill_between(mark.x, mark.low, mark.high, color=_colour(mark.colour), alpha=0.25, lw=0)
         case Bars():
             axes.stairs(
-                mark.heights, mark.edges, fill=True, color=_colour(mark.colour), alpha=0.85, label=mark.label or None
+                mark.heights,
+                mark.edges,
+                fill=True,
+                color=_colour(mark.colour),
+                alpha=0.85,
+                label=_plain(mark.label) or None,
             )
         case Stems():
             axes.vlines(mark.x, 0, mark.heights, color=_colour(mark.colour), lw=2.4)
@@ -239,7 +254,7 @@ def _name_ends(axes: Axes, panel: Panel) -> None:
 
 
 def _full_name(line: Line) -> str:
-    return f"{line.label}: {line.note}" if line.note else line.label
+    return _plain(f"{line.label}: {line.note}" if line.note else line.label)
 
 
 def _name_at_top(axes: Axes, panel: Panel, line: Line) -> None:
