@@ -116,7 +116,7 @@ SHARES: dict[str, Callable[[Any], Any]] = {
     "posterior(delta)": lambda v: GAUSS.posterior(prior=0.5, delta=v),
     "guess(prior)": lambda v: GAUSS.guess(prior=v),
 }
-READS_ARRAYS = ("epsilon", "beta", "forward", "tpr")
+READS_ARRAYS = ("epsilon", "beta", "forward", "tpr", "gdp", "posterior(prior)", "guess")
 
 
 @pytest.mark.parametrize("name", SHARES)

@@ -168,7 +168,7 @@ def reach(law: Law, tail: float) -> tuple[float, float]:
 def _distance(law: Law, sign: float, done: Callable[[Tails], NDArray[np.bool_]]) -> float:
     """The smallest distance from 0 (to 2 %) at which `done` holds, in the direction of `sign`."""
     far = law.scale * 2.0 ** np.arange(-40.0, 60.0)
-    far = far[far < 1e15]
+    far = far[far < 1e15] if far[0] < 1e15 else far
     with np.errstate(under="ignore", over="ignore"):
         holds = done(law.tails(sign * far))
         if not np.any(holds):

@@ -97,10 +97,11 @@ class Product:
     _plan: Plan | None = None
     _divergences: Floats | None = None
     _latest: tuple[Floats, Floats, Floats, float] | None = None
+    _planned_by: Product | None = None
 
     def fresh(self) -> Product:
         """The same product, with nothing read from it yet."""
-        return Product(self.upper, self.lower, self.renyi, _plan=self.plan if self.needs_panels else None)
+        return Product(self.upper, self.lower, self.renyi, _planned_by=self)
 
     # -- closed forms ------------------------------------------------------------------------------------------------
 
@@ -322,7 +323,7 @@ class Product:
     @property
     def plan(self) -> Plan:
         if self._plan is None:
-            self._plan = Plan(self.upper)
+            self._plan = Plan(self.upper) if self._planned_by is None else self._planned_by.plan
         return self._plan
 
     # -- Rényi route (only when a factor is known by its Rényi divergences alone) ------------------------------------

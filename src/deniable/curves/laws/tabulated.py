@@ -142,13 +142,16 @@ def polygon_of(law: FiniteLaw) -> tuple[Floats, Floats]:
     level = np.cumsum(masses[keep] * np.exp(np.maximum(-losses[keep], -745.0)))
     power = law.infinity + np.cumsum(masses[keep])
     level, power = np.concatenate(([0.0], level)), np.concatenate(([law.infinity], np.minimum(power, 1.0)))
-    # Below a law the Q-masses may sum to more than 1: the polygon is cut there. Moving its points to the left instead
-    # would raise it.
-    if level[-1] >= 1:
-        at_one = float(np.interp(1.0, level, power))
-        inner = level < 1
-        return np.append(level[inner], 1.0), np.append(power[inner], at_one)
-    return np.append(level, 1.0), np.append(power, 1.0)
+    # Below a law the Q-masses may sum to more than 1.
+    return _cut(level, power) if level[-1] >= 1 else (np.append(level, 1.0), np.append(power, 1.0))
+
+
+def _cut(level: Floats, power: Floats) -> tuple[Floats, Floats]:
+    """The polygon up to level 1. Moving the points beyond it to the left would raise it, and a jump at level 1 would
+    later be taken for a very revealing outcome.
+    """
+    inner = level < 1
+    return np.append(level[inner], 1.0), np.append(power[inner], float(np.interp(1.0, level, power)))
 
 
 def law_of_polygon(level: Floats, power: Floats, relative_error: float, *, side: str) -> FiniteLaw:
@@ -163,16 +166,9 @@ def law_of_polygon(level: Floats, power: Floats, relative_error: float, *, side:
         rise = rise.copy()
         np.add.at(rise, home, rise[stray])
     keep = (run > 0) & (rise > 0)
-    run, rise = run[keep], rise[keep]
-    slope = rise / run
-    if side == "lower":
-        # A segment steeper than the one before it is rounding (or a jump at level 1): flattened, never moved to the
-        # front.
-        slope = np.minimum.accumulate(slope)
-        rise = np.minimum(rise, slope * run)
-    losses = np.log(slope)
+    losses = np.log(rise[keep]) - np.log(run[keep])
     order = np.argsort(losses, kind="stable")
-    return FiniteLaw(losses[order], rise[order], min(infinity, 1.0), relative_error)
+    return FiniteLaw(losses[order], rise[keep][order], min(infinity, 1.0), relative_error)
 
 
 def iterate(law: FiniteLaw, size: int, *, side: str) -> FiniteLaw:
@@ -184,7 +180,7 @@ def iterate(law: FiniteLaw, size: int, *, side: str) -> FiniteLaw:
         level, power = level * (1 - blur), np.minimum(power * (1 + blur), 1.0)
         level[-1] = 1.0
     else:
-        level, power = np.minimum(level * (1 + blur), 1.0), power * (1 - blur)
+        level, power = _cut(level * (1 + blur), power * (1 - blur))
     chain_level, chain_power = level, power
     for _ in range(size - 1):
         # Kinks of power(chain(α)): kinks of the chain, and where the chain reaches a kink of the power function.
