@@ -189,7 +189,9 @@ class Plan:
     def at_epsilon(self, epsilon: float) -> Target:
         """The tilt whose mean loss is `epsilon` (0 if the untilted mean is already beyond it)."""
         if self.mean >= epsilon:
-            return Target(0.0, epsilon, 0.0)
+            # δ(ε) is of the order of 1 and moves over a standard deviation of the loss: no need to be finer than that.
+            spread = math.sqrt(max(float(self.slopes[0]) - self.mean, 0.0) / float(TILTS[0]))
+            return Target(0.0, max(epsilon, spread), 0.0)
         log_delta = float(np.min(self.cumulants - TILTS * epsilon + BEST_GAPS))
         return Target(self._gentle(epsilon), epsilon, min(log_delta, 0.0))
 

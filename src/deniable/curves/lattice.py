@@ -33,6 +33,10 @@ from deniable.curves.laws.base import Law, Tails
 from deniable.curves.rounding import Floats
 
 
+LEFT_OUT = 1e-14
+"""P-mass of the smallest losses of one law that a lower bound does without."""
+
+
 class GridLaw(NamedTuple):
     """P-masses on grid points, and P(L = +inf). Mass that is missing counts as loss -inf."""
 
@@ -105,6 +109,8 @@ def _below(law: Law, points: Floats, inside: NDArray[np.bool_]) -> GridLaw:
     survival = np.append(np.minimum.accumulate(np.clip(survival, 0.0, 1.0)), 0.0)
     survival = np.minimum(survival, total)
     masses = np.concatenate(([total - survival[0]], survival[:-1] - survival[1:]))
+    # On the far left only rounding is left, and a window would have to hold it. Dropped mass lies below everything.
+    masses[np.cumsum(masses) <= LEFT_OUT] = 0.0
     return GridLaw(points, masses, infinity * (1 - 1e-15))
 
 
@@ -159,7 +165,7 @@ def reach(law: Law, tail: float) -> tuple[float, float]:
     if not math.isfinite(high):
         high = _distance(law, 1.0, lambda t: t.first - law.infinity <= tail)
     if not math.isfinite(low):
-        low = -_distance(law, -1.0, lambda t: t.first >= 1 - 1e-14)
+        low = -_distance(law, -1.0, lambda t: t.first >= 1 - LEFT_OUT)
     # `below` needs a first point at which 1 - x is still at least the mass at infinity.
     room = math.log1p(-law.infinity) if law.infinity < 1 else low
     return min(low, room, 0.0), max(high, 0.0)
