@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from deniable.curves.laws.base import Law, Tails
 from deniable.curves.rounding import Floats
 
-
 LEFT_OUT = 1e-14
 """P-mass of the smallest losses of one law that a lower bound does without."""
 
