@@ -91,6 +91,18 @@ docs: .venv/.ready-to-develop  ## build the documentation into site/
 bench-curves: .venv-bench/.ready  ## us and our peers on the same curves, in one run
 	@.venv-bench/bin/python benchmarks/curves.py
 
+.PHONY: bench-noise
+bench-noise: .venv-bench/.ready  ## exact noise and mechanisms beside other libraries, in one run
+	@.venv-bench/bin/python benchmarks/noise.py
+
+.PHONY: bench-local
+bench-local: .venv-bench/.ready  ## the local model beside pure-ldp, in one run
+	@.venv-bench/bin/python benchmarks/local.py
+
+.PHONY: test-long
+test-long: .venv/.ready-to-develop  ## a thousand million draws of noise: signs and digits (half an hour)
+	@$(BIN)/python tests/noise/long_run.py
+
 .PHONY: clean
 clean:  ## remove environments, caches and everything built
 	@rm -rf .venv .venv-bench demo-output site build dist htmlcov .coverage .coverage.* \

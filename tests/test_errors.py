@@ -21,6 +21,7 @@ from deniable.errors import (
     InvalidTradeoff,
     MissingExtra,
     NotCertifiable,
+    NotPrivateWarning,
     OutsideTheorem,
     UnreadableRecord,
 )
@@ -71,6 +72,7 @@ EXAMPLES: list[DeniableError] = [
     NotCertifiable("needs a lattice of 2**40 points"),
     UnreadableRecord("version 9 is newer than this library"),
     BudgetExceeded("ε=0.5", "ε=0.31 at δ=1e-6", "lower ε"),
+    NotPrivateWarning("made with replayable entropy"),
     MissingExtra("matplotlib", "plots"),
 ]
 

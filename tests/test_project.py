@@ -106,9 +106,9 @@ def test_the_version_is_said_once() -> None:
     assert version("deniable") == deniable.__version__
 
 
-def test_the_library_needs_numpy_and_scipy_only() -> None:
+def test_the_library_needs_three_packages_only() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert {re.match(r"[\w-]+", need)[0] for need in project["dependencies"]} == {"numpy", "scipy"}
+    assert {re.match(r"[\w-]+", need)[0] for need in project["dependencies"]} == {"cryptography", "numpy", "scipy"}
 
 
 def test_every_public_name_is_in_the_reference_with_its_own_words() -> None:

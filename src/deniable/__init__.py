@@ -9,35 +9,81 @@ This front door is lazy (PEP 562): importing it loads only the standard library,
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deniable import curves, errors, plots, units
+    from deniable import curves, errors, local, mechanisms, noise, plots, testing, units
     from deniable.curves.calibration import calibrate
     from deniable.errors import DeniableError
+    from deniable.mechanisms import (
+        AboveThreshold,
+        DiscreteGaussian,
+        DiscreteLaplace,
+        Exponential,
+        Gaussian,
+        Histogram,
+        InverseSensitivity,
+        Laplace,
+        NoisyMax,
+        PermuteAndFlip,
+        PoissonMechanism,
+        SparseVector,
+    )
     from deniable.units import Guarantee, Sensitivity, Unit
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AboveThreshold",
     "DeniableError",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Exponential",
+    "Gaussian",
     "Guarantee",
+    "Histogram",
+    "InverseSensitivity",
+    "Laplace",
+    "NoisyMax",
+    "PermuteAndFlip",
+    "PoissonMechanism",
     "Sensitivity",
+    "SparseVector",
     "Unit",
     "calibrate",
     "curves",
     "errors",
+    "local",
+    "mechanisms",
+    "noise",
     "plots",
+    "testing",
     "units",
 ]
 
 # Where each name lives. A name that is its module's own last part stands for the module itself.
 _DOORS = {
+    "AboveThreshold": "deniable.mechanisms",
     "DeniableError": "deniable.errors",
+    "DiscreteGaussian": "deniable.mechanisms",
+    "DiscreteLaplace": "deniable.mechanisms",
+    "Exponential": "deniable.mechanisms",
+    "Gaussian": "deniable.mechanisms",
     "Guarantee": "deniable.units",
+    "Histogram": "deniable.mechanisms",
+    "InverseSensitivity": "deniable.mechanisms",
+    "Laplace": "deniable.mechanisms",
+    "NoisyMax": "deniable.mechanisms",
+    "PermuteAndFlip": "deniable.mechanisms",
+    "PoissonMechanism": "deniable.mechanisms",
     "Sensitivity": "deniable.units",
+    "SparseVector": "deniable.mechanisms",
     "Unit": "deniable.units",
     "calibrate": "deniable.curves.calibration",
     "curves": "deniable.curves",
     "errors": "deniable.errors",
+    "local": "deniable.local",
+    "mechanisms": "deniable.mechanisms",
+    "noise": "deniable.noise",
     "plots": "deniable.plots",
+    "testing": "deniable.testing",
     "units": "deniable.units",
 }
 

@@ -1,6 +1,7 @@
 """The command `deniable`: each subcommand is a few lines over the library.
 
     deniable curve "gaussian(sigma=50)**1000 * laplace(scale=4)" --delta 1e-6
+    deniable survey answers.csv --question smokes --epsilon 1 --out reports.csv
     deniable demo --out demo-output
 
 Exit codes: 0 done · 1 could not be done (a missing extra, a file that cannot be written) · 2 asked wrongly.
@@ -90,6 +91,39 @@ def build() -> "typer.Typer":
         """Say what a curve promises: ε or δ with certified bounds, μ, and what an attacker can do."""
         with plain_errors():
             show_curve(expression, delta, epsilon, plot, as_json)
+
+    @app.command()
+    def survey(
+        answers: Annotated[Path | None, typer.Argument(help="A CSV file of answers, one row a person.")] = None,
+        question: Annotated[str | None, typer.Option(help="The column of the answers.")] = None,
+        epsilon: Annotated[float | None, typer.Option(help="What one report may reveal.")] = None,
+        categories: Annotated[
+            str | None, typer.Option(help="All possible answers, separated by commas; without it: yes or no.")
+        ] = None,
+        low: Annotated[float | None, typer.Option(help="For numbers: the smallest possible answer.")] = None,
+        high: Annotated[float | None, typer.Option(help="For numbers: the largest possible answer.")] = None,
+        out: Annotated[Path | None, typer.Option(help="Where the randomized reports go: a new file.")] = None,
+        estimate: Annotated[Path | None, typer.Option(help="Estimate from this file of reports instead.")] = None,
+        confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    ) -> None:
+        """Run a survey in which nobody holds the answers: randomize them, or estimate from the reports."""
+        from deniable.local.surveys import survey_command
+
+        listed = None if categories is None else [one.strip() for one in categories.split(",")]
+        with plain_errors():
+            survey_command(
+                answers,
+                question=question,
+                epsilon=epsilon,
+                categories=listed,
+                low=low,
+                high=high,
+                out=out,
+                estimate=estimate,
+                confidence=confidence,
+                as_json=as_json,
+            )
 
     @app.command()
     def demo(

@@ -13,6 +13,7 @@
     ├── NotCertifiable                       a number that cannot be certified in bounded memory and time
     ├── UnreadableRecord (ValueError)        a dict that from_dict cannot read: unknown name, newer version
     ├── BudgetExceeded                       a filter or ledger refuses a cost; nothing was spent
+    ├── NotPrivateWarning (UserWarning)      an answer was made with replayable entropy: it protects nobody
     └── MissingExtra (ImportError)           an optional dependency is not installed; says which extra brings it
 
 An error says what was asked, what is true, and what to do. Its facts are attributes: programs need not read prose.
@@ -103,6 +104,10 @@ class BudgetExceeded(DeniableError):
         self.left = left
         self.remedy = remedy
         super().__init__(f"asked {asked}, left {left}; {remedy}")
+
+
+class NotPrivateWarning(DeniableError, UserWarning):
+    """An answer was made with entropy that can be replayed. It looks like any other answer, and protects nobody."""
 
 
 class MissingExtra(DeniableError, ImportError):

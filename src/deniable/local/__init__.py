@@ -1,0 +1,104 @@
+"""No curator: every person randomises their own answer, and the collector estimates from what they say.
+
+>>> from deniable import local
+>>> protocol = local.RandomizedResponse(epsilon=1.0)
+>>> reports = protocol.randomize([True, False, True, True])  # on the people's side
+>>> estimate = protocol.estimate(reports)  # on the collector's side
+>>> estimate.people
+4
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deniable.local.base import Protocol, SharesProtocol
+    from deniable.local.binary import NuRandomizedResponse, RandomizedResponse, TwoCoinSurvey, WarnerSurvey
+    from deniable.local.categorical import (
+        KaryRandomizedResponse,
+        LocalHashing,
+        OptimizedUnary,
+        SubsetSelection,
+        SymmetricUnary,
+        recommended,
+    )
+    from deniable.local.estimates import Estimate, Fitted, Mean, Shares, Support
+    from deniable.local.numeric import DuchiMean, HybridMean, PiecewiseMean
+    from deniable.local.rappor import BloomRappor, CohortReports, Memory, Rappor
+    from deniable.local.surveys import Design, Survey, survey
+
+_HOMES = {
+    "BloomRappor": "rappor",
+    "CohortReports": "rappor",
+    "Design": "surveys",
+    "DuchiMean": "numeric",
+    "Estimate": "estimates",
+    "Fitted": "estimates",
+    "HybridMean": "numeric",
+    "KaryRandomizedResponse": "categorical",
+    "LocalHashing": "categorical",
+    "Mean": "estimates",
+    "Memory": "rappor",
+    "NuRandomizedResponse": "binary",
+    "OptimizedUnary": "categorical",
+    "PiecewiseMean": "numeric",
+    "Protocol": "base",
+    "RandomizedResponse": "binary",
+    "Rappor": "rappor",
+    "Shares": "estimates",
+    "SharesProtocol": "base",
+    "SubsetSelection": "categorical",
+    "Support": "estimates",
+    "Survey": "surveys",
+    "SymmetricUnary": "categorical",
+    "TwoCoinSurvey": "binary",
+    "WarnerSurvey": "binary",
+    "recommended": "categorical",
+    "survey": "surveys",
+}
+
+__all__ = [
+    "BloomRappor",
+    "CohortReports",
+    "Design",
+    "DuchiMean",
+    "Estimate",
+    "Fitted",
+    "HybridMean",
+    "KaryRandomizedResponse",
+    "LocalHashing",
+    "Mean",
+    "Memory",
+    "NuRandomizedResponse",
+    "OptimizedUnary",
+    "PiecewiseMean",
+    "Protocol",
+    "RandomizedResponse",
+    "Rappor",
+    "Shares",
+    "SharesProtocol",
+    "SubsetSelection",
+    "Support",
+    "Survey",
+    "SymmetricUnary",
+    "TwoCoinSurvey",
+    "WarnerSurvey",
+    "recommended",
+    "survey",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name when it is first used (PEP 562), so that importing this room costs next to nothing."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

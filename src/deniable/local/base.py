@@ -1,0 +1,156 @@
+"""A protocol of the local model: what each person does, what the collector does, and the curve between them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deniable import curves
+from deniable.curves import Curve
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.local import bits, border
+from deniable.local.border import Ints, Packed
+from deniable.local.estimates import Estimate, Shares, Support, within
+from deniable.noise import check
+
+if TYPE_CHECKING:
+    from deniable.noise import Entropy
+
+Parameter = int | float | str
+
+
+class Protocol(ABC):
+    """No curator: for all pairs of answers that one person may have, their reports are as hard to tell apart as `curve`
+    says. It holds for each person by themselves, whatever everybody else does with their reports.
+
+    `randomize` is what a person does (one answer in, one report out; a list in, an array out) and `estimate` what the
+    collector does with everybody's reports. Nothing but reports ever leaves a person.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def curve(self) -> Curve:
+        """What one report reveals about its person's answer."""
+
+    @abstractmethod
+    def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Any:
+        """A report for each answer. Exact: no floating-point number decides a probability. `entropy` is for tests."""
+
+    @abstractmethod
+    def estimate(self, reports: Any) -> Estimate:
+        """What all reports together say."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Parameter]:
+        """The keyword arguments that make it again; strings are exact ratios."""
+
+    def encode(self, reports: Any) -> list[str]:
+        """Reports as short texts, one for each person, for a file."""
+        return [str(int(report)) for report in reports]
+
+    def decode(self, texts: Sequence[str]) -> Any:
+        """The reports that `encode` wrote. Texts that it cannot have written are refused."""
+        try:
+            return np.array([int(text) for text in texts], dtype=np.int64)
+        except (ValueError, OverflowError):
+            raise InvalidParameter("reports", NOTHING, "must be whole numbers, as encode writes them") from None
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value}" for name, value in self.parameters().items())
+        return f"{type(self).__name__}({shown})"
+
+
+class SharesProtocol(Protocol):
+    """A protocol whose reports speak for answers: with one chance for the person's own answer, with one lower chance
+    for every other. All estimates of shares follow from these two chances (Wang, Blocki, Li & Jha 2017).
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def support(self) -> Support:
+        """The two chances, exact where the odds are rational."""
+
+    @abstractmethod
+    def count(self, reports: Any) -> tuple[Ints, int]:
+        """How many reports speak for each answer, and how many reports there are."""
+
+    def estimate(self, reports: Any) -> Shares:
+        counts, people = self.count(reports)
+        return Shares(counts, border.some(people), self.support)
+
+    def variance(self, *, share: Any, people: int) -> Any:
+        """The variance that the estimate will have for people of whom `share` have the answer; exact for a rational
+        share where the odds are rational.
+        """
+        return self.support.variance(share, people)
+
+    def population_variance(self, *, share: Any, people: int) -> Any:
+        """The variance that the estimate will have for a population, people drawn from it at random."""
+        return self.support.population_variance(share, people)
+
+    def error(self, *, people: int, confidence: float, shares: int = 1) -> float:
+        """With probability at least `confidence`, all of so many estimated shares are this near to the truth, about the
+        people who answered or about a population, at any number of people: sqrt(ln(2 shares/β) / (2 n)) / gap.
+
+        Hoeffding's inequality for n reports in [0, 1] and a union over the shares, β = 1 - confidence (source 001).
+        """
+        n, k = check.whole("people", people), check.whole("shares", shares)
+        if min(n, k) < 1:
+            raise InvalidParameter("people, shares", (n, k), "must be at least 1")
+        return math.sqrt(math.log(2 * k / (1 - within("confidence", confidence))) / (2 * n)) / float(self.support.gap)
+
+
+class BitsProtocol(SharesProtocol):
+    """A protocol whose report is a row of bits, one for each category, packed eight to a byte."""
+
+    __slots__ = ()
+    categories: int
+
+    def count(self, reports: Any) -> tuple[Ints, int]:
+        rows = border.packed("reports", reports, self.categories)
+        return bits.totals(rows, self.categories), len(rows)
+
+    def unpacked(self, reports: Packed) -> np.typing.NDArray[np.bool_]:
+        """The rows as True and False for each category."""
+        rows = border.packed("reports", reports, self.categories)
+        return np.unpackbits(rows, axis=1, count=self.categories, bitorder="little").astype(np.bool_)
+
+    def encode(self, reports: Any) -> list[str]:
+        return [row.tobytes().hex() for row in border.packed("reports", reports, self.categories)]
+
+    def decode(self, texts: Sequence[str]) -> Packed:
+        width = border.width(self.categories)
+        try:
+            rows = [bytes.fromhex(text) for text in texts]
+        except ValueError:
+            rows = [b""]
+        if any(len(row) != width for row in rows):
+            raise InvalidParameter("reports", NOTHING, f"must be {width} bytes each in hexadecimal, as encode writes")
+        listed = np.array([list(row) for row in rows], dtype=np.uint8).reshape(-1, width)
+        return border.packed("reports", listed, self.categories)
+
+
+def diluted(curve: Curve, chance: float) -> Curve:
+    """With probability `chance` (rounded up by the caller) the curve, otherwise nothing, and which of them is seen."""
+    if chance >= 1:
+        return curve
+    return curves.mixture([1 - chance, chance], [curves.identity(), curve])
+
+
+def category_count(value: Any) -> int:
+    """The number of categories a protocol is made for."""
+    count = check.whole("categories", value)
+    if not 2 <= count <= MOST_CATEGORIES:
+        raise InvalidParameter("categories", count, f"must be at least 2 and at most {MOST_CATEGORIES:,}")
+    return count
+
+
+MOST_CATEGORIES = 2**24

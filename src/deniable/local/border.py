@@ -1,0 +1,96 @@
+"""Validation at the border: answers on the people's side, reports on the collector's.
+
+An error names the public rule that was broken and shows nothing of the answers, not even where the rule was broken.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import NOTHING, InvalidParameter, NotPrivateWarning
+
+if TYPE_CHECKING:
+    from deniable.noise import Entropy
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Packed = NDArray[np.uint8]
+"""Eight bits a byte, the first category in the lowest bit; the unused bits of the last byte are 0."""
+
+
+def witnessed(entropy: Entropy | None) -> Entropy | None:
+    """The entropy of one call; says aloud when it can be replayed."""
+    if entropy is not None and not entropy.is_private:
+        warnings.warn("these reports were made with replayable entropy: they are not private", NotPrivateWarning, 3)
+    return entropy
+
+
+def array(name: str, values: Any, rule: str) -> NDArray[Any]:
+    """Any array, list or series as an array; what numpy says about it may quote it, so that is not passed on."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError):
+        raise InvalidParameter(name, NOTHING, rule) from None
+
+
+def whole(name: str, values: Any, below: int, rule: str) -> tuple[Ints, bool]:
+    """One whole number, or a list of them, from 0 up to below `below`: (as a list, was it one)."""
+    given = array(name, values, rule)
+    if given.ndim == 1 and given.size == 0:
+        return np.zeros(0, dtype=np.int64), False
+    if given.ndim > 1 or given.dtype.kind not in "biu":
+        raise InvalidParameter(name, NOTHING, rule)
+    if given.min() < 0 or given.max() >= below:
+        raise InvalidParameter(name, NOTHING, rule)
+    return np.atleast_1d(given).astype(np.int64, copy=False), given.ndim == 0
+
+
+def yes_or_no(name: str, values: Any) -> tuple[NDArray[np.bool_], bool]:
+    listed, alone = whole(name, values, 2, "must be True or False, or 1 or 0, for each person")
+    return listed.astype(np.bool_), alone
+
+
+def categories(name: str, values: Any, count: int) -> tuple[Ints, bool]:
+    return whole(name, values, count, f"must be whole numbers from 0 to {count - 1}, one for each person")
+
+
+def numbers(name: str, values: Any) -> tuple[Floats, bool]:
+    """One real number, or a list of them. Infinities are allowed (they are clipped), NaN is not."""
+    rule = "must be real numbers, one for each person, and none missing"
+    given = array(name, values, rule)
+    if given.ndim > 1 or (given.dtype.kind not in "iuf" and given.size):
+        raise InvalidParameter(name, NOTHING, rule)
+    listed = np.atleast_1d(given).astype(np.float64)
+    if np.any(np.isnan(listed)):
+        raise InvalidParameter(name, NOTHING, rule)
+    return listed, given.ndim == 0
+
+
+def packed(name: str, values: Any, bits: int) -> Packed:
+    """Rows of bits: packed bytes as `randomize` returns them, or True and False for each bit."""
+    rule = f"must be rows of {bits} bits, as randomize returns them (or an array of True and False)"
+    given = array(name, values, rule)
+    if given.ndim == 1:
+        given = given[np.newaxis, :]
+    if given.ndim == 2 and given.dtype == np.bool_ and given.shape[1] == bits:
+        return np.packbits(given, axis=1, bitorder="little")
+    if given.ndim != 2 or given.dtype != np.uint8 or given.shape[1] != width(bits):
+        raise InvalidParameter(name, NOTHING, rule)
+    if bits % 8 and np.any(given[:, -1] >> (bits % 8)):
+        raise InvalidParameter(name, NOTHING, rule)
+    return given
+
+
+def width(bits: int) -> int:
+    """Bytes that hold so many bits."""
+    return (bits + 7) // 8
+
+
+def some(people: int) -> int:
+    if people == 0:
+        raise InvalidParameter("reports", NOTHING, "must hold at least one report")
+    return people

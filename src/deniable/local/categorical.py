@@ -1,0 +1,427 @@
+"""One of many categories: k-ary randomized response, unary encodings, optimized local hashing, subset selection.
+
+With E = e^ε and d categories, each of them is told apart as randomized response with a chance t, and not at all
+otherwise; and what is seen says which of the two happened. That is their exact curve, smaller than "any ε-private
+mechanism" as soon as people report twice:
+
+=========================  =======================  ==========================  =======================
+protocol                   own answer supported     other answer supported      t
+=========================  =======================  ==========================  =======================
+KaryRandomizedResponse     E / (E + d - 1)          1 / (E + d - 1)             (E + 1) / (E + d - 1)
+SymmetricUnary, s = √E     s / (s + 1)              1 / (s + 1)                 (E + 1) / (s + 1)²
+OptimizedUnary             1/2                      1 / (E + 1)                 1/2
+LocalHashing, g buckets    E / (E + g - 1)          1/g, but for rounding       (1-1/g)(E+1) / (E+g-1)
+SubsetSelection, w of d    wE / (wE + d - w)        see the class               see the class
+=========================  =======================  ==========================  =======================
+
+The variance of an estimated share is [q(1-q) + f(p-q)(1-p-q)] / (n (p-q)²) for all of them (Wang et al. 2017).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable import curves, noise
+from deniable.curves import Curve
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.local import bits, border
+from deniable.local.base import BitsProtocol, Parameter, SharesProtocol, category_count, diluted
+from deniable.local.border import Ints, Packed
+from deniable.local.estimates import Support
+from deniable.local.odds import ROUNDING, Number, Odds, Rational
+from deniable.noise import check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from deniable.noise import Entropy
+
+
+PEOPLE_AT_A_TIME: Final = 2**15
+"""What is worked out for so many people at a time stays in a processor's cache."""
+
+
+def _prepare(protocol: object, categories: Any, epsilon: Rational | None, odds: Rational | None) -> None:
+    object.__setattr__(protocol, "categories", category_count(categories))
+    object.__setattr__(protocol, "odds", Odds.of(epsilon=epsilon, odds=odds))
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class KaryRandomizedResponse(SharesProtocol):
+    """The truth with probability E/(E + d - 1), otherwise one of the other categories at random.
+
+    For all answers of one person, reports differ in likelihood by at most E = e^ε. A report is a category (an array of
+    them has the smallest type that holds one). Best while there are few categories: below 3E + 2 of them it beats the
+    unary encodings.
+
+    >>> from fractions import Fraction
+    >>> KaryRandomizedResponse(categories=4, odds=3).variance(share=0, people=1)
+    Fraction(5, 4)
+    """
+
+    categories: int
+    odds: Odds
+
+    def __init__(self, *, categories: int, epsilon: Rational | None = None, odds: Rational | None = None) -> None:
+        _prepare(self, categories, epsilon, odds)
+
+    @property
+    def support(self) -> Support:
+        total = self.odds.number + self.categories - 1
+        return Support(1 / total, self.odds.excess / total)
+
+    @property
+    def curve(self) -> Curve:
+        return curves.randomized_response(epsilon=self.odds.epsilon, categories=self.categories)
+
+    def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Any:
+        listed, alone = border.categories("answers", answers, self.categories)
+        reports = lied(listed, self.categories, self.odds, border.witnessed(entropy))
+        return int(reports[0]) if alone else reports
+
+    def count(self, reports: Any) -> tuple[Ints, int]:
+        listed, _ = border.categories("reports", reports, self.categories)
+        return np.bincount(listed, minlength=self.categories).astype(np.int64), len(listed)
+
+    def parameters(self) -> dict[str, Parameter]:
+        return {"categories": self.categories, **self.odds.written()}
+
+
+def lied(answers: Ints, categories: int, odds: Odds, entropy: Entropy | None) -> Any:
+    """k-ary randomized response: the answer, or with weight 1 against the odds each of the others."""
+    kind: type[np.unsignedinteger[Any]] = np.uint16 if categories <= 2**15 else np.uint32  # twice as many fit
+    reports = np.empty(len(answers), dtype=kind)
+    for start in range(0, len(answers), PEOPLE_AT_A_TIME):
+        some, said = answers[start : start + PEOPLE_AT_A_TIME], reports[start : start + PEOPLE_AT_A_TIME]
+        away = odds.away(categories, len(some), entropy)
+        away += some
+        said[:] = away
+        # Modulo the number of categories: what is below it wraps around to a huge unsigned number.
+        np.minimum(said, said - kind(categories), out=said)
+    return reports
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class SymmetricUnary(BitsProtocol):
+    """One bit for each category, set for the person's own; every bit is flipped with probability 1/(e^(ε/2) + 1).
+
+    For all answers of one person two bits differ, each by randomized response at ε/2; the curve is their product. This
+    is basic one-time RAPPOR. (Flipping each bit at ε itself would cost 2ε.)
+
+    >>> round(SymmetricUnary(categories=100, epsilon=1.0).variance(share=0.0, people=1), 3)
+    3.918
+    """
+
+    categories: int
+    odds: Odds
+
+    def __init__(self, *, categories: int, epsilon: Rational | None = None, odds: Rational | None = None) -> None:
+        _prepare(self, categories, epsilon, odds)
+        self.odds.root()
+
+    @property
+    def support(self) -> Support:
+        root = self.odds.root()
+        return Support(1 / (root.number + 1), root.excess / (root.number + 1))
+
+    @property
+    def curve(self) -> Curve:
+        return curves.randomized_response(epsilon=self.odds.root().epsilon) ** 2
+
+    def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
+        listed, alone = border.categories("answers", answers, self.categories)
+        rows = bit_rows(listed, self.categories, self.odds.root(), border.witnessed(entropy), bits.flip)
+        return rows[0] if alone else rows
+
+    def parameters(self) -> dict[str, Parameter]:
+        return {"categories": self.categories, **self.odds.written()}
+
+
+def bit_rows(
+    answers: Ints,
+    categories: int,
+    odds: Odds,
+    entropy: Entropy | None,
+    finish: Callable[[Packed, Ints], None],
+    at_a_time: int = bits.BYTES_AT_A_TIME,
+) -> Packed:
+    """Rows of bits that are 1 with probability 1/(1 + odds); `finish` sees some rows with their people's answers."""
+    width = border.width(categories)
+    rows = np.empty((len(answers), width), dtype=np.uint8)
+    for piece in bits.pieces(len(answers), width, at_a_time):
+        part = rows[piece]
+        odds.rare_bits(part, entropy)
+        bits.trim(part, categories)
+        finish(part, answers[piece])
+    return rows
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class OptimizedUnary(BitsProtocol):
+    """One bit for each category: the person's own is a fair coin, every other is set with probability 1/(E + 1).
+
+    For all answers of one person two bits differ. With probability 1/2 the two bits of a report agree and say nothing
+    about which answer it was; otherwise they are randomized response at ε (Wang, Blocki, Li & Jha 2017).
+
+    >>> OptimizedUnary(categories=100, odds=3).variance(share=0, people=1)
+    Fraction(3, 1)
+    """
+
+    categories: int
+    odds: Odds
+
+    def __init__(self, *, categories: int, epsilon: Rational | None = None, odds: Rational | None = None) -> None:
+        _prepare(self, categories, epsilon, odds)
+
+    @property
+    def support(self) -> Support:
+        return Support(1 / (self.odds.number + 1), self.odds.excess / (2 * (self.odds.number + 1)))
+
+    @property
+    def curve(self) -> Curve:
+        return diluted(curves.randomized_response(epsilon=self.odds.epsilon), 0.5)
+
+    def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
+        listed, alone = border.categories("answers", answers, self.categories)
+        source = border.witnessed(entropy)
+
+        def throw_own(rows: Packed, own: Ints) -> None:
+            bits.put(rows, own, noise.bernoulli(p=Fraction(1, 2), size=len(own), entropy=source))
+
+        rows = bit_rows(listed, self.categories, self.odds, source, throw_own)
+        return rows[0] if alone else rows
+
+    def parameters(self) -> dict[str, Parameter]:
+        return {"categories": self.categories, **self.odds.written()}
+
+
+PRIME: Final = 2**31 - 1
+"""Hashes are lines v → av + b modulo this prime: for two different categories the pair of values is exactly uniform."""
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class LocalHashing(SharesProtocol):
+    """Each person draws a hash of the categories into g buckets and reports it with their own bucket, randomized.
+
+    For all answers of one person and for every hash, buckets differ in likelihood by at most E = e^ε, and not at all
+    where the two answers share a bucket. The hash is drawn before the answer is looked at, and is public. The best g is
+    round(E) + 1 or next to it (Wang, Blocki, Li & Jha 2017, "OLH"). A report is three whole numbers, however many
+    categories there are; estimating takes people × categories steps.
+
+    The hash is exact: a and b are uniform modulo the prime 2³¹ - 1 and the buckets are its g nearly equal parts, so two
+    categories meet with one known probability, which the estimator uses in place of 1/g.
+
+    >>> round(LocalHashing(categories=100, epsilon=1.0).variance(share=0.0, people=1), 3)
+    3.692
+    """
+
+    categories: int
+    odds: Odds
+    buckets: int
+
+    def __init__(
+        self,
+        *,
+        categories: int,
+        epsilon: Rational | None = None,
+        odds: Rational | None = None,
+        buckets: int | None = None,
+    ) -> None:
+        _prepare(self, categories, epsilon, odds)
+        if buckets is not None:
+            chosen = check.whole("buckets", buckets)
+        else:
+            near = min(math.floor(self.odds.number) + 1, MOST_BUCKETS - 1)
+            chosen = min((near, near + 1), key=lambda g: _hashed(self.odds, g).variance(0, 1))
+        if not 2 <= chosen <= MOST_BUCKETS:
+            raise InvalidParameter("buckets", buckets, f"must be at least 2 and at most {MOST_BUCKETS:,}")
+        object.__setattr__(self, "buckets", chosen)
+
+    @property
+    def support(self) -> Support:
+        return _hashed(self.odds, self.buckets)
+
+    @property
+    def curve(self) -> Curve:
+        apart = float(1 - _meeting(self.buckets)) * (1 + ROUNDING)
+        return diluted(curves.randomized_response(epsilon=self.odds.epsilon, categories=self.buckets), apart)
+
+    def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Any:
+        listed, alone = border.categories("answers", answers, self.categories)
+        source = border.witnessed(entropy)
+        line = noise.uniform(below=PRIME, size=(2, len(listed)), entropy=source)
+        bucket = (line[0] * listed + line[1]) % PRIME * self.buckets // PRIME
+        said = lied(bucket, self.buckets, self.odds, source)
+        reports = np.stack((line[0], line[1], said), axis=1).astype(np.uint32)
+        return reports[0] if alone else reports
+
+    def count(self, reports: Any) -> tuple[Ints, int]:
+        rows = self._rows(reports)
+        counts = np.zeros(self.categories, dtype=np.int64)
+        prime = np.uint32(PRIME)
+        first = np.array([-(-bucket * PRIME // self.buckets) for bucket in range(self.buckets + 1)], dtype=np.uint32)
+        for start in range(0, len(rows), PEOPLE_AT_A_TIME):
+            slope, value, said = np.ascontiguousarray(rows[start : start + PEOPLE_AT_A_TIME].T)
+            begin, length = first[said], np.diff(first)[said]
+            for category in range(self.categories):
+                # value = (slope × category + intercept) mod prime lies in the bucket that was said. Unsigned numbers
+                # wrap around, so one comparison tells both ends.
+                counts[category] += np.count_nonzero(value - begin < length)
+                value = value + slope
+                value = np.minimum(value, value - prime)
+        return counts, len(rows)
+
+    def encode(self, reports: Any) -> list[str]:
+        return [f"{a} {b} {said}" for a, b, said in self._rows(reports).tolist()]
+
+    def decode(self, texts: Sequence[str]) -> Any:
+        try:
+            rows = [[int(part) for part in text.split(" ")] for text in texts]
+            return self._rows(np.array(rows, dtype=np.int64).reshape(-1, 3))
+        except (ValueError, OverflowError):
+            raise InvalidParameter("reports", NOTHING, "must be three whole numbers each, as encode writes") from None
+
+    def parameters(self) -> dict[str, Parameter]:
+        return {"categories": self.categories, **self.odds.written(), "buckets": self.buckets}
+
+    def _rows(self, reports: Any) -> np.typing.NDArray[np.uint32]:
+        rule = f"must be rows of two numbers below {PRIME} and a bucket below {self.buckets}, as randomize returns them"
+        given = border.array("reports", reports, rule)
+        if given.ndim == 1:
+            given = given.reshape(-1, 3) if given.size in (0, 3) else given
+        if given.ndim != 2 or given.shape[1] != 3 or (given.size and given.dtype.kind not in "iu"):
+            raise InvalidParameter("reports", NOTHING, rule)
+        if np.any(given < 0) or np.any(given >= np.array([PRIME, PRIME, self.buckets])):
+            raise InvalidParameter("reports", NOTHING, rule)
+        return given.astype(np.uint32)
+
+
+MOST_BUCKETS: Final = 2**16
+
+
+def _meeting(buckets: int) -> Fraction:
+    """The probability that two categories are hashed to one bucket: sizes are PRIME // g, and one more for the rest."""
+    size, larger = divmod(PRIME, buckets)
+    return Fraction((buckets - larger) * size**2 + larger * (size + 1) ** 2, PRIME**2)
+
+
+def _hashed(odds: Odds, buckets: int) -> Support:
+    lie: Number = 1 / (odds.number + buckets - 1)
+    meet: Number = _meeting(buckets) if odds.log == 0 else float(_meeting(buckets))
+    return Support(lie * (1 + meet * odds.excess), lie * odds.excess * (1 - meet))
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class SubsetSelection(BitsProtocol):
+    """A report is a set of w of the d categories: one with the person's own has weight E, every other has weight 1.
+
+    For all answers x, x′ of one person only the sets with exactly one of x, x′ tell them apart, and those by a factor
+    E = e^ε: with probability t = (E+1) w(d-w) / ((d-1)(wE+d-w)) the report is randomized response at ε, otherwise it
+    says nothing. The own category is in the set with probability p = wE/(wE+d-w), any other with q = p - gap,
+    gap = w(d-w)(E-1) / ((d-1)(wE+d-w)). The best w is next to d/(E+1); no protocol with a better constant is known
+    (Ye & Barg 2018). For w = 1 it is k-ary randomized response.
+
+    >>> round(SubsetSelection(categories=100, epsilon=1.0).variance(share=0.0, people=1), 3)
+    3.59
+    """
+
+    categories: int
+    odds: Odds
+    size: int
+
+    def __init__(
+        self,
+        *,
+        categories: int,
+        epsilon: Rational | None = None,
+        odds: Rational | None = None,
+        size: int | None = None,
+    ) -> None:
+        _prepare(self, categories, epsilon, odds)
+        if size is not None:
+            chosen = check.whole("size", size)
+        else:
+            near = max(1, math.floor(self.categories / (self.odds.number + 1)))
+            sizes = {near, min(near + 1, self.categories - 1)}
+            chosen = min(sizes, key=lambda w: _subsets(self.odds, self.categories, w).variance(0, 1))
+        if not 1 <= chosen < self.categories:
+            raise InvalidParameter("size", size, "must be at least 1 and below the number of categories")
+        object.__setattr__(self, "size", chosen)
+
+    @property
+    def support(self) -> Support:
+        return _subsets(self.odds, self.categories, self.size)
+
+    @property
+    def curve(self) -> Curve:
+        w, d, odds = self.size, self.categories, float(self.odds.number)
+        apart = (odds + 1) * w * (d - w) / ((d - 1) * (w * odds + d - w)) * (1 + 2 * ROUNDING)
+        return diluted(curves.randomized_response(epsilon=self.odds.epsilon), apart)
+
+    def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
+        listed, alone = border.categories("answers", answers, self.categories)
+        source = border.witnessed(entropy)
+        w, d = self.size, self.categories
+
+        def choose(rows: Packed, own: Ints) -> None:
+            within = self.odds.heads(len(own), source, yes=w, no=d - w)
+            bits.put(rows, own, np.zeros(len(own), dtype=np.bool_))
+            _resize(rows, w - within, own, d, source)
+            bits.put(rows, own, within)
+
+        # Independent bits, thrown so that a row has about the right number of ones; given their number, the set is
+        # uniform, and it stays so when random members are dropped or random others taken in. (That takes a few dozen
+        # rounds for each piece, so pieces are larger here.)
+        rough = Odds(Fraction(d - w, w), Fraction(0))
+        rows = bit_rows(listed, d, rough, source, choose, at_a_time=8 * bits.BYTES_AT_A_TIME)
+        return rows[0] if alone else rows
+
+    def parameters(self) -> dict[str, Parameter]:
+        return {"categories": self.categories, **self.odds.written(), "size": self.size}
+
+
+def _subsets(odds: Odds, d: int, w: int) -> Support:
+    total: Number = w * odds.number + d - w
+    other = (w * odds.number * (w - 1) + (d - w) * w) / ((d - 1) * total)
+    return Support(other, w * (d - w) * odds.excess / ((d - 1) * total))
+
+
+def _resize(rows: Packed, wanted: Ints, own: Ints, categories: int, entropy: Entropy | None) -> None:
+    """Drop or take in random categories other than the own, in place, until each row has the wanted number."""
+    missing = wanted - bits.ones(rows)
+    open_rows = np.flatnonzero(missing)
+    while open_rows.size:
+        spots = noise.uniform(below=categories, size=open_rows.size, entropy=entropy)
+        byte, mask = bits.place(spots)
+        is_member = (rows[open_rows, byte] & mask) != 0
+        useful = (spots != own[open_rows]) & (is_member == (missing[open_rows] < 0))
+        changed = open_rows[useful]
+        rows[changed, byte[useful]] ^= mask[useful]
+        missing[changed] -= np.sign(missing[changed])
+        open_rows = open_rows[missing[open_rows] != 0]
+
+
+def recommended(*, categories: int, epsilon: Rational) -> KaryRandomizedResponse | SubsetSelection | LocalHashing:
+    """The protocol whose estimates vary least: k-ary randomized response or subset selection, or local hashing where a
+    report of one bit for each category would be too long.
+
+    >>> recommended(categories=4, epsilon=2.0)
+    KaryRandomizedResponse(categories=4, epsilon=2.0)
+    """
+    if category_count(categories) > LONGEST_ROW:
+        return LocalHashing(categories=categories, epsilon=epsilon)
+    subsets = SubsetSelection(categories=categories, epsilon=epsilon)
+    return KaryRandomizedResponse(categories=categories, epsilon=epsilon) if subsets.size == 1 else subsets
+
+
+LONGEST_ROW: Final = 2**13

@@ -1,0 +1,208 @@
+"""How much likelier the truth is than a lie: e^ε, held exactly, and the coins that are thrown with it.
+
+A float ε is the rational number that it stores, so e^ε is irrational and no float holds it. `Odds` keeps the two exact
+factors ratio × e^log and gives the tables of `noise` the law of a coin between whole numbers; floats appear only where
+an estimate or a reading of a curve is computed, never where a coin is thrown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable import noise
+from deniable.curves.check import exactly_one
+from deniable.errors import InvalidParameter
+from deniable.noise import check
+from deniable.noise.enclosure import GUARD, exp_minus, ratio
+from deniable.noise.laws import Cumulative, Law
+from deniable.noise.simple import Coin
+from deniable.noise.table import Table
+
+if TYPE_CHECKING:
+    from deniable.noise import Entropy
+
+Number = float | Fraction
+"""A probability for estimates: a Fraction where the odds are rational, otherwise a float."""
+
+Rational = int | float | Fraction | Decimal
+"""How a parameter may be given. Each of these is a rational number; a float is the one it stores."""
+
+LEAST_EPSILON: Final = 1e-6
+LARGEST_EPSILON: Final = 50.0
+"""Below, an estimate needs 10¹² people to say anything; above, a lie is so rare (e⁻⁵⁰) that nobody is protected."""
+
+ROUNDING: Final = 8 * 2.0**-53
+"""Granted to one logarithm, one quotient and their sum, when a number must not come out too small."""
+
+MOST_IN_A_TABLE: Final = 4096
+"""Up to so many categories a table of all distances is made; beyond, a coin and a uniform draw do the same."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Odds:
+    """ratio × e^log, exactly.
+
+    >>> Odds.of(epsilon=1.0).epsilon, Odds.of(odds=3).number
+    (1.0, Fraction(3, 1))
+    """
+
+    ratio: Fraction
+    log: Fraction
+
+    @classmethod
+    def of(cls, *, epsilon: Rational | None = None, odds: Rational | None = None) -> Odds:
+        """From ε, or from e^ε itself where that is the rational number."""
+        if exactly_one(epsilon=epsilon, odds=odds) == "epsilon":
+            return cls(Fraction(1), check.rational("epsilon", epsilon)).within("epsilon", epsilon)
+        return cls(check.rational("odds", odds), Fraction(0)).within("odds", odds)
+
+    def within(self, name: str, asked: object) -> Odds:
+        """Itself, if it is strong enough to estimate anything and weak enough to protect anybody."""
+        if self.ratio <= 0 or not LEAST_EPSILON <= self.log + Fraction(log(self.ratio)) <= LARGEST_EPSILON:
+            rule = f"must make the truth likelier, with ε between {LEAST_EPSILON:g} and {LARGEST_EPSILON:g}"
+            raise InvalidParameter(name, asked, rule)
+        return self
+
+    @property
+    def number(self) -> Number:
+        """The odds, for estimates."""
+        return self.ratio if self.log == 0 else float(self.ratio) * math.exp(float(self.log))
+
+    @property
+    def excess(self) -> Number:
+        """The odds less 1, without cancellation."""
+        if self.log == 0:
+            return self.ratio - 1
+        return float(self.ratio) * math.expm1(float(self.log)) + float(self.ratio - 1)
+
+    @property
+    def epsilon(self) -> float:
+        """|log odds|, rounded up: never below what a report really costs."""
+        if self.ratio == 1:
+            return up(abs(self.log))
+        return abs(log(self.ratio) + float(self.log)) * (1 + ROUNDING)
+
+    def root(self) -> Odds:
+        """The odds of a half of ε. A rational number has them only if it is a square."""
+        top, bottom = math.isqrt(self.ratio.numerator), math.isqrt(self.ratio.denominator)
+        if Fraction(top * top, bottom * bottom) != self.ratio:
+            raise InvalidParameter("odds", self.ratio, "must be the square of a rational number here", "give epsilon")
+        return Odds(Fraction(top, bottom), self.log / 2)
+
+    def heads(self, size: int, entropy: Entropy | None, *, yes: int = 1, no: int = 1) -> NDArray[np.bool_]:
+        """Coins that show True with probability yes × odds / (yes × odds + no)."""
+        out = np.empty(size, dtype=np.bool_)
+        _coin(self, yes, no).fill(out, entropy or noise.current())
+        return out
+
+    def rare_bits(self, out: NDArray[np.uint8], entropy: Entropy | None) -> None:
+        """Fill with bytes in which each bit is 1 with probability 1 / (1 + odds), independently. One draw among the 256
+        bytes makes eight bits.
+        """
+        drawn = np.empty(out.size, dtype=np.int64)
+        _bytes(self).fill(drawn, entropy or noise.current())
+        out[...] = drawn.reshape(out.shape)
+
+    def away(self, categories: int, size: int, entropy: Entropy | None) -> NDArray[np.int64]:
+        """How far a report is from the answer, cyclically: 0 with weight odds, each other distance with weight 1."""
+        out = np.empty(size, dtype=np.int64)
+        if categories <= MOST_IN_A_TABLE:
+            _distances(self, categories).fill(out, entropy or noise.current())
+            return out
+        out[:] = 1 + noise.uniform(below=categories - 1, size=size, entropy=entropy)
+        out[self.heads(size, entropy, no=categories - 1)] = 0
+        return out
+
+    def written(self) -> dict[str, float | str]:
+        """As the keyword argument that makes it again."""
+        return {"odds": exact(self.ratio)} if self.log == 0 else {"epsilon": exact(self.log)}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Weighted(Law):
+    """P(i) ∝ factors_i e^-gaps_i for i = 0, 1, ..., where some item has gap 0 and factor 1, and no gap is negative."""
+
+    factors: tuple[Fraction, ...]
+    gaps: tuple[Fraction, ...]
+
+    @classmethod
+    def of(cls, weights: Iterable[tuple[Fraction, Fraction]]) -> Weighted:
+        """From pairs (factor, exponent)."""
+        factors, exponents = zip(*weights, strict=True)
+        top = max(exponents)
+        base = max(factor for factor, exponent in zip(factors, exponents, strict=True) if exponent == top)
+        return cls(tuple(f / base for f in factors), tuple(top - e for e in exponents))
+
+    def cumulative(self, bits: int, reach: int) -> Cumulative:
+        # A factor of 2^e magnifies the error of what it multiplies as much.
+        inner = bits + GUARD + math.ceil(max(self.factors)).bit_length() + len(self.factors).bit_length()
+        known = {gap: exp_minus(gap, inner) for gap in set(self.gaps)}
+        pairs = [(known[gap], factor) for gap, factor in zip(self.gaps, self.factors, strict=True)]
+        lows = [*accumulate(low * f.numerator // f.denominator for (low, _), f in pairs)]
+        highs = [*accumulate(-(-high * f.numerator // f.denominator) for (_, high), f in pairs)]
+        shares = [ratio(part, (lows[-1], highs[-1]), bits) for part in zip(lows[:-1], highs[:-1], strict=True)]
+        return Cumulative(0, [low for low, _ in shares], [high for _, high in shares], False, False)
+
+
+def coin_law(odds: Odds, yes: int, no: int) -> Weighted:
+    """1 with weight yes × odds, 0 with weight no."""
+    return Weighted.of([(Fraction(no), Fraction(0)), (odds.ratio * yes, odds.log)])
+
+
+def byte_law(odds: Odds) -> Weighted:
+    """The byte b with weight odds^-(ones in b)."""
+    powers = [(odds.ratio**-ones, -odds.log * ones) for ones in range(9)]
+    return Weighted.of(powers[byte.bit_count()] for byte in range(256))
+
+
+def distance_law(odds: Odds, categories: int) -> Weighted:
+    """0 with weight odds, each of 1, ..., categories - 1 with weight 1."""
+    return Weighted.of([(odds.ratio, odds.log), *([(Fraction(1), Fraction(0))] * (categories - 1))])
+
+
+# The odds are public, so samplers made for them may be kept; `noise.choice` keeps nothing, because others draw from
+# weights that were computed from data.
+
+
+@lru_cache(maxsize=64)
+def _coin(odds: Odds, yes: int, no: int) -> Coin:
+    return Coin(coin_law(odds, yes, no))
+
+
+@lru_cache(maxsize=16)
+def _bytes(odds: Odds) -> Table:
+    return Table(byte_law(odds))
+
+
+@lru_cache(maxsize=16)
+def _distances(odds: Odds, categories: int) -> Table:
+    return Table(distance_law(odds, categories))
+
+
+def up(value: Fraction) -> float:
+    """The smallest float that is not below."""
+    near = float(value)
+    return near if near >= value else math.nextafter(near, math.inf)
+
+
+def log(ratio: Fraction) -> float:
+    """log ratio, within half of ROUNDING of its size also near 1."""
+    return math.log1p(float(ratio - 1)) if Fraction(1, 2) < ratio < 2 else math.log(float(ratio))
+
+
+def exact(value: Fraction) -> float | str:
+    """A rational number that survives JSON: a float if it is one, otherwise "numerator/denominator"."""
+    near = float(value)
+    return near if Fraction(near) == value else f"{value.numerator}/{value.denominator}"

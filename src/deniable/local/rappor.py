@@ -1,0 +1,408 @@
+"""RAPPOR: answers that are asked for again and again, with noise that is remembered.
+
+A person's bits are randomized once and for all (the permanent response, kept secret by the person), and every report is
+made from those by fresh noise (the instantaneous response). However often they report, no more than the permanent
+response can leak: `longitudinal`. Without the memory every report would be a new release, and T of them cost T times
+as much. (Erlingsson, Pihur & Korolova 2014.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable import curves, noise
+from deniable.curves import Curve
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.local import bits, border
+from deniable.local.base import BitsProtocol, Parameter, Protocol, category_count
+from deniable.local.border import Ints, Packed
+from deniable.local.estimates import Fitted, Support
+from deniable.local.odds import Odds, Rational, exact
+from deniable.noise import check
+
+if TYPE_CHECKING:
+    from deniable.noise import Entropy
+
+MOST_REPORTS: Final = 2000
+"""Up to so many reports the exact curve is worked out; beyond, ask for `longitudinal`, which bounds them all."""
+
+LIGHT: Final = Fraction(1, 10**200)
+"""Outcomes lighter than this are put at the two largest losses, where they weigh more, before they become floats."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Coins:
+    """The three probabilities: a permanent bit is random with probability f (half of them wrong); a report shows a set
+    bit with probability q and an unset one with probability p < q.
+    """
+
+    f: Fraction
+    p: Fraction
+    q: Fraction
+
+    @classmethod
+    def of(cls, f: Rational, p: Rational, q: Rational) -> Coins:
+        coins = cls(check.probability("f", f), check.probability("p", p), check.probability("q", q))
+        if not 0 < coins.f < 1:
+            raise InvalidParameter("f", f, "must lie strictly between 0 and 1")
+        if not coins.p < coins.q:
+            raise InvalidParameter("p", p, f"must be below q = {float(coins.q):g}")
+        coins.wrong.within("f", f)
+        return coins
+
+    @property
+    def wrong(self) -> Odds:
+        """The odds that a permanent bit is right: (1 - f/2) : f/2."""
+        return Odds((2 - self.f) / self.f, Fraction(0))
+
+    @property
+    def support(self) -> Support:
+        """A reported bit is set with probability q* = f(p+q)/2 + (1-f)q if it is the person's own, else with p*."""
+        return Support(self.f * (self.p + self.q) / 2 + (1 - self.f) * self.p, (1 - self.f) * (self.q - self.p))
+
+    def permanent(self, rows: Packed, width: int, entropy: Entropy | None) -> None:
+        """Flip every bit with probability f/2, in place."""
+        for piece in bits.pieces(len(rows), rows.shape[1]):
+            rows[piece] ^= _bits_at(self.f / 2, rows[piece].shape, entropy)
+        bits.trim(rows, width)
+
+    def instantaneous(self, memory: Packed, width: int, entropy: Entropy | None) -> Packed:
+        """Show set bits with probability q, unset ones with probability p."""
+        reports = np.empty_like(memory)
+        for piece in bits.pieces(len(memory), memory.shape[1]):
+            kept = memory[piece]
+            shown, made_up = (_bits_at(chance, kept.shape, entropy) for chance in (self.q, self.p))
+            reports[piece] = (kept & shown) | (~kept & made_up)
+        bits.trim(reports, width)
+        return reports
+
+    def curve(self, *, reports: int, hashes: int) -> Curve:
+        """Of so many reports: the numbers of times that each of 2 × hashes bits was set, half of them either way."""
+        times = check.whole("reports", reports)
+        if not 1 <= times <= MOST_REPORTS:
+            rule = f"must be at least 1 and at most {MOST_REPORTS}"
+            raise InvalidParameter("reports", reports, rule, "longitudinal bounds any number of them")
+        one, other = _bit_laws(self, times)
+        return (curves.from_pmf(one, other, tied=True) * curves.from_pmf(other, one, tied=True)) ** hashes
+
+    def longitudinal(self, *, hashes: int) -> Curve:
+        """Of any number of reports: the permanent bits themselves."""
+        return curves.randomized_response(epsilon=self.wrong.epsilon) ** (2 * hashes)
+
+    def written(self) -> dict[str, Parameter]:
+        return {"f": exact(self.f), "p": exact(self.p), "q": exact(self.q)}
+
+
+def _bits_at(chance: Fraction, shape: tuple[int, ...], entropy: Entropy | None) -> Packed:
+    """Bytes in which each bit is 1 with this probability."""
+    made = np.full(shape, 255 if chance == 1 else 0, dtype=np.uint8)
+    if 0 < chance < 1:
+        Odds((1 - chance) / chance, Fraction(0)).rare_bits(made, entropy)
+    return made
+
+
+@lru_cache(maxsize=64)
+def _bit_laws(coins: Coins, times: int) -> tuple[list[float], list[float]]:
+    """How often a bit is set in so many reports: if it is the person's own, and if it is not.
+
+    In whole numbers over one denominator; only the last division is rounded.
+    """
+    right, wrong = 2 * coins.f.denominator - coins.f.numerator, coins.f.numerator
+    whole = math.lcm(coins.p.denominator, coins.q.denominator)
+    unit = 2 * coins.f.denominator * whole**times
+    often, rarely = (_binomial(times, int(chance * whole), whole) for chance in (coins.q, coins.p))
+    one = [right * a + wrong * b for a, b in zip(often, rarely, strict=True)]
+    other = [wrong * a + right * b for a, b in zip(often, rarely, strict=True)]
+    shown = [(a / unit, b / unit) for a, b in zip(one, other, strict=True)]
+    light = [i for i, masses in enumerate(shown) if min(masses) < LIGHT]
+    kept = [masses for masses in shown if min(masses) >= LIGHT]
+    if light:
+        # A loss lies between its extremes ±log(right/wrong). Splitting mass between them, so that both laws keep their
+        # masses, only makes the laws easier to tell apart (connect the dots).
+        ratio = Fraction(right, wrong)
+        total, rest = (Fraction(sum(masses[i] for i in light), unit) for masses in (one, other))
+        high = max((total * ratio - rest) * ratio / (ratio**2 - 1), LIGHT)
+        low = max((rest * ratio - total) / (ratio**2 - 1), LIGHT)
+        kept += [(float(high), float(high / ratio)), (float(low), float(low * ratio))]
+    return [a for a, _ in kept], [b for _, b in kept]
+
+
+def _binomial(n: int, top: int, bottom: int) -> list[int]:
+    """Binomial masses for the chance top/bottom, in units of bottom^-n."""
+    yes, no = [1], [1]
+    for _ in range(n):
+        yes.append(yes[-1] * top)
+        no.append(no[-1] * (bottom - top))
+    return [math.comb(n, k) * yes[k] * no[n - k] for k in range(n + 1)]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Memory:
+    """The permanent responses of some people. Secret: each row belongs to its person and must never be collected."""
+
+    rows: Packed
+    cohorts: Ints
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"Memory(people={len(self)})"
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Rappor(BitsProtocol):
+    """Basic RAPPOR: one bit for each category, a permanent response that is remembered, and a report from it each time.
+
+    For all answers of one person two bits differ. `curve` is one report, `after(reports=)` several reports from one
+    memory, `longitudinal` any number of them: randomized response with 1 - f/2, twice, so ε = 2 ln((1 - f/2)/(f/2)).
+
+    >>> protocol = Rappor(categories=10, f=0.5, p=0.5, q=0.75)
+    >>> memory = protocol.memorize([3, 1, 4, 1, 5])  # once, and each person keeps their own
+    >>> monday, tuesday = protocol.report(memory), protocol.report(memory)
+    >>> round(protocol.curve.epsilon(delta=0), 3), round(protocol.longitudinal.epsilon(delta=0), 3)
+    (0.537, 2.197)
+    """
+
+    categories: int
+    coins: Coins
+
+    def __init__(self, *, categories: int, f: Rational, p: Rational, q: Rational) -> None:
+        object.__setattr__(self, "categories", category_count(categories))
+        object.__setattr__(self, "coins", Coins.of(f, p, q))
+
+    @property
+    def support(self) -> Support:
+        return self.coins.support
+
+    @property
+    def curve(self) -> Curve:
+        return self.after(reports=1)
+
+    def after(self, *, reports: int) -> Curve:
+        """What so many reports from one memory reveal, exactly."""
+        return self.coins.curve(reports=reports, hashes=1)
+
+    @property
+    def longitudinal(self) -> Curve:
+        """What any number of reports from one memory reveals at most."""
+        return self.coins.longitudinal(hashes=1)
+
+    def memorize(self, answers: Any, *, entropy: Entropy | None = None) -> Memory:
+        """The permanent response of each person, made once for each answer and kept."""
+        return self._memory(answers, border.witnessed(entropy))
+
+    def report(self, memory: Memory, *, entropy: Entropy | None = None) -> Packed:
+        """One report of each person, from what they remember."""
+        _remembered(memory, border.width(self.categories))
+        return self.coins.instantaneous(memory.rows, self.categories, border.witnessed(entropy))
+
+    def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
+        """One report each from a memory that is forgotten: for people who are asked once."""
+        source = border.witnessed(entropy)
+        reports = self.coins.instantaneous(self._memory(answers, source).rows, self.categories, source)
+        return reports[0] if np.ndim(answers) == 0 else reports
+
+    def parameters(self) -> dict[str, Parameter]:
+        return {"categories": self.categories, **self.coins.written()}
+
+    def _memory(self, answers: Any, entropy: Entropy | None) -> Memory:
+        listed, _ = border.categories("answers", answers, self.categories)
+        rows = np.zeros((len(listed), border.width(self.categories)), dtype=np.uint8)
+        bits.flip(rows, listed)
+        self.coins.permanent(rows, self.categories, entropy)
+        return Memory(rows, np.zeros(len(listed), dtype=np.int64))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CohortReports:
+    """Reports of a Bloom filter, each with the public number of the cohort whose hash functions made it."""
+
+    rows: Packed
+    cohorts: Ints
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"CohortReports(people={len(self)})"
+
+
+MOST_BITS: Final = 4096
+MOST_COHORTS: Final = 4096
+MOST_HASHES: Final = 32
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class BloomRappor(Protocol):
+    """RAPPOR for texts that nobody can list in advance: each sets `hashes` of `bits` bits, chosen by the hash functions
+    of the person's cohort.
+
+    For all answers of one person at most 2 × hashes bits differ, so ε = 2 h ln((1 - f/2)/(f/2)) for any number of
+    reports, and `after(reports=)` for so many; exact for two answers whose bits are all different. The collector
+    estimates the shares of candidates by least squares over all cohorts, unbiased if everybody's answer is a candidate.
+    Other answers set bits at random, which a constant term takes up.
+
+    >>> protocol = BloomRappor(bits=32, hashes=2, cohorts=8, f=0.25, p=0.25, q=0.75)
+    >>> reports = protocol.randomize(["pear", "plum", "pear", "fig"] * 50)
+    >>> protocol.estimate(reports, candidates=["pear", "plum", "fig"]).people
+    200
+    """
+
+    bits: int
+    hashes: int
+    cohorts: int
+    coins: Coins
+
+    def __init__(self, *, bits: int, hashes: int, cohorts: int, f: Rational, p: Rational, q: Rational) -> None:
+        for name, value, least, most in (
+            ("bits", bits, 2, MOST_BITS),
+            ("hashes", hashes, 1, MOST_HASHES),
+            ("cohorts", cohorts, 1, MOST_COHORTS),
+        ):
+            number = check.whole(name, value)
+            if not least <= number <= most:
+                raise InvalidParameter(name, value, f"must lie between {least} and {most}")
+            object.__setattr__(self, name, number)
+        object.__setattr__(self, "coins", Coins.of(f, p, q))
+
+    @property
+    def curve(self) -> Curve:
+        return self.after(reports=1)
+
+    def after(self, *, reports: int) -> Curve:
+        """What so many reports from one memory reveal."""
+        return self.coins.curve(reports=reports, hashes=self.hashes)
+
+    @property
+    def longitudinal(self) -> Curve:
+        """What any number of reports from one memory reveals at most."""
+        return self.coins.longitudinal(hashes=self.hashes)
+
+    def memorize(self, answers: Any, *, entropy: Entropy | None = None) -> Memory:
+        """The cohort and the permanent response of each person, made once for each answer and kept."""
+        return self._memory(answers, border.witnessed(entropy))
+
+    def report(self, memory: Memory, *, entropy: Entropy | None = None) -> CohortReports:
+        """One report of each person, from what they remember."""
+        _remembered(memory, border.width(self.bits))
+        rows = self.coins.instantaneous(memory.rows, self.bits, border.witnessed(entropy))
+        return CohortReports(rows, memory.cohorts)
+
+    def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> CohortReports:
+        """One report each from a memory that is forgotten: for people who are asked once."""
+        source = border.witnessed(entropy)
+        memory = self._memory([answers] if isinstance(answers, str) else answers, source)
+        return CohortReports(self.coins.instantaneous(memory.rows, self.bits, source), memory.cohorts)
+
+    def filter_of(self, answer: str, *, cohort: int) -> Ints:
+        """The bits that an answer sets in a cohort. Public: anybody can compute it."""
+        found = set()
+        for number in range(self.hashes):
+            digest = blake2b(answer.encode(), digest_size=16, key=b"%d %d" % (cohort, number)).digest()
+            found.add(int.from_bytes(digest, "little") % self.bits)
+        return np.array(sorted(found), dtype=np.int64)
+
+    def estimate(self, reports: Any, *, candidates: Sequence[str] = ()) -> Fitted:
+        """The share of people with each candidate answer."""
+        asked = _texts("candidates", candidates)
+        if not asked or len(set(asked)) != len(asked):
+            raise InvalidParameter("candidates", NOTHING, "must be at least one text, none of them twice")
+        rows, cohorts = self._checked(reports)
+        own, gap = self.coins.support, float(self.coins.support.gap)
+        size = np.bincount(cohorts, minlength=self.cohorts)
+        present = np.flatnonzero(size)
+        # One row for each bit of each cohort in which somebody is, weighted by how many are; a last column of ones.
+        design = np.zeros((len(present), self.bits, len(asked) + 1))
+        design[:, :, -1] = 1.0
+        for i, cohort in enumerate(present):
+            for j, text in enumerate(asked):
+                design[i, self.filter_of(text, cohort=int(cohort)), j] = 1.0
+        normal = np.einsum("ibj,ibk,i->jk", design, design, size[present].astype(np.float64))
+        if np.linalg.matrix_rank(normal) <= len(asked):
+            rule = "cannot be told apart by these bits and cohorts"
+            raise InvalidParameter("candidates", NOTHING, rule, "take more bits or cohorts, or fewer candidates")
+        solved = np.linalg.solve(normal, design.reshape(-1, len(asked) + 1).T)[:-1]
+        weights = solved.reshape(len(asked), len(present), self.bits)
+        shares, variance = np.zeros(len(asked)), np.zeros(len(asked))
+        for i, cohort in enumerate(present):
+            # What one person adds to the estimate; its spread within the cohort gives the variance of the sum.
+            member = np.unpackbits(rows[cohorts == cohort], axis=1, count=self.bits, bitorder="little")
+            adds = (member - float(own.other)) / gap @ weights[:, i, :].T
+            shares += adds.sum(axis=0)
+            variance += len(member) * adds.var(axis=0, ddof=1 if len(member) > 1 else 0)
+        return Fitted(shares, np.sqrt(variance), len(rows))
+
+    def encode(self, reports: Any) -> list[str]:
+        rows, cohorts = self._checked(reports)
+        return [f"{cohort} {row.tobytes().hex()}" for cohort, row in zip(cohorts.tolist(), rows, strict=True)]
+
+    def decode(self, texts: Sequence[str]) -> CohortReports:
+        rule = "must be a cohort and its bits in hexadecimal each, as encode writes them"
+        width = border.width(self.bits)
+        try:
+            parts = [text.split(" ") for text in texts]
+            cohorts = np.array([int(cohort) for cohort, _ in parts], dtype=np.int64)
+            rows = np.array([list(bytes.fromhex(row)) for _, row in parts], dtype=np.uint8).reshape(-1, width)
+        except (ValueError, OverflowError):
+            raise InvalidParameter("reports", NOTHING, rule) from None
+        return CohortReports(*self._checked(CohortReports(rows, cohorts)))
+
+    def parameters(self) -> dict[str, Parameter]:
+        return {"bits": self.bits, "hashes": self.hashes, "cohorts": self.cohorts, **self.coins.written()}
+
+    def _memory(self, answers: Any, entropy: Entropy | None) -> Memory:
+        texts = _texts("answers", answers)
+        cohorts = noise.uniform(below=self.cohorts, size=len(texts), entropy=entropy)
+        rows = np.zeros((len(texts), border.width(self.bits)), dtype=np.uint8)
+        known: dict[tuple[str, int], Packed] = {}
+        for person, key in enumerate(zip(texts, cohorts.tolist(), strict=True)):
+            if key not in known:
+                row = np.zeros(self.bits, dtype=np.bool_)
+                row[self.filter_of(key[0], cohort=key[1])] = True
+                known[key] = np.packbits(row, bitorder="little")
+            rows[person] = known[key]
+        self.coins.permanent(rows, self.bits, entropy)
+        return Memory(rows, cohorts)
+
+    def _checked(self, reports: Any) -> tuple[Packed, Ints]:
+        if not isinstance(reports, CohortReports):
+            raise InvalidParameter("reports", NOTHING, "must be CohortReports, as randomize and report return them")
+        rows = border.packed("reports", reports.rows, self.bits)
+        rule = f"must name a cohort below {self.cohorts} for each row of bits"
+        cohorts, _ = border.whole("reports", reports.cohorts, self.cohorts, rule)
+        if len(cohorts) != len(rows):
+            raise InvalidParameter("reports", NOTHING, rule)
+        border.some(len(rows))
+        return rows, cohorts
+
+
+def _texts(name: str, values: Any) -> list[str]:
+    rule = "must be a list of texts"
+    if isinstance(values, str | bytes):
+        raise InvalidParameter(name, NOTHING, rule)
+    try:
+        listed = list(values)
+    except TypeError:
+        raise InvalidParameter(name, NOTHING, rule) from None
+    if not all(isinstance(value, str) for value in listed):
+        raise InvalidParameter(name, NOTHING, rule)
+    return listed
+
+
+def _remembered(memory: Any, width: int) -> None:
+    if not isinstance(memory, Memory) or memory.rows.shape[1] != width:
+        raise InvalidParameter("memory", NOTHING, "must be what memorize of this protocol returned")

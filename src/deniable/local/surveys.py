@@ -1,0 +1,399 @@
+"""A whole survey: answers are randomized on one side, shares or a mean are estimated on the other.
+
+    deniable survey answers.csv --question smokes --epsilon 1 --out reports.csv      # where the answers are
+    deniable survey --estimate reports.csv                                           # anywhere else
+
+The file of reports begins with the public design in one line of JSON (question, protocol, its parameters, what the
+answers may be), so the estimating side needs nothing else. It holds no answer and nothing computed from one but the
+reports. What the answers may be is part of the design and is never looked up in the answers themselves.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from deniable.errors import NOTHING, InvalidParameter, MissingExtra, UnreadableRecord
+from deniable.local import binary, categorical, numeric
+from deniable.local.base import Protocol
+from deniable.local.estimates import Estimate, Shares
+
+if TYPE_CHECKING:
+    from deniable.local.odds import Rational
+    from deniable.noise import Entropy
+
+FORMAT: Final = "deniable survey"
+VERSION: Final = 1
+LONGEST_RATIO: Final = 4000
+"""Characters of a parameter: enough for any float, and too few to keep a reader busy."""
+
+YES_AND_NO: Final = {"yes": 1, "y": 1, "true": 1, "1": 1, "no": 0, "n": 0, "false": 0, "0": 0}
+
+PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {
+    kind.__name__: kind
+    for kind in (
+        binary.RandomizedResponse,
+        categorical.KaryRandomizedResponse,
+        categorical.SymmetricUnary,
+        categorical.OptimizedUnary,
+        categorical.LocalHashing,
+        categorical.SubsetSelection,
+        numeric.DuchiMean,
+        numeric.PiecewiseMean,
+        numeric.HybridMean,
+    )
+}
+"""Those a file of reports may name."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What is public about a survey: the question, the protocol, and the categories if there are any."""
+
+    question: str
+    protocol: Protocol
+    categories: tuple[str, ...]
+    """In the order of the protocol's numbers; none for yes or no, and for numbers."""
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """What is estimated, in words."""
+        if self.categories:
+            return self.categories
+        return ("mean",) if isinstance(self.protocol, numeric.MeanProtocol) else ("yes",)
+
+    def numbered(self, values: Sequence[Any]) -> Any:
+        """Answers as the protocol takes them. What breaks the public rule is refused without saying what it was."""
+        if isinstance(self.protocol, numeric.MeanProtocol):
+            try:
+                return [float(value) for value in values]
+            except (TypeError, ValueError):
+                raise InvalidParameter("answers", NOTHING, "must all be numbers, and none may be missing") from None
+        known: Mapping[str, int] = {word: i for i, word in enumerate(self.categories)} or YES_AND_NO
+        words = [_word(value) for value in values]
+        if not self.categories:
+            words = [word.lower() for word in words]
+        if not all(word in known for word in words):
+            allowed = "one of the categories of the design" if self.categories else "yes or no, true or false, 1 or 0"
+            remedy = "list every possible answer in categories, also the empty one if answers may be missing"
+            raise InvalidParameter("answers", NOTHING, f"must all be {allowed}", remedy)
+        return [known[word] for word in words]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A record that `from_dict` reads back, exactly."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "question": self.question,
+            "protocol": type(self.protocol).__name__,
+            "parameters": self.protocol.parameters(),
+            "categories": list(self.categories),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Any) -> Design:
+        """The design of a record. Only known protocols are made, and only from numbers."""
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise UnreadableRecord("this is no survey of deniable")
+        if record.get("version") != VERSION:
+            raise UnreadableRecord(f"this survey was written by another version; version {VERSION} is known here")
+        kind = PROTOCOLS.get(str(record.get("protocol")))
+        parameters, categories = record.get("parameters"), record.get("categories")
+        if kind is None or not isinstance(parameters, dict) or not isinstance(categories, list):
+            raise UnreadableRecord("the design names a protocol that is not known here")
+        try:
+            protocol = kind(**{name: _number_of(value) for name, value in parameters.items()})
+        except (TypeError, ValueError, ZeroDivisionError):
+            raise UnreadableRecord(f"the design's parameters do not make a {kind.__name__}") from None
+        if len(categories) != getattr(protocol, "categories", 0):
+            raise UnreadableRecord("the design has not as many categories as its protocol")
+        return cls(str(record.get("question")), protocol, tuple(str(word) for word in categories))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Survey:
+    """A design and everybody's reports: all that a collector ever sees."""
+
+    design: Design
+    reports: Any
+
+    def __len__(self) -> int:
+        return len(self.reports)
+
+    def __repr__(self) -> str:
+        return f"Survey({self.design.question!r}, {self.design.protocol!r}, people={len(self)})"
+
+    def estimate(self) -> Estimate:
+        """What all reports together say, in the order of `design.answers`."""
+        return self.design.protocol.estimate(self.reports)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write design and reports to a new file.
+
+        A file that is there is not overwritten: reports about the same people are another release, and together they
+        reveal more. Whoever means that must remove the first file themselves.
+        """
+        with _new_file(Path(path)) as file:
+            file.write(f"# {json.dumps(self.design.to_dict(), ensure_ascii=False)}\n")
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["report"])
+            writer.writerows([text] for text in self.design.protocol.encode(self.reports))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Survey:
+        """The survey of a file that `save` wrote."""
+        try:
+            with Path(path).open(encoding="utf-8", newline="") as file:
+                first = file.readline()
+                record = json.loads(first[2:]) if first.startswith("# ") else None
+                design = Design.from_dict(record)
+                rows = csv.reader(file)
+                if next(rows, None) != ["report"]:
+                    raise UnreadableRecord("the reports of this survey are missing")
+                texts = [row[0] for row in rows if row]
+        except (UnicodeDecodeError, json.JSONDecodeError, csv.Error, RecursionError):
+            raise UnreadableRecord("this is no survey of deniable") from None
+        return cls(design, design.protocol.decode(texts))
+
+
+def survey(
+    answers: Any,
+    *,
+    question: str,
+    epsilon: Rational,
+    categories: Sequence[str] | None = None,
+    low: Rational | None = None,
+    high: Rational | None = None,
+    protocol: type[Protocol] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    entropy: Entropy | None = None,
+) -> Survey:
+    """Randomize the answers to one question: a CSV file, or a table with columns (a dict, pandas, polars).
+
+    For all answers that one person may have, their report is as hard to tell apart as `survey.design.protocol.curve`
+    says, with ε as given. A question is about yes or no, unless `categories` lists all possible answers or `low` and
+    `high` bound a number. `protocol` is the class to use where the best one is not wanted.
+
+    >>> table = {"smokes": ["yes", "no", "no", "no"] * 250}
+    >>> done = survey(table, question="smokes", epsilon=1.0)
+    >>> done
+    Survey('smokes', RandomizedResponse(epsilon=1.0), people=1000)
+    >>> low, high = done.estimate().interval(confidence=0.999999)
+    >>> low < 0.25 < high
+    True
+    """
+    design = Design(str(question), *_protocol(epsilon, categories, low, high, protocol))
+    numbered = design.numbered(_column(answers, design.question))
+    done = Survey(design, design.protocol.randomize(numbered, entropy=entropy))
+    if out is not None:
+        done.save(out)
+    return done
+
+
+def _protocol(
+    epsilon: Rational,
+    categories: Sequence[str] | None,
+    low: Rational | None,
+    high: Rational | None,
+    kind: Any,
+) -> tuple[Protocol, tuple[str, ...]]:
+    """The protocol, and the categories as texts."""
+    if (low is None) != (high is None):
+        raise InvalidParameter("low, high", NOTHING, "give both bounds of a number, or none")
+    if kind is not None and kind not in PROTOCOLS.values():
+        raise InvalidParameter("protocol", kind, f"must be one of the classes {', '.join(PROTOCOLS)}")
+    if low is not None:
+        if categories is not None:
+            raise InvalidParameter(
+                "categories", NOTHING, "a number has bounds, a choice has categories; give one of them"
+            )
+        return _make(kind or numeric.HybridMean, low=low, high=high, epsilon=epsilon), ()
+    if categories is None:
+        return _make(kind or binary.RandomizedResponse, epsilon=epsilon), ()
+    if isinstance(categories, str | bytes) or not isinstance(categories, Sequence):
+        raise InvalidParameter("categories", categories, "must be a list of texts")
+    words = tuple(_word(word) for word in categories)
+    if len(set(words)) != len(words) or len(words) < 2:
+        raise InvalidParameter("categories", NOTHING, "must be at least two, all different")
+    if kind is None:
+        return categorical.recommended(categories=len(words), epsilon=epsilon), words
+    return _make(kind, categories=len(words), epsilon=epsilon), words
+
+
+def _make(kind: type[Protocol], **parameters: Any) -> Protocol:
+    try:
+        return kind(**parameters)
+    except TypeError:
+        raise InvalidParameter("protocol", kind.__name__, "does not fit this kind of question") from None
+
+
+def _number_of(value: Any) -> Any:
+    """A parameter of a record: "numerator/denominator" as the Fraction it is, numbers as they are."""
+    if not isinstance(value, str):
+        return value
+    if len(value) > LONGEST_RATIO or not re.fullmatch(r"-?[0-9]+/[0-9]+", value):
+        raise ValueError
+    return Fraction(value)
+
+
+def _word(value: Any) -> str:
+    """An answer as text: surrounding blanks do not count, nor does it matter whether True or 1.0 was a number."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "" if value is None else str(value).strip()
+
+
+def _column(table: Any, question: str) -> list[Any]:
+    """The answers, one for each person."""
+    if isinstance(table, str | os.PathLike):
+        return _csv_column(Path(table), question)
+    try:
+        column = table[question]
+    except Exception:  # every kind of table has its own error for "no such column", and its text may quote the table
+        column = None
+    if column is None or isinstance(column, str | bytes):
+        raise InvalidParameter("question", question, "is no column of the table")
+    return list(column.to_list()) if hasattr(column, "to_list") else list(column)
+
+
+def _csv_column(path: Path, question: str) -> list[Any]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file)
+            names = [name.strip() for name in next(rows, [])]
+            if names.count(question) != 1:
+                raise InvalidParameter("question", question, "must be the name of exactly one column of the file")
+            place = names.index(question)
+            return [row[place] if place < len(row) else "" for row in rows if row]
+    except (UnicodeDecodeError, csv.Error):
+        raise InvalidParameter("answers", NOTHING, "must be a CSV file in UTF-8") from None
+
+
+def _new_file(path: Path) -> Any:
+    try:
+        return path.open("x", encoding="utf-8", newline="")
+    except FileExistsError:
+        rule = "is there already; more reports about the same people reveal more"
+        raise InvalidParameter("out", str(path), rule, "choose another file, or remove that one first") from None
+
+
+# -- deniable survey -------------------------------------------------------------------------------------------------
+
+
+def survey_command(
+    answers: Path | None = None,
+    *,
+    question: str | None = None,
+    epsilon: float | None = None,
+    categories: Sequence[str] | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    out: Path | None = None,
+    estimate: Path | None = None,
+    confidence: float = 0.95,
+    as_json: bool = False,
+) -> None:
+    """The command: randomize answers into a file of reports, or estimate from such a file; and print what is public."""
+    if (answers is None) == (estimate is None):
+        said = "neither was given" if answers is None else "both were given"
+        rule = f"give a file of answers, or --estimate with a file of reports; {said}"
+        raise InvalidParameter("answers, --estimate", NOTHING, rule)
+    if not as_json:
+        _need_rich()  # before anything is written
+    if estimate is not None:
+        _show_estimate(Survey.read(estimate), confidence, as_json)
+        return
+    for name, value in (("--question", question), ("--epsilon", epsilon), ("--out", out)):
+        if value is None:
+            raise InvalidParameter(name, NOTHING, "is needed to randomize answers")
+    assert answers is not None
+    assert question is not None
+    assert epsilon is not None
+    done = survey(answers, question=question, epsilon=epsilon, categories=categories, low=low, high=high, out=out)
+    _show_design(done, str(out), as_json)
+
+
+def _show_design(done: Survey, out: str, as_json: bool) -> None:
+    curve = done.design.protocol.curve
+    if as_json:
+        record = done.design.to_dict() | {"people": len(done), "reports": out, "curve": curve.to_dict()}
+        print(json.dumps(record, ensure_ascii=False, indent=2))
+        return
+    from deniable.curves.looks import percent_up, rounded_up
+
+    _print_rows(
+        f"{done.design.question}: {len(done):,} reports in {out}",
+        ("", ""),
+        [
+            ("protocol", repr(done.design.protocol)),
+            ("each person's ε", rounded_up(curve.epsilon(delta=0.0))),
+            (
+                "promise",
+                f"from a report, a guess with a 50 % prior is right at most {percent_up(curve.guess(prior=0.5))}",
+            ),
+        ],
+    )
+
+
+def _show_estimate(done: Survey, confidence: float, as_json: bool) -> None:
+    found = done.estimate()
+    low, high = found.interval(confidence=confidence)
+    names = done.design.answers
+    columns = [_listed(values) for values in (found.value, found.standard_error, low, high)]
+    if as_json:
+        rows = [
+            {"answer": name, "value": value, "standard_error": error, "interval": [begin, end]}
+            for name, value, error, begin, end in zip(names, *columns, strict=True)
+        ]
+        record = done.design.to_dict() | {"people": found.people, "confidence": confidence, "estimates": rows}
+        print(json.dumps(record, ensure_ascii=False, indent=2))
+        return
+    shares = isinstance(found, Shares)
+    shown = [
+        (name, *(_number(value, shares) for value in row), _bar(row[0]) if shares else "")
+        for name, *row in zip(names, *columns, strict=True)
+    ]
+    heads = ("answer", "share" if shares else "value", "±", f"{confidence:.4g} low", "high", "")
+    _print_rows(f"{done.design.question}: {found.people:,} people, {done.design.protocol!r}", heads, shown)
+
+
+def _need_rich() -> None:
+    try:
+        import rich  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(error.name or "rich", "cli") from None
+
+
+def _print_rows(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title, "bold"), title_justify="left", box=None, pad_edge=False, show_header=any(heads))
+    for place, head in enumerate(heads):
+        numeric_column = any(heads) and 0 < place < len(heads) - 1
+        table.add_column(head, justify="right" if numeric_column else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table, highlight=False)
+
+
+def _listed(values: Any) -> list[float]:
+    return [float(values)] if isinstance(values, float) else [float(value) for value in values]
+
+
+def _number(value: float, share: bool) -> str:
+    return f"{100 * value:.2f} %" if share else f"{value:.6g}"
+
+
+def _bar(share: float) -> str:
+    return "█" * round(30 * min(max(share, 0.0), 1.0))

@@ -1,0 +1,389 @@
+"""A mechanism: a function that carries a curve. Doing two things multiplies their curves.
+
+::
+
+    Mechanism            release(value), curve, error(confidence=)
+    ├── Composed         m * n, m ** k               a tuple of answers about one value
+    ├── Adaptive         m.followed_by(choose, ...)  the next mechanism is chosen after seeing the answers so far
+    ├── Parallel         disjoint parts of the data, one mechanism each
+    ├── Processed        m.then(function)            what is done to an answer costs nothing
+    └── Asked            m.on(statistic)             the statistic is worked out first
+
+and every mechanism of this room. A mechanism validates its parameters once, when it is made; `release` only looks at
+the value. An error about a value says the public rule that the value broke, never the value.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations_with_replacement, islice
+from typing import TYPE_CHECKING, Any, Final, final
+
+from deniable import curves
+from deniable.curves import Curve, check
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotPrivateWarning
+from deniable.units import Relation, Unit
+
+if TYPE_CHECKING:
+    from deniable.noise import Entropy
+
+MOST_PARTS: Final = 10**7
+"""Most answers of one release: a tuple of more would not fit beside the data."""
+
+MOST_MIXES: Final = 64
+"""Most different selections of parts whose worst curve is worked out; beyond it all parts are multiplied, which is
+never smaller."""
+
+
+class Mechanism(ABC):
+    """One release: for all neighbours D, D′ the answers are as hard to tell apart as `curve` says.
+
+    A subclass is final, is made with keyword-only parameters, and fills in `curve`, `release` and `error`.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def curve(self) -> Curve:
+        """What is promised about one call of `release`."""
+
+    @abstractmethod
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
+        """One noisy answer. `entropy` is for tests: an answer made with a replayable one warns that it is not
+        private.
+        """
+
+    def error(self, *, confidence: float) -> float:
+        """With probability at least `confidence`, every number of the answer is this near to the truth."""
+        raise InvalidOperation(f"{type(self).__name__} has no error in numbers")
+
+    def efficiency(self) -> float:
+        """The error of the best possible mechanism with this promise, divided by ours: 1 is optimal. Rounded down."""
+        raise InvalidOperation(f"no lower bound is known that {type(self).__name__} could be compared with")
+
+    def then(self, function: Callable[[Any], Any]) -> Mechanism:
+        """Post-processing: whatever is done to an answer without another look at the data keeps the curve."""
+        return Processed(self, _callable("function", function))
+
+    def on(self, statistic: Callable[[Any], Any]) -> Mechanism:
+        """The mechanism asked about `statistic(data)`. That the statistic has the sensitivity that the mechanism was
+        given is the caller's word.
+        """
+        return Asked(self, _callable("statistic", statistic))
+
+    def followed_by(self, choose: Callable[[Any], Mechanism], *, curve: Curve) -> Adaptive:
+        """An adaptive sequence: `choose(answers)` makes the next mechanism from the answers so far.
+
+        Its cost is fixed in advance: whatever is chosen must promise `curve` or less. So give a curve that many
+        mechanisms fit into: `curves.pure(epsilon=)`, `curves.gaussian(mu=)`, `curves.zcdp(rho=)`, `curves.worst_of()`.
+        """
+        return Adaptive(self, _callable("choose", choose), curve)
+
+    def __mul__(self, other: object) -> Composed:
+        """Both mechanisms answer about the same value. (m * n).curve == m.curve * n.curve."""
+        if not isinstance(other, Mechanism):
+            what = "a number; to run it k times write m ** k" if isinstance(other, int | float) else "something else"
+            raise InvalidOperation(f"a mechanism multiplies with a mechanism, not with {what}")
+        return Composed(_runs(self) + _runs(other))
+
+    def __pow__(self, count: int) -> Composed:
+        """`count` independent answers about the same value. (m ** k).curve == m.curve ** k."""
+        times = check.integer("power", count, 0)
+        runs = _runs(self)
+        if times == 0 or len(runs) == 1:
+            return Composed(tuple((m, n * times) for m, n in runs if times))
+        if len(runs) * times > MOST_PARTS:
+            raise InvalidParameter("power", times, f"a release may hold at most {MOST_PARTS:,} answers")
+        return Composed(runs * times)
+
+
+def _runs(mechanism: Mechanism) -> tuple[tuple[Mechanism, int], ...]:
+    return mechanism.runs if isinstance(mechanism, Composed) else ((mechanism, 1),)
+
+
+def _callable(name: str, function: Any) -> Any:
+    if not callable(function):
+        raise InvalidParameter(name, function, "must be a function of one argument")
+    return function
+
+
+def witnessed(entropy: Entropy | None) -> Entropy | None:
+    """The entropy of one release; says aloud when it can be replayed. Call it where `release` is given an entropy."""
+    if entropy is not None and not entropy.is_private:
+        warnings.warn(
+            "this answer was made with replayable entropy: it is not private", NotPrivateWarning, stacklevel=3
+        )
+    return entropy
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Composed(Mechanism):
+    """Several mechanisms about one value, their answers in a tuple. Made by `m * n` and `m ** k`.
+
+    For all neighbours D, D′: the tuple is as hard to tell apart as the product of the curves (Dwork & Roth 2014,
+    section 3.5, for trade-off functions Dong, Roth & Su 2022, Theorem 3.2).
+
+    >>> from deniable import mechanisms
+    >>> noisy = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=0.5)
+    >>> (noisy * noisy).curve == noisy.curve**2
+    True
+    """
+
+    runs: tuple[tuple[Mechanism, int], ...]
+    """The mechanisms in order, with how often each answers in a row."""
+
+    def __post_init__(self) -> None:
+        joined: list[tuple[Mechanism, int]] = []
+        for mechanism, count in self.runs:
+            if joined and joined[-1][0] == mechanism:
+                joined[-1] = (mechanism, joined[-1][1] + count)
+            else:
+                joined.append((mechanism, count))
+        object.__setattr__(self, "runs", tuple(joined))
+        if len(self) > MOST_PARTS:
+            raise InvalidParameter("power", len(self), f"a release may hold at most {MOST_PARTS:,} answers")
+
+    def __len__(self) -> int:
+        return sum(count for _, count in self.runs)
+
+    @property
+    def parts(self) -> tuple[Mechanism, ...]:
+        """The mechanisms one by one, in the order of their answers."""
+        return tuple(mechanism for mechanism, count in self.runs for _ in range(count))
+
+    @property
+    def curve(self) -> Curve:
+        return curves.product(mechanism.curve**count for mechanism, count in self.runs)
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[Any, ...]:
+        return tuple(mechanism.release(value, entropy=entropy) for mechanism, count in self.runs for _ in range(count))
+
+    def error(self, *, confidence: float) -> float:
+        """All answers at once: the largest of the parts' errors, each asked at 1 - (1 - confidence)/parts."""
+        if not self.runs:
+            return 0.0
+        each = _share(confidence, len(self))
+        return max(mechanism.error(confidence=each) for mechanism, _ in self.runs)
+
+
+def _share(confidence: float, parts: int) -> float:
+    """The confidence that each of `parts` answers needs so that all hold together (union bound), rounded up."""
+    wanted = check.inner_probability("confidence", confidence)
+    if parts == 1:
+        return wanted
+    exact = 1 - (1 - Fraction(wanted)) / parts
+    each = float(exact)
+    if each < exact:
+        each = math.nextafter(each, 2.0)
+    if each >= 1:
+        raise InvalidParameter("confidence", confidence, f"is too near to 1 for {parts:,} answers at once")
+    return each
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Adaptive(Mechanism):
+    """A mechanism, then one that is chosen after seeing its answer. Made by `m.followed_by(choose, curve=)`.
+
+    For all neighbours D, D′: the answers together are as hard to tell apart as first.curve * curve, because for every
+    first answer the second mechanism promises `curve` or less (FACTS 35; Dong, Roth & Su 2022, Theorem 3.2). A choice
+    that promises less privacy than that is refused, and the answers are not given.
+
+    >>> from deniable import curves, mechanisms
+    >>> first = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=0.3)
+    >>> finer = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=0.7)
+    >>> both = first.followed_by(lambda answers: finer if answers[0] > 10 else first, curve=curves.pure(epsilon=0.7))
+    >>> round(both.curve.epsilon(delta=0), 6)
+    1.0
+    """
+
+    first: Mechanism
+    choose: Callable[[Any], Mechanism]
+    allowed: Curve
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.allowed, Curve):
+            raise InvalidParameter("curve", self.allowed, "must be a curve", "deniable.curves makes them")
+
+    @property
+    def curve(self) -> Curve:
+        return self.first.curve * self.allowed
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[Any, ...]:
+        """The answers so far, and the new one last. `choose` is given the tuple of answers so far."""
+        so_far = self.first.release(value, entropy=entropy)
+        answers = so_far if isinstance(self.first, Composed | Adaptive) else (so_far,)
+        chosen = self.choose(answers)
+        if not isinstance(chosen, Mechanism):
+            raise InvalidParameter("choose", type(chosen).__name__, "must return a mechanism")
+        if not fits(chosen.curve, self.allowed):
+            # The refusal depends on the answers and on public parameters only: it is post-processing.
+            raise InvalidOperation(
+                "the mechanism that was chosen is not known to promise what was declared; choose more noise, or "
+                "declare a larger curve"
+            )
+        return (*answers, chosen.release(value, entropy=entropy))
+
+
+def fits(curve: Curve, allowed: Curve) -> bool:
+    """Whether `curve` provably leaks no more than `allowed`: equal, or inside what a black box promises.
+
+    pure(ε) and approximate(ε, δ) dominate everything with δ(ε) <= δ (Kairouz, Oh & Viswanath 2015), gaussian(μ)
+    everything that is μ-GDP, zcdp(ρ) everything that is ρ-zCDP, and worst_of(...) everything that fits into one of its
+    curves. False means "not known", and is the safe answer.
+    """
+    if curve == allowed or not curve.factors:
+        return True
+    if len(allowed.factors) != 1 or allowed.factors[0][1] != 1:
+        return False
+    box: Any = allowed.factors[0][0]
+    if box.name == "worst_of":
+        return any(fits(curve, part) for part in box.curves)
+    if box.name == "approximate":
+        if box.delta == 0:
+            return bool(curve.epsilon(delta=0.0) <= box.epsilon)
+        return bool(curve.delta(epsilon=box.epsilon) <= box.delta)
+    if box.name == "gaussian":
+        return bool(curve.gdp() <= box.mu)
+    if box.name == "zcdp":
+        return bool(curve.zcdp() <= box.rho)
+    return False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Parallel(Mechanism):
+    """One mechanism for each of several disjoint parts of the data: wards, years, blocks of rows.
+
+    For all neighbours D, D′ by `unit`, only the parts that one unit touches differ, so the curve is the worst product
+    over the selections of that many parts. How many a unit touches is the whole question (FACTS B4), and there are two
+    ways to say it:
+
+    `Parallel.by_value(parts, unit=)`: what a row says decides its part. A unit that is added or removed touches as many
+    parts as it has rows. A replaced row may leave one part and enter another, so it touches two: two parts multiply.
+
+    `Parallel.by_unit(parts, unit=)`: each unit lies in one part whatever its rows say (blocks by row number, or by a
+    person's id). A unit touches one part, under either relation.
+
+    Each part's sensitivity must hold for everything that can happen to one unit inside the part: under replacement by
+    value that includes one row added or removed.
+
+    >>> from deniable import Unit, mechanisms
+    >>> wards = [mechanisms.DiscreteLaplace(sensitivity=1, epsilon=e) for e in (0.3, 0.7)]
+    >>> round(mechanisms.Parallel.by_value(wards, unit=Unit.row()).curve.epsilon(delta=0), 6)
+    0.7
+    >>> round(mechanisms.Parallel.by_value(wards, unit=Unit.replaced_row()).curve.epsilon(delta=0), 6)
+    1.0
+    """
+
+    parts: tuple[Mechanism, ...]
+    touched: int
+    """The most parts that differ between neighbours."""
+    mixed: bool
+    """Whether one neighbour may have more in one part and less in another."""
+
+    @classmethod
+    def by_value(cls, parts: Sequence[Mechanism], *, unit: Unit) -> Parallel:
+        """Parts decided by what rows say."""
+        checked = _parts(parts)
+        _unit(unit)
+        return cls(checked, min(len(checked), unit.row_changes), unit.relation is Relation.REPLACE)
+
+    @classmethod
+    def by_unit(cls, parts: Sequence[Mechanism], *, unit: Unit) -> Parallel:
+        """Parts decided by who the unit is, not by what it says."""
+        checked = _parts(parts)
+        _unit(unit)
+        return cls(checked, 1, False)
+
+    @property
+    def curve(self) -> Curve:
+        every = [part.curve.symmetrized() if self.mixed else part.curve for part in self.parts]
+        if self.touched == len(every):
+            return curves.product(every)
+        counts: dict[Curve, int] = {}
+        for curve in every:
+            counts[curve] = counts.get(curve, 0) + 1
+        # A selection of `touched` parts is, as far as curves go, a multiset of the different curves.
+        mixes = (
+            mix
+            for mix in combinations_with_replacement(counts, self.touched)
+            if all(mix.count(curve) <= counts[curve] for curve in set(mix))
+        )
+        selections = list(islice(mixes, MOST_MIXES + 1)) if len(counts) ** min(self.touched, 4) <= 10**6 else []
+        if not 0 < len(selections) <= MOST_MIXES:
+            return curves.product(every)
+        return curves.worst_of(*(curves.product(mix) for mix in selections))
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[Any, ...]:
+        """`value` holds one value for each part, in their order."""
+        if isinstance(value, Mapping | str | bytes) or not hasattr(value, "__len__") or len(value) != len(self.parts):
+            raise InvalidParameter("value", NOTHING, f"must be a sequence of {len(self.parts)} values, one a part")
+        return tuple(part.release(one, entropy=entropy) for part, one in zip(self.parts, value, strict=True))
+
+    def error(self, *, confidence: float) -> float:
+        """All parts at once: the largest of their errors, each asked at 1 - (1 - confidence)/parts."""
+        each = _share(confidence, len(self.parts))
+        return max(part.error(confidence=each) for part in dict.fromkeys(self.parts))
+
+
+def _parts(parts: Sequence[Mechanism]) -> tuple[Mechanism, ...]:
+    if isinstance(parts, Mechanism) or not isinstance(parts, Sequence) or not parts:
+        raise InvalidParameter("parts", NOTHING, "must be several mechanisms, in a list or tuple")
+    if not all(isinstance(part, Mechanism) for part in parts):
+        raise InvalidParameter("parts", NOTHING, "must be mechanisms only")
+    return tuple(parts)
+
+
+def _unit(unit: Unit) -> None:
+    if not isinstance(unit, Unit):
+        raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Processed(Mechanism):
+    """A mechanism and what is done to its answer. Made by `m.then(function)`.
+
+    For all neighbours D, D′: as hard to tell apart as before, because `function` sees the answer only (post-processing,
+    Dwork & Roth 2014, proposition 2.1).
+    """
+
+    mechanism: Mechanism
+    function: Callable[[Any], Any]
+
+    @property
+    def curve(self) -> Curve:
+        return self.mechanism.curve
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
+        return self.function(self.mechanism.release(value, entropy=entropy))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Asked(Mechanism):
+    """A mechanism about a statistic of the data. Made by `m.on(statistic)`."""
+
+    mechanism: Mechanism
+    statistic: Callable[[Any], Any]
+
+    @property
+    def curve(self) -> Curve:
+        return self.mechanism.curve
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
+        return self.mechanism.release(self.statistic(value), entropy=entropy)
+
+    def error(self, *, confidence: float) -> float:
+        return self.mechanism.error(confidence=confidence)
+
+    def efficiency(self) -> float:
+        return self.mechanism.efficiency()

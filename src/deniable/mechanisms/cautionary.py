@@ -1,0 +1,165 @@
+"""Mechanisms that keep an (ε, δ) promise to the letter and that nobody should use: what δ means when it is not tiny.
+
+Each of these publishes somebody's record as it is, with a small probability. `curve` is the whole truth about it, and
+the numbers look harmless: (0, 1/n) for the second. They teach three things.
+
+- δ is a probability of disaster, not a measure of blur. It must be far below 1/n (`NameAndShame`), say 1/n² or less.
+- n × δ people are exposed on average (`Subsampling`): with δ = 1/n, one in every release.
+- "ε-DP except with probability δ" permits handing over the whole table with probability δ (`Catastrophe`). Gaussian
+  noise of the same (ε, δ) never does: its curve δ(ε) goes on falling as ε grows, where this one's stays at δ for ever.
+
+Sources: 001 (name and shame), 004 (catastrophe), 000 (subsampling); FACTS 40 to 42, B17.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, final
+
+from deniable import curves, noise
+from deniable.curves import Curve, check
+from deniable.errors import InvalidParameter
+from deniable.mechanisms import exact, values
+from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms.selection import Number
+
+if TYPE_CHECKING:
+    from deniable.noise import Entropy
+
+__all__ = ["Catastrophe", "NameAndShame", "Subsampling"]
+
+
+def _records(value: Any) -> list[Any]:
+    if isinstance(value, str | bytes | dict | set) or not hasattr(value, "__len__"):
+        raise values.refused("must be a list of records")
+    return list(value)
+
+
+def _share(name: str, value: Number) -> Fraction:
+    share = exact.not_negative(name, value)
+    if share > 1:
+        raise InvalidParameter(name, value, "must lie in [0, 1]")
+    return share
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Catastrophe(Mechanism):
+    """With probability δ the data themselves, otherwise a private mechanism's answer about a statistic of them.
+
+    For all neighbours D, D′: δ_c(t) = δ + (1 - δ) δ_m(t), where δ_m is the curve of `mechanism`: whoever sees the data
+    knows everything, and whether this happened can be seen. So (ε, δ)-DP if the mechanism is ε-DP, and its δ never
+    falls below δ however large ε is.
+
+    >>> from deniable import mechanisms
+    >>> mean = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1)
+    >>> risky = mechanisms.cautionary.Catastrophe(mean, statistic=sum, delta=1e-5)
+    >>> 0.99e-5 < risky.curve.delta(epsilon=50.0) < 1.01e-5
+    True
+    """
+
+    mechanism: Mechanism
+    statistic: Callable[[Any], Any]
+    delta: Number
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mechanism, Mechanism):
+            raise InvalidParameter("mechanism", self.mechanism, "must be a mechanism")
+        if not callable(self.statistic):
+            raise InvalidParameter("statistic", self.statistic, "must be a function of the data")
+        _share("delta", self.delta)
+
+    @property
+    def curve(self) -> Curve:
+        delta = _share("delta", self.delta)
+        if delta == 0:
+            return self.mechanism.curve
+        # A little more than δ covers the roundings of the two weights: exposing more often is never better.
+        share = min(1.0, exact.up(delta * (1 + Fraction(1, 2**50))))
+        return curves.mixture([share, 1 - share], [curves.approximate(epsilon=0, delta=1), self.mechanism.curve])
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
+        """A noisy answer about `statistic(value)`, or, with probability δ, `value` as it is."""
+        source = witnessed(entropy)
+        if noise.bernoulli(p=_share("delta", self.delta), entropy=source):
+            return value
+        return self.mechanism.release(self.statistic(value), entropy=entropy)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameAndShame(Mechanism):
+    """One record, picked at random from n, with its place: (i, x_i).
+
+    For all neighbours D, D′ that differ by one record replaced: the answers differ only if that record is picked, so
+    (0, 1/n)-DP, and one person is exposed every time. n is public.
+
+    >>> from deniable import mechanisms
+    >>> mechanisms.cautionary.NameAndShame(records=1000).curve.delta(epsilon=0.0)
+    0.001
+    """
+
+    records: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "records", check.integer("records", self.records, 1))
+
+    @property
+    def curve(self) -> Curve:
+        return curves.approximate(epsilon=0, delta=exact.up(Fraction(1, self.records)))
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[int, Any]:
+        """The place and the record that were picked."""
+        source = witnessed(entropy)
+        records = _records(value)
+        if len(records) != self.records:
+            raise values.refused(f"must be a list of {self.records} records, as declared")
+        index = noise.uniform(below=self.records, entropy=source)
+        return index, records[index]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subsampling(Mechanism):
+    """Every record is published with probability `rate`, independently of the others.
+
+    For all neighbours D, D′ that differ by one record, replaced or added or removed: the answers differ only if that
+    record is published, so (0, rate)-DP. (A sample of a fixed *size* is another matter: when a record is added, the
+    rate of all others changes; FACTS B17.)
+
+    >>> from deniable import mechanisms
+    >>> published = mechanisms.cautionary.Subsampling(rate=0.001)
+    >>> published.curve.delta(epsilon=0.0)
+    0.001
+    >>> round(published.exposes_anybody(records=1000), 6)
+    0.632305
+    """
+
+    rate: Number
+
+    def __post_init__(self) -> None:
+        _share("rate", self.rate)
+
+    @property
+    def curve(self) -> Curve:
+        return curves.approximate(epsilon=0, delta=exact.up(_share("rate", self.rate)))
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> list[Any]:
+        """The records that are published, in their order."""
+        source = witnessed(entropy)
+        records = _records(value)
+        chosen = noise.bernoulli(p=_share("rate", self.rate), size=len(records), entropy=source)
+        return [record for record, is_out in zip(records, chosen.tolist(), strict=True) if is_out]
+
+    def exposed(self, *, records: int) -> float:
+        """How many of n records are published on average: n × rate."""
+        return float(check.integer("records", records, 0) * _share("rate", self.rate))
+
+    def exposes_anybody(self, *, records: int) -> float:
+        """The probability that at least one of n records is published: 1 - (1 - rate)^n."""
+        rate = float(self.rate)
+        count = check.integer("records", records, 0)
+        return -math.expm1(count * math.log1p(-rate)) if rate < 1 else float(count > 0)

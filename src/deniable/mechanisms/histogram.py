@@ -1,0 +1,342 @@
+"""Counts by bin: with bins that are known in advance, and with keys that only the data knows.
+
+A row falls into one bin, so one unit moves few counts (`Sensitivity.histogram`): the noise does not grow with the
+number of bins. Under `Unit.replaced_row()` a row may leave one bin and enter another: twice the ε of an added row
+(FACTS B4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable import curves
+from deniable.curves import Curve, check
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.mechanisms import exact, tails, values
+from deniable.mechanisms.additive import DiscreteLaplace, Gaussian
+from deniable.mechanisms.base import Mechanism, Processed
+from deniable.mechanisms.steps import Additive
+from deniable.units import Relation, Sensitivity, Unit
+
+if TYPE_CHECKING:
+    from deniable.noise import Entropy
+
+MOST_BINS: Final = 10**7
+
+
+def noise_for_counts(
+    unit: Unit, *, scale: Any, epsilon: Any, sigma: Any, mu: Any, delta: Any, dimension: int | None
+) -> Additive:
+    """Noise for disjoint counts: discrete Laplace by `scale` or `epsilon`, Gaussian by `sigma`, `mu`, or `epsilon` with
+    `delta`.
+    """
+    if not isinstance(unit, Unit):
+        raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
+    check.exactly_one(scale=scale, epsilon=epsilon, sigma=sigma, mu=mu)
+    moved = Sensitivity.histogram(unit)
+    if scale is not None or (epsilon is not None and delta is None):
+        if delta is not None:
+            raise InvalidParameter("delta", delta, "goes with epsilon=")
+        return DiscreteLaplace(sensitivity=moved, scale=scale, epsilon=epsilon, dimension=dimension)
+    return Gaussian.whole(sensitivity=moved, sigma=sigma, mu=mu, epsilon=epsilon, delta=delta, dimension=dimension)
+
+
+def curve_of_counts(noisy: Additive, unit: Unit) -> Curve:
+    """The sharp curve: a replaced row moves two counts by one, which is better than one count by two (lemma A)."""
+    if unit.relation is Relation.REPLACE and unit.rows == 1 and isinstance(noisy, DiscreteLaplace):
+        return curves.discrete_laplace(scale=exact.down(Fraction(noisy.width)), sensitivity=1) ** 2
+    return noisy.curve
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Histogram(Mechanism):
+    """Noisy counts in public bins, given by `edges` (numbers) or `categories`.
+
+    For all neighbours D, D′ by `unit`: all counts together are as hard to tell apart as `curve` says. With `epsilon=`
+    or `scale=` the noise is discrete Laplace of scale Δ₁/ε (Δ₁ = 1 for a row added or removed, 2 for a row replaced);
+    with `sigma=`, `mu=`, or `epsilon=` and `delta=` it is a rounded Gaussian of σ = Δ₂/μ (Δ₂ = 1, √2).
+
+    Bins must not come from the data. `edges` [a, b, c] are the bins [a, b) and [b, c]; what lies outside, and NaN, is
+    counted nowhere, and so is a value that is no category. Counts may come out negative; `shares()` clamps and
+    normalises them, which costs nothing.
+
+    >>> from deniable import Unit, mechanisms
+    >>> ages = mechanisms.Histogram(edges=[0, 18, 65, 120], unit=Unit.row(), epsilon=1.0)
+    >>> ages
+    Histogram(3 bins, Unit.row(), <Curve discrete_laplace(scale=1)>)
+    >>> ages.count([3, 30, 44, 70, 130, float("nan")])
+    array([1, 2, 1])
+    >>> len(ages.release([3, 30, 44, 70, 130]))
+    3
+
+    Source: Dwork & Roth (2014), section 3.3; FACTS 25, 67, B4, B5.
+    """
+
+    bins: tuple[Any, ...]
+    """The edges, or the categories."""
+    numeric: bool
+    unit: Unit
+    noise: Additive
+    promise: Curve
+
+    def __init__(
+        self,
+        *,
+        edges: Sequence[float] | None = None,
+        categories: Iterable[Hashable] | None = None,
+        unit: Unit,
+        scale: float | Fraction | None = None,
+        epsilon: float | Fraction | None = None,
+        sigma: float | Fraction | None = None,
+        mu: float | None = None,
+        delta: float | None = None,
+    ) -> None:
+        numeric = check.exactly_one(edges=edges, categories=categories) == "edges"
+        bins = _edges(edges) if numeric else _categories(categories)
+        count = len(bins) - 1 if numeric else len(bins)
+        noisy = noise_for_counts(unit, scale=scale, epsilon=epsilon, sigma=sigma, mu=mu, delta=delta, dimension=count)
+        promise = curve_of_counts(noisy, unit)
+        for name, value in (
+            ("bins", bins), ("numeric", numeric), ("unit", unit), ("noise", noisy), ("promise", promise)
+        ):  # fmt: skip
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.bins) - 1 if self.numeric else len(self.bins)
+
+    def __repr__(self) -> str:
+        return f"Histogram({len(self)} bins, {self.unit!r}, {self.promise!r})"
+
+    @property
+    def curve(self) -> Curve:
+        return self.promise
+
+    def count(self, data: Any) -> values.Ints:
+        """The exact counts: data, not to be shown."""
+        return _count_numbers(self.bins, data) if self.numeric else _count_categories(self.bins, data)
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Ints:
+        """Noisy counts of a column of rows, one for each bin."""
+        return self.release_counts(self.count(value), entropy=entropy)
+
+    def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> values.Ints:
+        """Noisy counts of exact counts that were made elsewhere, one for each bin, in the order of the bins."""
+        noisy: values.Ints = np.asarray(self.noise.release(np.atleast_1d(values.wholes(counts)), entropy=entropy))
+        return noisy
+
+    def shares(self) -> Mechanism:
+        """The same mechanism with its answer made into shares of one: clamped at 0 and divided by their sum.
+
+        If no count is left above 0, all shares are equal. (Dividing by that sum is the error of FACTS B5: with 10 empty
+        bins it divides by zero once in a thousand runs.) Under `Unit.row()` the number of rows is private, and is not
+        needed.
+        """
+        return Processed(self, shares)
+
+    def error(self, *, confidence: float) -> float:
+        """With probability at least `confidence`, all counts are this near to the truth at once."""
+        return self.noise.error(confidence=confidence)
+
+
+def shares(counts: Any) -> values.Floats:
+    """Noisy counts as shares of one: clamped at 0, divided by their sum; equal shares if nothing is above 0.
+
+    >>> shares([6, -1, 2])
+    array([0.75, 0.  , 0.25])
+    >>> shares([-3, 0])
+    array([0.5, 0.5])
+    """
+    clamped = np.maximum(np.asarray(counts, dtype=np.float64), 0.0)
+    total = clamped.sum()
+    return np.asarray(clamped / total) if total > 0 else np.full(clamped.shape, 1 / clamped.size)
+
+
+def _edges(edges: Any) -> tuple[float, ...]:
+    listed = check.numbers_array("edges", edges)
+    if len(listed) < 2 or len(listed) > MOST_BINS or not bool(np.all(np.diff(listed) > 0)):
+        raise InvalidParameter("edges", NOTHING, "must be at least two numbers, in increasing order")
+    return tuple(listed.tolist())
+
+
+def _categories(categories: Any) -> tuple[Any, ...]:
+    if isinstance(categories, str | bytes) or not isinstance(categories, Iterable):
+        raise InvalidParameter("categories", categories, "must be a list of categories")
+    listed = tuple(categories)
+    try:
+        distinct = len(set(listed))
+    except TypeError:
+        raise InvalidParameter("categories", NOTHING, "must be hashable: strings, numbers, tuples") from None
+    if not 1 <= len(listed) <= MOST_BINS or distinct != len(listed):
+        raise InvalidParameter("categories", NOTHING, "must be one or more different categories")
+    return listed
+
+
+def _count_numbers(edges: tuple[float, ...], data: Any) -> values.Ints:
+    column = values.column(data)
+    borders = np.array(edges)
+    inside = (column >= borders[0]) & (column <= borders[-1])  # False for NaN
+    places = np.searchsorted(borders, column[inside], side="right") - 1
+    places[places == len(borders) - 1] -= 1  # the last edge belongs to the last bin
+    return np.bincount(places, minlength=len(borders) - 1).astype(np.int64)
+
+
+def tally(data: Any) -> dict[Any, int]:
+    """How often each key occurs in a column. A key that cannot be hashed is no key: it is counted nowhere."""
+    if isinstance(data, str | bytes | dict) or not isinstance(data, Iterable):
+        raise values.refused("must be a column: a list, array or series of keys")
+    listed = data.tolist() if isinstance(data, np.ndarray) else list(data)
+    try:
+        return dict(Counter(listed))
+    except TypeError:
+        return dict(Counter(v for v in listed if _hashable(v)))
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _count_categories(categories: tuple[Any, ...], data: Any) -> values.Ints:
+    found = tally(data)
+    return np.array([found.get(category, 0) for category in categories], dtype=np.int64)
+
+
+# -- keys that only the data knows -----------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class UnknownKeys(Mechanism):
+    """Noisy counts of keys that are not known in advance: only keys whose noisy count reaches a threshold are shown.
+
+    For all neighbours D, D′ by `unit`: as hard to tell apart as noisy counts with public keys, times a mechanism that
+    reveals everything with probability δ_τ. The noise is discrete Laplace (`scale=`, `epsilon=`) or a rounded Gaussian
+    (`sigma=`, `mu=`). Say `delta=` and the threshold is the smallest that keeps it, or say `threshold=`.
+
+    *Proof.* Let D′ be D with a unit of at most k rows added. Keys of D: their noisy counts are the mechanism with known
+    bins, and suppressing some is post-processing. Keys that only D′ has: all their rows are the unit's,
+    c₁ + … + c_n <= k. Their noise is independent of the rest, so what is seen on D′ has two independent parts: the keys
+    of D, and "nothing new" with probability 1 − δ′, something new with probability δ′ = 1 − Π P(c_i + Z < τ). On D the
+    second part is always "nothing new". So the curve is that of known bins times one of total variation δ′, which
+    approximate(0, δ′) dominates (Kairouz, Oh & Viswanath 2015). If rows are replaced, each table may have up to k rows
+    that make keys of its own, and the second part has mass δ′ on different events: dominated likewise.
+
+    *The worst split.* φ(c) = −log P(c + Z < τ) is convex and increasing for log-concave noise. For n keys the sum of
+    φ(c_i) is largest at (k − n + 1, 1, …, 1), and convex in n, so largest at n = 1 or n = k:
+    δ_τ = max(P(Z >= τ − k), 1 − P(Z < τ − 1)^k). ∎
+
+    Keys with the same noisy count are shown in an order that depends on the keys only.
+
+    >>> from deniable import Unit, mechanisms
+    >>> towns = mechanisms.UnknownKeys(unit=Unit.row(), epsilon=1.0, delta=1e-6)
+    >>> towns.threshold
+    15
+    >>> sorted(towns.release(["Ulm"] * 400 + ["Rottweil"]))
+    ['Ulm']
+
+    Source: Korolova, Kenthapadi, Mishra & Ntoulas (2009); Wilson et al. (2020).
+    """
+
+    unit: Unit
+    noise: Additive
+    threshold: int
+
+    def __init__(
+        self,
+        *,
+        unit: Unit,
+        scale: float | Fraction | None = None,
+        epsilon: float | Fraction | None = None,
+        sigma: float | Fraction | None = None,
+        mu: float | None = None,
+        delta: float | None = None,
+        threshold: int | None = None,
+    ) -> None:
+        noisy = noise_for_counts(unit, scale=scale, epsilon=epsilon, sigma=sigma, mu=mu, delta=None, dimension=None)
+        if check.exactly_one(delta=delta, threshold=threshold) == "threshold":
+            least = check.integer("threshold", threshold, unit.rows + 1)
+        else:
+            least = _least_threshold(noisy, unit.rows, check.inner_probability("delta", delta))
+        for name, value in (("unit", unit), ("noise", noisy), ("threshold", least)):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"UnknownKeys({self.unit!r}, threshold={self.threshold}, {self.curve!r})"
+
+    @property
+    def delta(self) -> float:
+        """The probability that a key which one unit alone has is shown, rounded up."""
+        return _shown(self.noise, self.unit.rows, self.threshold)
+
+    @property
+    def curve(self) -> Curve:
+        return curve_of_counts(self.noise, self.unit) * curves.approximate(epsilon=0.0, delta=self.delta)
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> dict[Any, int]:
+        """Noisy counts by key, of a column of keys; largest first."""
+        return self.release_counts(tally(value), entropy=entropy)
+
+    def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> dict[Any, int]:
+        """The same from exact counts by key that were made elsewhere. Keys without a row must not be among them."""
+        if not isinstance(counts, dict):
+            raise values.refused("must be a dict of counts by key")
+        present = {key: count for key, count in counts.items() if values.whole(count) > 0}
+        if not present:
+            return {}
+        noisy = self.noise.release(np.array(list(present.values()), dtype=np.int64), entropy=entropy)
+        kept = [(int(count), key) for key, count in zip(present, noisy, strict=True) if count >= self.threshold]
+        # The order of the rows must not show: it may tell who came first.
+        kept.sort(key=lambda pair: (-pair[0], str(type(pair[1])), str(pair[1])))
+        return {key: count for count, key in kept}
+
+    def error(self, *, confidence: float) -> float:
+        """For any one key named in advance: with probability at least `confidence` its noise is at most this. (A key
+        that is shown was helped over the threshold by its noise, if its count is near.)
+        """
+        return self.noise.error(confidence=confidence)
+
+
+def _tail(noisy: Additive, reach: int) -> float:
+    """P(Z >= reach) for a reach of at least 1, rounded up."""
+    width = float(noisy.width)
+    if isinstance(noisy, DiscreteLaplace):
+        # r^reach/(1 + r), r = e^(-1/scale).
+        found = math.exp(-reach / width) / (1 + math.exp(-1 / width))
+    else:
+        from scipy.special import ndtr
+
+        found = float(ndtr(-(reach - 0.5) / width))
+    # The exponent is known to a few units in its last place, so its power to that many times its size.
+    return min(1.0, found * (1 + 1e-12) + 1e-300)
+
+
+def _shown(noisy: Additive, rows: int, threshold: int) -> float:
+    together = _tail(noisy, threshold - rows)
+    apart = -math.expm1(rows * math.log1p(-_tail(noisy, threshold - 1)))
+    return min(1.0, max(together, apart) * (1 + tails.SLACK))
+
+
+def _least_threshold(noisy: Additive, rows: int, delta: float) -> int:
+    if delta < 1e-290:
+        raise InvalidParameter("delta", delta, "must be at least 1e-290")
+    low, high = rows, rows + 1
+    while _shown(noisy, rows, high) > delta:
+        low, high = high, rows + 2 * (high - rows)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _shown(noisy, rows, middle) > delta:
+            low = middle
+        else:
+            high = middle
+    return high

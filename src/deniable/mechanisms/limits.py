@@ -1,0 +1,225 @@
+"""What no mechanism can do: lower bounds on error under a promise, and when privacy costs nothing beside chance.
+
+Ceilings on the probability of a right answer are rounded up, floors under an error are rounded down, so that a
+comparison with them is never in a mechanism's favour by rounding. Sources: 000 (FACTS 46, 48, 55, 57, 58, 71, 72), Asi
+& Duchi (2020).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from deniable.curves import check
+from deniable.errors import InvalidParameter
+from deniable.mechanisms import exact, values
+from deniable.mechanisms.selection import Number
+
+__all__ = [
+    "approximate_sampling",
+    "binary_median_ceiling",
+    "correct_ceiling",
+    "exponential_utility",
+    "free_epsilon",
+    "linear_error_floor",
+    "mean_modulus",
+    "optimal_share",
+    "squared_error_floor",
+    "statistical_margin",
+]
+
+SLACK = 1e-12
+"""Relative error granted to a number worked out in floats; each takes fewer than a hundred roundings of 1e-16."""
+
+PEAK = 1.1088575528785451
+"""t²/(1 + e^(2t)) rises up to the t with t = 1 + e^(-2t), and falls after it."""
+
+
+# -- finitely many answers -------------------------------------------------------------------------------------------
+
+
+def correct_ceiling(distances: Sequence[int], *, epsilon: Number) -> float:
+    """The largest probability of the true answer that an unbiased ε-DP mechanism can have: 1/Σ_y e^(-2 D(x, y) ε).
+
+    For data x, D(x, y) is how many people's data have to change to make y the true answer (0 for the true one), and
+    unbiased means that on no data another answer is more likely than the true one. Rounded up (FACTS 55).
+
+    *Proof.* Let x′ at distance D have f(x′) = y. P(M(x) = y) >= e^(-Dε) P(M(x′) = y) >= e^(-Dε) P(M(x′) = f(x)) >=
+    e^(-2Dε) P(M(x) = f(x)); sum over y. ∎
+
+    >>> from deniable.mechanisms import limits
+    >>> round(limits.correct_ceiling([0, 3], epsilon=0.5), 6)
+    0.952574
+    """
+    level = float(exact.positive("epsilon", epsilon))
+    found = [check.integer("distances", d, 0) for d in distances]
+    if not found or min(found) != 0:
+        raise InvalidParameter("distances", distances, "must hold 0, the distance to the true answer")
+    return min(1.0, (1 + SLACK) / math.fsum(math.exp(-2 * d * level) for d in found))
+
+
+def binary_median_ceiling(*, records: int, ones: int, epsilon: Number) -> float:
+    """The largest probability of the right majority of n zeros and ones that a symmetric ε-DP mechanism can have.
+
+    1/(1 + e^(-|2s-n| ε)) for s ones: s zeros are |2s-n| replacements away, and there a symmetric mechanism is right as
+    often. Rounded up (FACTS 46).
+
+    >>> from deniable.mechanisms import limits
+    >>> round(limits.binary_median_ceiling(records=11, ones=8, epsilon=0.5), 6)
+    0.924142
+    """
+    n = check.integer("records", records, 1)
+    s = check.integer("ones", ones, 0)
+    if s > n:
+        raise InvalidParameter("ones", s, f"must be at most records = {n}")
+    return min(1.0, (1 + SLACK) / (1 + math.exp(-abs(2 * s - n) * float(exact.positive("epsilon", epsilon)))))
+
+
+def optimal_share(*, answers: int) -> Fraction:
+    """Inverse sensitivity at ε is right at least as often, on all data, as every unbiased mechanism at this share of ε.
+
+    1/4, for P(right) = 1/Σ e^(-Dε/2) is `correct_ceiling` at ε/4; and 1/2 for two answers, for then it is
+    1/(1 + e^(-Dε)), the ceiling at ε/2 (FACTS 57, 58, B8).
+
+    >>> from deniable.mechanisms import limits
+    >>> limits.optimal_share(answers=4), limits.optimal_share(answers=2)
+    (Fraction(1, 4), Fraction(1, 2))
+    """
+    return Fraction(1, 2) if check.integer("answers", answers, 2) == 2 else Fraction(1, 4)
+
+
+def exponential_utility(*, candidates: int, sensitivity: Number, epsilon: Number, gap: Number) -> float:
+    """The textbook's bound on how often the exponential mechanism misses: P(score <= best - gap) <= n e^(-gap ε/2Δ).
+
+    Rounded up, at most 1. `Exponential.error` is the exact worst case, a little better (FACTS 51, 52).
+
+    >>> from deniable.mechanisms import limits
+    >>> round(limits.exponential_utility(candidates=2, sensitivity=1, epsilon=0.5, gap=5), 6)
+    0.57301
+    """
+    n = check.integer("candidates", candidates, 1)
+    scales = (
+        exact.not_negative("gap", gap) * exact.positive("epsilon", epsilon) / exact.positive("sensitivity", sensitivity)
+    )
+    return min(1.0, n * math.exp(-float(scales) / 2) * (1 + SLACK))
+
+
+def approximate_sampling(*, epsilon: Number, distance: Number) -> float:
+    """What a sampler costs that is only within total variation t of an ε-DP law: (1 + e^ε) t more in δ, rounded up.
+
+    P̃(S) <= P(S) + t <= e^ε Q(S) + t <= e^ε Q̃(S) + (1 + e^ε) t (FACTS 59). A Markov chain that was not run to the
+    end, or floating-point weights, are such samplers.
+
+    >>> from deniable.mechanisms import limits
+    >>> limits.approximate_sampling(epsilon=1, distance=1e-6)
+    3.71828182...e-06
+    """
+    t = float(exact.not_negative("distance", distance))
+    level = float(exact.not_negative("epsilon", epsilon))
+    return min(1.0, (1 + math.exp(level)) * t * (1 + SLACK)) if level < 700 else 1.0 * (t > 0)
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def squared_error_floor(modulus: Callable[[int], float], *, epsilon: Number, changes: int) -> float:
+    """A floor under the mean squared error at data x of any unbiased ε-DP answer: sup_k Δ(x,k)² / (4(1 + e^(2kε))).
+
+    `modulus(k)` is Δ(x, k) = sup{|f(x) - f(x′)| : d(x, x′) <= k}; the supremum is taken over k = 1, ..., `changes` (at
+    most the number of records). Unbiased means that on no data the answer is nearer, in mean square, to another value
+    of f than to its own; E M(x) = f(x) implies it. Rounded down (FACTS 72).
+
+    *Proof.* With y = f(x), y′ = f(x′), |y - y′| = Δ and d(x, x′) = k: E_x (M-y)² >= e^(-kε) E_x′ (M-y)² >=
+    e^(-kε) E_x′ (M-y′)² >= e^(-2kε) E_x (M-y′)², and (M-y)² + (M-y′)² >= Δ²/2. So (1 + e^(2kε)) E_x (M-y)² >= Δ²/2:
+    twice what the source states and this returns. ∎
+
+    >>> from deniable.mechanisms import limits
+    >>> round(limits.squared_error_floor(lambda k: float(k), epsilon=0.5, changes=100), 6)
+    0.119203
+    """
+    level = float(exact.positive("epsilon", epsilon))
+    best = 0.0
+    for k in range(1, check.integer("changes", changes, 1) + 1):
+        if 2 * k * level > 700:
+            break
+        best = max(best, check.not_negative("modulus", modulus(k)) ** 2 / (4 * (1 + math.exp(2 * k * level))))
+    return best * (1 - SLACK)
+
+
+def linear_error_floor(*, sensitivity: Number, epsilon: Number, changes: int | None = None) -> float:
+    """`squared_error_floor` where k people move the statistic by k Δ: a count, or a mean at extreme data.
+
+    sup_k (kΔ)² / (4(1 + e^(2kε))). For ε <= 1/2 and enough people it is at least Δ²/(34.832 ε²), and tends to
+    Δ²/(33.138 ε²) as ε → 0 (FACTS 72, B7). At data in the middle of their range k people move a mean half as far (B6).
+
+    >>> from deniable.mechanisms import limits
+    >>> round(limits.linear_error_floor(sensitivity=1, epsilon=0.5), 6)
+    0.119203
+    """
+    delta = float(exact.positive("sensitivity", sensitivity))
+    level = float(exact.positive("epsilon", epsilon))
+    peak = math.floor(PEAK / level)  # the best whole k is beside it
+    largest = check.integer("changes", changes, 1) if changes is not None else peak + 2
+    around = {min(max(k, 1), largest) for k in range(peak - 1, peak + 3)}
+    return max(_two_point(k * delta, k * level) for k in around) * (1 - SLACK)
+
+
+def _two_point(distance: float, loss: float) -> float:
+    return distance * distance / (4 * (1 + math.exp(2 * loss))) if loss < 350 else 0.0
+
+
+def mean_modulus(data: Any, *, bounds: tuple[Number, Number], changes: int) -> float:
+    """Δ(x, k) of the mean: how far it can be moved by replacing k of the values by others within the bounds.
+
+    The k smallest values raised to the upper bound, or the k largest lowered to the lower one, whichever moves the
+    sum further, divided by n (FACTS 71). It is about the very data, and so is no release.
+
+    >>> from deniable.mechanisms import limits
+    >>> limits.mean_modulus([0.0] * 100, bounds=(0, 1), changes=3)
+    0.03
+    """
+    low, high = (float(exact.finite("bounds", bound)) for bound in bounds)
+    rows = values.reals(data)
+    if rows.ndim != 1 or not len(rows) or not np.all((rows >= low) & (rows <= high)):
+        raise values.refused("must be a list of numbers within the bounds, and at least one")
+    k = check.integer("changes", changes, 0)
+    if k > len(rows):
+        raise InvalidParameter("changes", k, "must be at most the number of records")
+    ordered = np.sort(rows)
+    raised = math.fsum((high - ordered[:k]).tolist())
+    lowered = math.fsum((ordered[len(rows) - k :] - low).tolist())
+    return max(raised, lowered) / len(rows)
+
+
+# -- when privacy costs nothing beside chance ------------------------------------------------------------------------
+
+
+def statistical_margin(*, records: int, confidence: float) -> float:
+    """How far from n/2 the number of ones among n must be to tell the majority in the population: √(n log(2/β)/2).
+
+    Hoeffding's inequality, β = 1 - confidence (FACTS 48).
+
+    >>> from deniable.mechanisms import limits
+    >>> round(limits.statistical_margin(records=1, confidence=0.95), 6)
+    1.358102
+    """
+    miss = 1 - check.inner_probability("confidence", confidence)
+    return math.sqrt(check.integer("records", records, 1) * math.log(2 / miss) / 2)
+
+
+def free_epsilon(*, records: int, confidence: float) -> float:
+    """The ε from which on the private median of zeros and ones is right wherever statistics could tell: 3/margin.
+
+    If |s - n/2| >= 3/ε the exponential mechanism is right with probability at least 1/(1 + e^-3) > 0.95; nearer to n/2
+    than `statistical_margin` the sample itself does not say. So ε >= 3/margin, about √(5/n) at 95 %, costs nothing
+    (FACTS 47, 48).
+
+    >>> from deniable.mechanisms import limits
+    >>> round(limits.free_epsilon(records=10_000, confidence=0.95), 5)
+    0.02209
+    """
+    return 3 / statistical_margin(records=records, confidence=confidence)

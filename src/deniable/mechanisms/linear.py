@@ -1,0 +1,249 @@
+"""Many linear questions about one private bit of each person: three ways to answer, and which is best when.
+
+There are n people, each with a private bit x_j, and k public questions with weights in [0, 1]:
+q_i = (w_i1 x_1 + … + w_in x_n)/n. Neighbours change one person's bit, so n is public.
+
+    LinearQueries.laplace                Laplace noise on all k answers; error about k·log(k/β)/(εn)
+    LinearQueries.gaussian               Gaussian noise; error about √k, the best for many questions
+    LinearQueries.randomized_response    every bit is randomised once; error about √(log(k)/n)/ε, whatever k: no curator
+
+For few questions noise on the answers wins, by a factor √n; for many, randomised bits win over Laplace noise, because
+they are paid for once (FACTS 74-76, B21). `best` compares all three before any data is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable import curves, noise
+from deniable.curves import Curve, check
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.mechanisms import exact, tails, values
+from deniable.mechanisms.additive import Gaussian, Laplace
+from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms.steps import Additive
+
+if TYPE_CHECKING:
+    from deniable.noise import Entropy
+
+MOST_WEIGHTS: Final = 10**7
+
+
+class LinearQueries(Mechanism):
+    """Answers to k linear questions about n private bits. Made by one of the three named constructors.
+
+    For all neighbours D, D′ that differ in one person's bit: as hard to tell apart as `curve` says.
+
+    >>> from deniable import mechanisms
+    >>> weights = [[1, 1, 1, 1], [1, 0, 1, 0]]  # everyone; every other person
+    >>> noisy = mechanisms.LinearQueries.laplace(weights=weights, epsilon=1.0)
+    >>> len(noisy.release([1, 0, 0, 1]))
+    2
+
+    Source: Y.-X. Wang, lecture notes on linear queries; Dwork & Roth (2014), sections 3.3 and 3.2.
+    """
+
+    __slots__ = ()
+    weights: tuple[tuple[float, ...], ...]
+
+    @staticmethod
+    def laplace(*, weights: Any, epsilon: float) -> LinearQueries:
+        """Laplace noise: one bit moves all answers together by at most the largest column sum of the weights."""
+        table = _weights(weights)
+        moved = _sum_up(table).max()
+        return NoisyAnswers(_listed(table), Laplace(sensitivity=Fraction(moved), epsilon=epsilon, dimension=len(table)))
+
+    @staticmethod
+    def gaussian(
+        *, weights: Any, mu: float | None = None, epsilon: float | None = None, delta: float | None = None
+    ) -> LinearQueries:
+        """Gaussian noise: one bit moves the answers by at most the largest column norm. `mu=`, or `epsilon=` with
+        `delta=`.
+        """
+        table = _weights(weights)
+        moved = exact.root_up(Fraction(_sum_up(table * table).max()))
+        noisy = Gaussian(sensitivity=moved, mu=mu, epsilon=epsilon, delta=delta, dimension=len(table))
+        return NoisyAnswers(_listed(table), noisy)
+
+    @staticmethod
+    def randomized_response(*, weights: Any, epsilon: float) -> LinearQueries:
+        """Every bit is kept with probability e^ε/(1 + e^ε) and flipped otherwise, once, whatever is asked."""
+        return NoisyBits(_listed(_weights(weights)), exact.down(exact.positive("epsilon", epsilon)))
+
+    @property
+    def queries(self) -> int:
+        return len(self.weights)
+
+    @property
+    def people(self) -> int:
+        return len(self.weights[0])
+
+    def _bits(self, value: Any) -> values.Ints:
+        """One bit a person. What is not 1 (or True) is 0, so that no one person's entry can be an error."""
+        bits = value if isinstance(value, np.ndarray) and value.dtype.kind == "b" else values.array(value)
+        if bits.ndim != 1 or bits.size != self.people:
+            raise values.refused(f"must hold {self.people} bits, one for each person")
+        return np.asarray(bits == 1).astype(np.int64)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.queries} questions, {self.people} people, {self.curve!r})"
+
+    @abstractmethod
+    def error(self, *, confidence: float) -> float:
+        """With probability at least `confidence`, all answers are this near to the truth at once."""
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class NoisyAnswers(LinearQueries):
+    """The exact answers with noise on each."""
+
+    weights: tuple[tuple[float, ...], ...]
+    noise: Additive
+
+    @property
+    def curve(self) -> Curve:
+        return self.noise.curve
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Floats:
+        """The answers, one for each question."""
+        witnessed(entropy)
+        held = self._bits(value) == 1
+        table = np.array(self.weights)
+        totals = [self.noise.noisy(noise.exact_sum(row[held]), entropy) for row in table]
+        return np.array(totals) / self.people
+
+    def error(self, *, confidence: float) -> float:
+        return self.noise.error(confidence=confidence) / self.people * (1 + tails.SLACK)
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class NoisyBits(LinearQueries):
+    """Randomised bits, made unbiased, with the questions asked of them."""
+
+    weights: tuple[tuple[float, ...], ...]
+    epsilon: float
+
+    @property
+    def curve(self) -> Curve:
+        return curves.randomized_response(epsilon=self.epsilon)
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Floats:
+        """The answers, one for each question, from one randomisation of the bits."""
+        witnessed(entropy)
+        bits = self._bits(value)
+        # Index 1, "keep", has weight e^ε against 1.
+        kept = noise.choice(log_weights=[0, Fraction(self.epsilon)], size=bits.size, entropy=entropy)
+        shown = np.where(np.asarray(kept) == 1, bits, 1 - bits)
+        unbiased = 0.5 + (shown - 0.5) / math.tanh(self.epsilon / 2)
+        return np.asarray(np.array(self.weights) @ unbiased / self.people)
+
+    def error(self, *, confidence: float) -> float:
+        """Hoeffding: a person's unbiased bit has two values 1/tanh(ε/2) apart; a union bound over the questions."""
+        squares = max(math.fsum(w * w for w in row) for row in self.weights)
+        allowed = tails.miss(confidence)
+        reach = math.sqrt(math.log(2 * self.queries / allowed) * squares / 2)
+        return reach / (math.tanh(self.epsilon / 2) * self.people) * (1 + tails.SLACK)
+
+
+def _weights(weights: Any) -> values.Floats:
+    """Public weights as a table: one row a question, one column a person."""
+    try:
+        table = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidParameter("weights", NOTHING, "must be a table of numbers, one row a question") from None
+    if table.ndim != 2 or not 0 < table.size <= MOST_WEIGHTS:
+        raise InvalidParameter("weights", table.shape, "must be a table, one row a question and one column a person")
+    if not bool(((table >= 0) & (table <= 1)).all()):
+        raise InvalidParameter("weights", NOTHING, "must lie between 0 and 1")
+    if not bool((table > 0).any()):
+        raise InvalidParameter("weights", NOTHING, "must not all be 0: nothing would be asked")
+    return table
+
+
+def _sum_up(table: values.Floats) -> values.Floats:
+    """Column sums, rounded up; exact for weights 0 and 1. Each of k squares and additions loses at most half a unit."""
+    sums = np.asarray(table.sum(axis=0))
+    return sums if bool((table == np.rint(table)).all()) else sums * (1 + 2.0**-51 * (len(table) + 4))
+
+
+def _listed(table: values.Floats) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in table.tolist())
+
+
+# -- which wins ------------------------------------------------------------------------------------------------------
+
+
+def laplace_error(*, queries: int, people: int, epsilon: float, beta: float) -> float:
+    """(k/(nε)) log(k/β): k questions of weight at most 1, Laplace noise, all at once except with probability β.
+
+    >>> round(laplace_error(queries=10, people=1000, epsilon=1.0, beta=0.05), 12)
+    0.052983173665
+    """
+    k, n, e, b = _asked(queries, people, epsilon, beta)
+    return k / (n * e) * math.log(k / b)
+
+
+def gaussian_error(*, queries: int, people: int, epsilon: float, delta: float, beta: float) -> float:
+    """(√k/(nμ)) z with P(|N(0, 1)| > z) = β/k: the same with Gaussian noise of the μ that is (ε, δ)-DP."""
+    from deniable.mechanisms.additive import gaussian_mu
+
+    k, n, e, b = _asked(queries, people, epsilon, beta)
+    mu = gaussian_mu(e, check.inner_probability("delta", delta))
+    return math.sqrt(k) / (n * mu) * tails.normal(b / k)
+
+
+def randomized_response_error(*, queries: int, people: int, epsilon: float, beta: float) -> float:
+    """((e^ε+1)/(e^ε−1)) √(log(2k/β)/(2n)): randomised bits, by Hoeffding's inequality.
+
+    >>> round(randomized_response_error(queries=10, people=1000, epsilon=1.0, beta=0.05), 12)
+    0.118440274704
+    """
+    k, n, e, b = _asked(queries, people, epsilon, beta)
+    return math.sqrt(math.log(2 * k / b) / (2 * n)) / math.tanh(e / 2)
+
+
+def _asked(queries: Any, people: Any, epsilon: Any, beta: Any) -> tuple[int, int, float, float]:
+    return (
+        check.integer("queries", queries, 1),
+        check.integer("people", people, 1),
+        check.positive("epsilon", epsilon),
+        check.inner_probability("beta", beta),
+    )
+
+
+def errors(*, weights: Any, epsilon: float, delta: float | None = None, confidence: float) -> Mapping[str, float]:
+    """The error of each way on these questions, at the same ε (and for Gaussian noise, δ). Looks at no data."""
+    found = {
+        "laplace": LinearQueries.laplace(weights=weights, epsilon=epsilon),
+        "randomized_response": LinearQueries.randomized_response(weights=weights, epsilon=epsilon),
+    }
+    if delta is not None:
+        found["gaussian"] = LinearQueries.gaussian(weights=weights, epsilon=epsilon, delta=delta)
+    return {name: mechanism.error(confidence=confidence) for name, mechanism in found.items()}
+
+
+def best(*, weights: Any, epsilon: float, delta: float | None = None, confidence: float) -> LinearQueries:
+    """The way with the smallest error on these questions. Looks at no data, and so costs nothing.
+
+    >>> import numpy as np
+    >>> few, many = np.ones((1, 400)), np.random.default_rng(0).integers(0, 2, (3000, 400))
+    >>> type(best(weights=few, epsilon=1.0, confidence=0.95)).__name__
+    'NoisyAnswers'
+    >>> type(best(weights=many, epsilon=1.0, confidence=0.95)).__name__
+    'NoisyBits'
+    """
+    found = errors(weights=weights, epsilon=epsilon, delta=delta, confidence=confidence)
+    winner = min(found, key=lambda name: found[name])
+    if winner == "gaussian":
+        return LinearQueries.gaussian(weights=weights, epsilon=epsilon, delta=delta)
+    make = LinearQueries.laplace if winner == "laplace" else LinearQueries.randomized_response
+    return make(weights=weights, epsilon=epsilon)

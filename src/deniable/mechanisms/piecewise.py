@@ -1,0 +1,273 @@
+"""The continuous exponential mechanism for utilities that are step functions, and the quantiles that it gives.
+
+On an interval with public ends the density of the answer y is ∝ e^(u(y)/scale). If u is constant on pieces, a piece is
+drawn with probability ∝ length × e^(u/scale), exactly: lengths are rational numbers. The answer is then a uniform point
+of the piece, rounded down to a public grid. So what is released is the continuous mechanism with its last digits cut
+off, which is post-processing. (A Markov chain that only comes within total variation t of this law costs (1 + e^ε)t in
+δ: `limits.approximate_sampling`.)
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable import curves, noise
+from deniable.curves import Curve, check
+from deniable.errors import InvalidParameter
+from deniable.mechanisms import exact, values
+from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms.digits import choose
+from deniable.mechanisms.selection import Number, exact_scores, exponential_gap
+from deniable.units import Relation, Unit
+
+if TYPE_CHECKING:
+    from deniable.noise import Entropy
+
+__all__ = ["Median", "PiecewiseExponential", "Quantile"]
+
+FINE: Final = 2**32
+"""Steps into which an interval is cut when no spacing is given: only post-processing, so it may be fine."""
+
+COARSE: Final = 2**12
+"""Steps for a quantile when no spacing is given: here a grid point is a candidate, and more cost log(points)."""
+
+MOST_STEPS: Final = 2**53
+"""Most steps of an interval: beyond it neighbouring answers would be one float."""
+
+Bounds = tuple[Number, Number]
+
+
+def _interval(bounds: Any, spacing: Any, steps: int) -> tuple[Fraction, Fraction, Fraction]:
+    """(low, high, spacing), checked and exact."""
+    if not isinstance(bounds, Sequence) or isinstance(bounds, str) or len(bounds) != 2:
+        raise InvalidParameter("bounds", bounds, "must be a pair (low, high)")
+    low, high = exact.finite("bounds", bounds[0]), exact.finite("bounds", bounds[1])
+    if not low < high:
+        raise InvalidParameter("bounds", bounds, "must be (low, high) with low < high")
+    step = (high - low) / steps if spacing is None else exact.positive("spacing", spacing)
+    if not step <= high - low <= step * MOST_STEPS:
+        raise InvalidParameter("spacing", spacing, "must be at most high - low, and at least a part in 2**53 of it")
+    return low, high, step
+
+
+def _draw(
+    edges: Sequence[Fraction],
+    utilities: Sequence[Fraction],
+    scale: Fraction,
+    low: Fraction,
+    spacing: Fraction,
+    entropy: Entropy | None,
+) -> int:
+    """The number j of the grid cell [low + j × spacing, low + (j+1) × spacing) that holds the answer."""
+    pieces = [(a, b, u) for (a, b), u in zip(pairwise(edges), utilities, strict=True) if b > a]
+    drawn = choose([u for _, _, u in pieces], scale, entropy, weights=[b - a for a, b, _ in pieces])
+    start, end, _ = pieces[drawn]
+    # Cut the piece into equal atoms, so small that none crosses a border of the grid, and take one of them.
+    atom = Fraction(1, math.lcm(*(number.denominator for number in (start, end, low, spacing))))
+    taken = noise.uniform(below=exact.floor((end - start) / atom), entropy=entropy)
+    return exact.floor((start + taken * atom - low) / spacing)
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class PiecewiseExponential(Mechanism):
+    """The exponential mechanism on an interval, for a utility that is a step function of the answer.
+
+    For all neighbours D, D′ whose utilities differ by at most Δ at every answer: density ∝ e^(ε u(y)/2Δ), so ε-bounded
+    range (Dong, Durfee & Rogers 2020). `release((edges, utilities))` takes the m + 1 ends of m pieces, from the lower
+    to the upper bound, and the utility on each piece; both may depend on the data. Pieces without length are passed
+    over. The answer is rounded down to low + j × spacing.
+
+    >>> from deniable import mechanisms
+    >>> choose = mechanisms.PiecewiseExponential(bounds=(0, 10), sensitivity=1, epsilon=0.5)
+    >>> 0 <= choose.release(([0, 2.5, 7, 10], [-3, 0, -4])) < 10
+    True
+    """
+
+    low: Fraction
+    high: Fraction
+    spacing: Fraction
+    sensitivity: Fraction
+    scale: Fraction
+
+    def __init__(self, *, bounds: Bounds, sensitivity: Number, epsilon: Number, spacing: Number | None = None) -> None:
+        low, high, step = _interval(bounds, spacing, FINE)
+        delta = exact.positive("sensitivity", sensitivity)
+        scale = 2 * delta / exact.positive("epsilon", epsilon)
+        for name, value in zip(self.__slots__, (low, high, step, delta, scale), strict=True):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        low, high, spacing, sensitivity, epsilon = (
+            exact.short(v)
+            for v in (self.low, self.high, self.spacing, self.sensitivity, 2 * self.sensitivity / self.scale)
+        )
+        return (
+            f"PiecewiseExponential(bounds=({low!r}, {high!r}), sensitivity={sensitivity!r}, epsilon={epsilon!r}, "
+            f"spacing={spacing!r})"
+        )
+
+    @property
+    def curve(self) -> Curve:
+        return curves.exponential(epsilon=exact.up(2 * self.sensitivity / self.scale))
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> float:
+        """A point of the interval, on the grid. `value` is (edges, utilities)."""
+        source = witnessed(entropy)
+        if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
+            raise values.refused("must be a pair (edges, utilities)")
+        edges, utilities = exact_scores(value[0], None), exact_scores(value[1], None)
+        ordered = all(a <= b for a, b in pairwise(edges))
+        if len(edges) != len(utilities) + 1 or not ordered or edges[0] != self.low or edges[-1] != self.high:
+            raise values.refused("edges must rise from the lower to the upper bound, one more than there are utilities")
+        j = _draw(edges, utilities, self.scale, self.low, self.spacing, source)
+        return float(self.low + j * self.spacing)
+
+    def gap(self, *, confidence: float, length: Number) -> float:
+        """With probability at least `confidence` the utility of the answer is this near to the best one, if that one
+        is taken on pieces of this total length at least. (Without such a length there is no bound.)
+        """
+        best = exact.positive("length", length)
+        if best > self.high - self.low:
+            raise InvalidParameter("length", length, "must be at most high - low")
+        miss = 1 - check.inner_probability("confidence", confidence)
+        return exponential_gap(exact.up(self.scale), exact.up((self.high - self.low) / best - 1), miss)
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class _Rank(Mechanism):
+    """A quantile by the exponential mechanism on a public grid."""
+
+    q: Fraction
+    low: Fraction
+    points: int
+    """The grid has this many points, low + j × spacing."""
+    spacing: Fraction
+    sensitivity: Fraction
+    scale: Fraction
+    unit: Unit
+
+    def _fill(self, q: Fraction, bounds: Bounds, spacing: Any, epsilon: Any, unit: Any) -> None:
+        low, high, step = _interval(bounds, spacing, COARSE)
+        if not isinstance(unit, Unit):
+            raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
+        each = max(q, 1 - q) if unit.relation is Relation.ADD_REMOVE else Fraction(1)
+        delta = unit.rows * each
+        scale = 2 * delta / exact.positive("epsilon", epsilon)
+        points = exact.floor((high - low) / step) + 1
+        for name, value in zip(_Rank.__slots__, (q, low, points, step, delta, scale, unit), strict=True):
+            object.__setattr__(self, name, value)
+
+    @abstractmethod
+    def _named(self) -> str:
+        """How the repr begins."""
+
+    def __repr__(self) -> str:
+        high = self.low + (self.points - 1) * self.spacing
+        low, high_, step, epsilon = (
+            exact.short(v) for v in (self.low, high, self.spacing, 2 * self.sensitivity / self.scale)
+        )
+        return f"{self._named()}bounds=({low!r}, {high_!r}), spacing={step!r}, epsilon={epsilon!r}, unit={self.unit!r})"
+
+    @property
+    def curve(self) -> Curve:
+        return curves.exponential(epsilon=exact.up(2 * self.sensitivity / self.scale))
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> float:
+        """A point of the grid. `value` holds the rows' numbers: a list, an array or a series; it may be empty.
+
+        Each number counts as the nearest point of the grid, those beyond the bounds as the bound, NaN as the lower one.
+        """
+        source = witnessed(entropy)
+        edges, ranks = self.steps(value)
+        # Point j of the grid is the cell [j, j + 1): the same mechanism, in steps.
+        j = _draw(edges, [-rank for rank in ranks], self.scale, Fraction(0), Fraction(1), source)
+        return float(self.low + j * self.spacing)
+
+    def steps(self, value: Any) -> tuple[list[Fraction], list[Fraction]]:
+        """How many ranks each point of the grid is away from the quantile, as a step function of its number j."""
+        found = values.reals(value)
+        if found.ndim != 1:
+            raise values.refused("must be a list of numbers, one for each row")
+        # What a row counts as is a function of that row alone, so it needs no exact arithmetic.
+        with np.errstate(invalid="ignore", over="ignore"):
+            place = np.rint((found - float(self.low)) / float(self.spacing))
+        place = np.clip(np.where(np.isnan(place), 0.0, place), 0, self.points - 1).astype(np.int64)
+        taken, counts = np.unique(place, return_counts=True)
+        rows, below = len(place), 0
+        edges, ranks = [0], []
+        for point, count in zip(taken.tolist(), counts.tolist(), strict=True):
+            edges += [point, point + 1]
+            ranks += [self._away(below, rows - below, rows), self._away(below, rows - below - count, rows)]
+            below += count
+        return [Fraction(edge) for edge in (*edges, self.points)], [*ranks, self._away(below, 0, rows)]
+
+    def _away(self, below: int, above: int, rows: int) -> Fraction:
+        """max(0, below - qn, above - (1-q)n): 0 at the quantile itself, also where many rows say the same."""
+        return max(Fraction(0), below - self.q * rows, above - (1 - self.q) * rows)
+
+    def error(self, *, confidence: float) -> float:
+        """With probability at least `confidence`, the answer is at most this many ranks away from the quantile."""
+        # Of the finitely many grid points one is at 0 ranks: the exponential mechanism's exact worst case.
+        miss = 1 - check.inner_probability("confidence", confidence)
+        return exponential_gap(exact.up(self.scale), self.points - 1, miss)
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Quantile(_Rank):
+    """The q-quantile of numbers between public bounds, on a public grid: a point with few ranks to the quantile.
+
+    For all neighbours D, D′ by `unit`: point y with probability ∝ e^(-ε r(y)/2Δ), r(y) = max(0, below(y) - qn,
+    above(y) - (1-q)n), exactly. A row added or removed moves r by at most Δ = max(q, 1-q), a row replaced by at most 1,
+    a person with k rows by k times that; so ε-bounded range (Smith 2011 with ties; Dong, Durfee & Rogers 2020).
+
+    `spacing` is how finely the answer matters: 1 for ages in years. `error` is in ranks (rows), not in values.
+
+    >>> from deniable import Unit, mechanisms
+    >>> upper = mechanisms.Quantile(q=0.9, bounds=(0, 120), spacing=1, epsilon=1, unit=Unit.row())
+    >>> upper.release([34, 51, 18, 77, 25]) in range(121)
+    True
+    >>> round(upper.error(confidence=0.95), 1)
+    13.9
+    """
+
+    def __init__(
+        self, *, q: Number, bounds: Bounds, epsilon: Number, unit: Unit, spacing: Number | None = None
+    ) -> None:
+        share = exact.finite("q", q)
+        if not 0 <= share <= 1:
+            raise InvalidParameter("q", q, "must lie in [0, 1]")
+        self._fill(share, bounds, spacing, epsilon, unit)
+
+    def _named(self) -> str:
+        return f"Quantile(q={exact.short(self.q)!r}, "
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Median(_Rank):
+    """The median of numbers between public bounds, on a public grid: `Quantile` with q = 1/2.
+
+    For all neighbours D, D′ by `unit`: point y with probability ∝ e^(-ε r(y)/2Δ), where r(y) is how many ranks y is
+    away from the median, with Δ = 1/2 for a row added or removed and 1 for a row replaced. ε-bounded range.
+
+    >>> from deniable import Unit, mechanisms
+    >>> middle = mechanisms.Median(bounds=(0, 120), spacing=1, epsilon=1, unit=Unit.row())
+    >>> middle.release([34, 51, 18, 77, 25]) in range(121)
+    True
+    """
+
+    def __init__(self, *, bounds: Bounds, epsilon: Number, unit: Unit, spacing: Number | None = None) -> None:
+        self._fill(Fraction(1, 2), bounds, spacing, epsilon, unit)
+
+    def _named(self) -> str:
+        return "Median("

@@ -1,0 +1,315 @@
+"""Above or below a threshold: many questions, of which only the few positive answers are paid for.
+
+A run holds one noisy threshold. Each question's noisy answer is compared with it; "below" costs nothing more, and after
+the last positive answer that was paid for the run is over and refuses further questions. Which question comes next may
+depend on all answers so far.
+
+    mechanism                  positives   noise on the threshold   noise on an answer      curve
+    `AboveThreshold`           1           Laplace(2Δ/ε)            Laplace(4Δ/ε)           pure(ε)
+    `SparseVector`             c           Laplace(Δ/ε₁)            Laplace(2cΔ/ε₂)         pure(ε₁ + ε₂)
+    `Monotone...`              1 or c      the same                 half of that            the same
+
+The answers are above / below only: a noisy value would cost more, and the classic mistakes (no fresh threshold noise on
+a restart, noise that does not grow with c, going on after the last positive, publishing values) each void the promise
+(Lyu, Su & Li 2017). "Nothing was above" is an answer too.
+
+Noise is real-valued and exact, drawn digit by digit until a comparison is decided (`digits`), so whole numbers, floats
+and fractions are all compared as the numbers that they are, and no answer ever equals the threshold.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
+
+from deniable import curves
+from deniable.curves import Curve, check
+from deniable.errors import BudgetExceeded, InvalidOperation
+from deniable.mechanisms import exact, values
+from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms.digits import exceeds, laplace_noise
+from deniable.mechanisms.selection import SLACK, Number
+
+if TYPE_CHECKING:
+    from deniable.noise import Entropy
+
+__all__ = ["AboveThreshold", "MonotoneAboveThreshold", "MonotoneSparseVector", "Run", "SparseVector"]
+
+SHARE_STEPS: Final = 1024
+"""ε is split between threshold and answers in this many parts: a rational split that is as good as the best one."""
+
+
+@final
+class Run:
+    """One run of a threshold mechanism: ask until it is spent. Made by `mechanism.start()`, which is what costs.
+
+    A run cannot be copied, pickled or used in a forked process: each copy would have the positive answers left that
+    were paid for once, and the same noisy threshold. All of these raise `InvalidOperation`; the mechanism itself can be
+    copied and pickled, and starting it again costs its curve again. Threads may share a run.
+    """
+
+    __slots__ = ("_asked", "_entropy", "_left", "_lock", "_mechanism", "_process", "_threshold")
+
+    def __init__(self, mechanism: _Threshold, entropy: Entropy | None) -> None:
+        self._mechanism = mechanism
+        self._entropy = entropy
+        self._threshold = laplace_noise(mechanism.threshold, mechanism.threshold_scale, entropy)
+        self._left = mechanism.positives
+        self._asked = 0
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+
+    @property
+    def positives_left(self) -> int:
+        """How many more answers may be "above" before the run is over."""
+        return self._left
+
+    @property
+    def asked(self) -> int:
+        """How many questions were answered."""
+        return self._asked
+
+    @property
+    def spent(self) -> bool:
+        """Whether the run is over."""
+        return self._left == 0
+
+    def ask(self, value: Any) -> bool:
+        """Whether the noisy value is above the noisy threshold. `value` is a number of the declared sensitivity."""
+        if os.getpid() != self._process:
+            raise InvalidOperation("a run does not go on in a forked process: start one there, at its own cost")
+        number = Fraction(values.real(value))
+        with self._lock:
+            if self._left == 0:
+                raise BudgetExceeded(
+                    "one more question", "no positive answer", "start() another run: it costs the curve once more"
+                )
+            answer = laplace_noise(number, self._mechanism.answer_scale, self._entropy)
+            is_above = exceeds(answer, self._threshold, self._entropy)
+            self._left -= is_above
+            self._asked += 1
+        return is_above
+
+    def __repr__(self) -> str:
+        state = "spent" if self.spent else f"{self._left} of {self._mechanism.positives} positives left"
+        return f"<Run of {self._mechanism!r}: {self._asked} answered, {state}>"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise InvalidOperation(
+            "a run cannot be copied or pickled: each copy would have the positive answers left that were paid for "
+            "once; copy the mechanism and start() it, at its own cost"
+        )
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class _Threshold(Mechanism):
+    threshold: Fraction
+    sensitivity: Fraction
+    level: Fraction
+    """ε, exactly."""
+    positives: int
+    questions: int | None
+    span: ClassVar[int] = 2
+    """Between neighbours, no answer and threshold border move apart by more than span × sensitivity."""
+
+    def _fill(self, threshold: Any, sensitivity: Any, epsilon: Any, positives: int, questions: int | None) -> None:
+        for name, value in (
+            ("threshold", exact.finite("threshold", threshold)),
+            ("sensitivity", exact.positive("sensitivity", sensitivity)),
+            ("level", exact.positive("epsilon", epsilon)),
+            ("positives", check.integer("positives", positives, 1)),
+            ("questions", None if questions is None else check.integer("questions", questions, 1)),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    @abstractmethod
+    def share(self) -> Fraction:
+        """The part of ε that the threshold's noise takes."""
+
+    @property
+    def epsilon(self) -> float:
+        """ε, rounded up."""
+        return exact.up(self.level)
+
+    @property
+    def curve(self) -> Curve:
+        return curves.pure(epsilon=self.epsilon)
+
+    @property
+    def threshold_scale(self) -> Fraction:
+        """Δ/ε₁."""
+        return self.sensitivity / (self.level * self.share)
+
+    @property
+    def answer_scale(self) -> Fraction:
+        """2cΔ/ε₂ (cΔ/ε₂ if monotone)."""
+        return self.span * self.positives * self.sensitivity / (self.level * (1 - self.share))
+
+    def start(self, *, entropy: Entropy | None = None) -> Run:
+        """A run, for questions that depend on the answers so far. Each run costs the curve once, whatever is asked."""
+        return Run(self, witnessed(entropy))
+
+    def found(self, asked: Iterable[Any], entropy: Entropy | None) -> list[int]:
+        """The indices of the positive answers to a stream of values, which is read no further than needed."""
+        if isinstance(asked, str | bytes | dict | set) or not isinstance(asked, Iterable):
+            raise values.refused("must be a list or another stream of numbers, one for each question")
+        run, above = Run(self, entropy), []
+        for index, value in enumerate(asked):
+            if run.ask(value):
+                above.append(index)
+            if run.spent:
+                break
+        return above
+
+    def error(self, *, confidence: float) -> float:
+        """With probability at least `confidence`, every answer "above" is about a value of at least threshold - error
+        and every answer "below" about one of at most threshold + error, for as many `questions` as declared.
+        """
+        if self.questions is None:
+            raise InvalidOperation(f"say how many questions there are: {type(self).__name__}(..., questions=)")
+        # An answer is wrong by more than a + b only if the threshold's noise is larger than a (probability e^(-a/s)) or
+        # an answer's noise goes the one wrong way by more than b (e^(-b/t)/2 each). The best split of `miss` between
+        # the two is in proportion to s and t.
+        miss = 1 - check.inner_probability("confidence", confidence)
+        s, t = float(self.threshold_scale), float(self.answer_scale)
+        a = s * math.log((s + t) / (miss * s))
+        b = t * max(0.0, math.log(self.questions * (s + t) / (2 * miss * t)))
+        return (a + b) * SLACK
+
+    def __repr__(self) -> str:
+        several = f", positives={self.positives}" if isinstance(self, _Several) else ""
+        asked = f", questions={self.questions}" if self.questions is not None else ""
+        threshold, sensitivity, epsilon = (exact.short(v) for v in (self.threshold, self.sensitivity, self.level))
+        return (
+            f"{type(self).__name__}(threshold={threshold!r}, sensitivity={sensitivity!r}, epsilon={epsilon!r}"
+            f"{several}{asked})"
+        )
+
+
+class _Once(_Threshold):
+    __slots__ = ()
+
+    def __init__(
+        self, *, threshold: Number, sensitivity: Number, epsilon: Number, questions: int | None = None
+    ) -> None:
+        self._fill(threshold, sensitivity, epsilon, 1, questions)
+
+    @property
+    def share(self) -> Fraction:
+        return Fraction(1, 2)
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> int | None:
+        """The index of the first value above the threshold; None if none was. `value` is a list or stream of values,
+        one for each question, and is read no further than to the first that is above.
+        """
+        above = self.found(value, witnessed(entropy))
+        return above[0] if above else None
+
+
+@final
+class AboveThreshold(_Once):
+    """The first of many questions whose answer is above a threshold (the sparse vector technique, once).
+
+    For all neighbours D, D′, for any number of questions of sensitivity Δ, each chosen after the answers before it:
+    with T = threshold + Laplace(2Δ/ε), question i is above if f_i + Laplace(4Δ/ε) > T; the first one above ends the
+    run: ε-DP (Dwork & Roth 2014, Theorem 3.23; FACTS 70, B15). To go on after a positive answer, start() again: c runs
+    cost curve ** c.
+
+    >>> from deniable import mechanisms
+    >>> alarm = mechanisms.AboveThreshold(threshold=100, sensitivity=1, epsilon=1, questions=1000)
+    >>> alarm.release([3, 8, 250, 5])
+    2
+    >>> run = alarm.start()
+    >>> run.ask(-100), run.ask(400), run.spent
+    (False, True, True)
+    >>> round(alarm.error(confidence=0.95), 1)
+    46.7
+    """
+
+    __slots__ = ()
+
+
+@final
+class MonotoneAboveThreshold(_Once):
+    """Above threshold for counts and other monotone questions: half the noise on each answer.
+
+    For all neighbours D, D′ between which all questions' values move the same way, by at most Δ: with
+    T = threshold + Laplace(2Δ/ε) and f_i + Laplace(2Δ/ε), ε-DP (Lyu, Su & Li 2017, section 4).
+
+    >>> from deniable.mechanisms.threshold import MonotoneAboveThreshold
+    >>> MonotoneAboveThreshold(threshold=100, sensitivity=1, epsilon=1).answer_scale
+    Fraction(2, 1)
+    """
+
+    __slots__ = ()
+    span = 1
+
+
+class _Several(_Threshold):
+    __slots__ = ()
+
+    def __init__(
+        self,
+        *,
+        threshold: Number,
+        sensitivity: Number,
+        epsilon: Number,
+        positives: int,
+        questions: int | None = None,
+    ) -> None:
+        self._fill(threshold, sensitivity, epsilon, positives, questions)
+
+    @property
+    def share(self) -> Fraction:
+        # The variance of a comparison is least at ε₁ : ε₂ = 1 : (2c)^(2/3). Any split keeps the promise.
+        weight = round(SHARE_STEPS * (self.span * self.positives) ** (2 / 3))
+        return Fraction(SHARE_STEPS, SHARE_STEPS + weight)
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[int, ...]:
+        """The indices of the values above the threshold, as many as were paid for. `value` is a list or stream of
+        values, one for each question, and is read no further than to the last of them.
+        """
+        return tuple(self.found(value, witnessed(entropy)))
+
+
+@final
+class SparseVector(_Several):
+    """Which of many questions are above a threshold, up to `positives` of them, with one noisy threshold for all.
+
+    For all neighbours D, D′, for any number of questions of sensitivity Δ, each chosen after the answers before it:
+    with T = threshold + Laplace(Δ/ε₁), question i is above if f_i + Laplace(2cΔ/ε₂) > T; the c-th one above ends the
+    run: (ε₁ + ε₂)-DP (Lyu, Su & Li 2017, Algorithm 1). ε₁ : ε₂ is about 1 : (2c)^(2/3), the most accurate split. More
+    accurate than c runs of `AboveThreshold` at ε/c each.
+
+    >>> from deniable import mechanisms
+    >>> several = mechanisms.SparseVector(threshold=1000, sensitivity=1, epsilon=1, positives=2)
+    >>> several.release([3, 2500, 8, 1900, 5000])
+    (1, 3)
+    """
+
+    __slots__ = ()
+
+
+@final
+class MonotoneSparseVector(_Several):
+    """The sparse vector for counts and other monotone questions: half the noise on each answer.
+
+    For all neighbours D, D′ between which all questions' values move the same way, by at most Δ: with
+    T = threshold + Laplace(Δ/ε₁) and f_i + Laplace(cΔ/ε₂), (ε₁ + ε₂)-DP (Lyu, Su & Li 2017, section 4).
+
+    >>> from deniable.mechanisms.threshold import MonotoneSparseVector
+    >>> MonotoneSparseVector(threshold=1000, sensitivity=1, epsilon=1, positives=2).release([3, 2500, 8, 1900])
+    (1, 3)
+    """
+
+    __slots__ = ()
+    span = 1

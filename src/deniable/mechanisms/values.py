@@ -1,0 +1,151 @@
+"""What comes in: numbers and arrays of all kinds, turned into the two that mechanisms work with, float64 and int64.
+
+A dtype, a shape and a type are taken to be public. No error here shows a value.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import NOTHING, InvalidParameter
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+LARGEST: Final = 2**62
+"""Whole numbers are clamped to ±2⁶², so that adding noise cannot overflow. A clamp moves no two values apart."""
+
+EXACT: Final = 2**53
+"""Whole numbers up to here are floats without rounding."""
+
+
+MADE_FOR_WHOLE: Final = "for real numbers, make the mechanism with floats: sensitivity=1.0, high=100.0"
+
+
+def refused(rule: str, remedy: str = "") -> InvalidParameter:
+    """An error about the value, without the value."""
+    return InvalidParameter("value", NOTHING, rule, remedy)
+
+
+def is_array(value: Any) -> bool:
+    """Whether the value is a list, an array or a series, and not one number."""
+    return bool(np.ndim(value)) if isinstance(value, np.ndarray) else hasattr(value, "__len__")
+
+
+def array(value: Any) -> NDArray[Any]:
+    """Any list, array or series of numbers as an array; what is no number is refused."""
+    if isinstance(value, str | bytes | dict | set | frozenset):
+        raise refused("must be a number or an array of numbers")
+    if isinstance(value, np.ma.MaskedArray):
+        raise refused("must not be masked", "fill the masked entries first")
+    try:
+        found = np.asarray(value)
+    except Exception:  # ragged lists, series of an engine that cannot convert: its own message may show data
+        raise refused("must be a number or an array of numbers") from None
+    if found.dtype.kind not in "iufO":
+        raise refused("must hold numbers", "a bool, string, date or complex number is none: convert it first")
+    if found.dtype.kind == "f" and found.dtype.itemsize > 8:
+        raise refused("must not have more precision than float64", "round it to float64 before taking its sensitivity")
+    return found
+
+
+def reals(value: Any) -> Floats:
+    """An array of float64, NaN and infinities as they are. Whole numbers beyond ±2⁵³ are clamped, never rounded."""
+    found = array(value)
+    kind = found.dtype.kind
+    if kind == "f":
+        return found.astype(np.float64, copy=False)
+    if kind == "O":
+        try:
+            return np.array([_real(v) for v in found.ravel().tolist()], dtype=np.float64).reshape(found.shape)
+        except (TypeError, ValueError, OverflowError):
+            raise refused("must hold numbers only") from None
+    if found.dtype.itemsize == 8:
+        found = np.clip(found, -EXACT if kind == "i" else 0, EXACT)
+    return found.astype(np.float64)
+
+
+def column(value: Any) -> Floats:
+    """Rows as an array of float64, for statistics that clamp each row by itself: what is no number is NaN.
+
+    Only a column that is no numbers as a whole (strings, dates) is refused: its type is public, a single row is not.
+    """
+    found = array(value)
+    if found.dtype.kind != "O":
+        return reals(found).ravel()
+    return np.array([_number(v) for v in found.ravel().tolist()], dtype=np.float64)
+
+
+def _number(value: Any) -> float:
+    is_number = isinstance(value, numbers.Real | Decimal) and not isinstance(value, bool | np.bool_)
+    try:
+        return float(value) if is_number else math.nan
+    except OverflowError:  # an int or Fraction beyond all floats
+        return math.inf if value > 0 else -math.inf
+    except ValueError:
+        return math.nan
+
+
+def _real(value: Any) -> float:
+    if value is None or type(value).__name__ == "NAType":  # pandas' own missing value
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    return float(value) if isinstance(value, float) else float(max(-EXACT, min(EXACT, value)))
+
+
+def wholes(value: Any) -> Ints:
+    """An array of int64, clamped to ±2⁶². Floats are refused by their type, even those without a fraction."""
+    found = array(value)
+    kind = found.dtype.kind
+    if kind == "f" and found.size:
+        raise refused("must hold whole numbers (ints)", MADE_FOR_WHOLE)
+    if kind == "O":
+        listed = found.ravel().tolist()
+        if not all(isinstance(v, int) and not isinstance(v, bool) for v in listed):
+            raise refused("must hold whole numbers (ints) only")
+        return np.array([max(-LARGEST, min(LARGEST, v)) for v in listed], dtype=np.int64).reshape(found.shape)
+    if found.dtype.itemsize == 8:
+        found = np.clip(found, -LARGEST if kind == "i" else 0, LARGEST)
+    return found.astype(np.int64)
+
+
+def whole(value: Any) -> int:
+    """One whole number: an int, or a numpy integer."""
+    if type(value) is int:
+        return value
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise refused("must be a whole number (an int)", MADE_FOR_WHOLE)
+    return int(value)
+
+
+def real(value: Any) -> float | Fraction:
+    """One finite real number. Floats stay floats; whole and rational numbers are kept exactly, as Fractions."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, bool | np.bool_):
+        raise refused("must be a real number", "a bool is none")
+    if isinstance(value, float | np.floating):
+        if isinstance(value, np.longdouble):
+            raise refused("must not have more precision than float64")
+        found = float(value)
+        if not math.isfinite(found):
+            raise refused("must be finite", "NaN and infinities have no sensitivity; clamp the data to public bounds")
+        return found
+    if isinstance(value, numbers.Integral):
+        return Fraction(int(value))
+    if isinstance(value, Fraction | Decimal):
+        try:
+            return Fraction(value)
+        except (ValueError, OverflowError):
+            raise refused("must be finite") from None
+    raise refused("must be a real number")

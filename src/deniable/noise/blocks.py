@@ -1,0 +1,360 @@
+"""Wide noise: a table for the block, a uniform place inside it, and an exact rejection.
+
+With blocks of 2^m integers, X = 2^m j + r. The table draws j; r is uniform; and the pair is kept with probability e^-y,
+where y = y(j, r) is rational and small, because 32 to 64 blocks make up one scale. Whether u < e^-y is decided by
+1 - y + y²/2 - y³/6 <= e^-y <= 1 - y + y²/2 in 64-bit integers; where that leaves it open (about once in a million
+draws), by more bits of u and an enclosure of e^-y in whole numbers.
+
+For Gaussian noise this is Karney's method (*Sampling exactly from the normal distribution*, 2016) with finer blocks.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from fractions import Fraction
+from typing import ClassVar, TypeVar, final
+
+import numpy as np
+import numpy.typing as npt
+
+from deniable.noise.enclosure import exp_minus
+from deniable.noise.entropy import Entropy, Words
+from deniable.noise.laws import GeometricBlocks, HalfGaussian, LaplaceBlocks
+from deniable.noise.table import (
+    CELL_BITS,
+    CELLS,
+    CHUNK,
+    LIMIT,
+    UNDECIDED,
+    WORD,
+    Cells,
+    Flags,
+    Integers,
+    Places,
+    Sampler,
+    Scratch,
+    Table,
+)
+
+PER_SCALE = 5
+"""A scale spans 2^5 to 2^6 blocks: few rejections, and small tables."""
+
+FINE = 24
+"""Bits of the place inside a block that the integer test looks at."""
+
+UNIT = 32
+"""The integer test counts probabilities in steps of 2^-32."""
+
+LOWEST = 0 if sys.byteorder == "little" else 3
+"""Where the lowest 16 bits of a word lie in memory."""
+
+Whole = TypeVar("Whole", int, Integers)
+"""A whole number, or an array of them."""
+
+
+def block_bits(scale: Fraction) -> int:
+    """m, where blocks of 2^m integers fit 32 to 64 times into the scale; 0 where blocks are not worth while."""
+    return max(0, (scale.numerator // scale.denominator).bit_length() - 1 - PER_SCALE)
+
+
+def is_below_exp(u: int, bits: int, y: Fraction, entropy: Entropy) -> bool:
+    """Whether u < e^-y, for the uniform u that begins with these bits."""
+    while True:
+        low, high = exp_minus(y, bits + WORD)
+        if (u + 1) << WORD <= low:
+            return True
+        if u << WORD >= high:
+            return False
+        u = u << WORD | entropy.word()
+        bits += WORD
+
+
+def _at_least(y: Whole) -> Whole:
+    """A lower bound of e^-y in steps of 2^-32, for 0 <= y <= 1/2 in such steps. Whole numbers, or arrays of them.
+
+    Floors make y²/2 smaller, and one step more is taken away than the floor of y³/6 leaves.
+    """
+    square = y * y
+    sixth: Whole = ((square >> UNIT) + 1) * y // (6 << UNIT)
+    return (1 << UNIT) - y + (square >> (UNIT + 1)) - sixth - 1
+
+
+def _at_most(y: Whole) -> Whole:
+    """An upper bound of e^-y, in the same steps."""
+    return (1 << UNIT) - y + (y * y >> (UNIT + 1)) + 1
+
+
+class _Blocked(Sampler):
+    """What wide samplers share. Of a second random word the low bits are u, and those above are the place.
+
+    Nearly all draws are made by looking at 16 bits of the block's u (the cell) and 16 bits of the rejection's u. The
+    others are looked at again, all together: cells with a threshold, and pairs that might be rejected.
+    """
+
+    __slots__ = ("_bases", "_blocks", "_m", "_place_bits", "_steepness", "_sure", "_u_bits")
+
+    FARTHEST: ClassVar[int]
+    """From this block on y may be larger than the integer test can bear: whole numbers decide."""
+
+    def __init__(self, blocks: Table, m: int, steepness: Fraction, u_bits: int) -> None:
+        super().__init__()
+        self._blocks = blocks
+        self._m = m
+        self._steepness = steepness
+        self._u_bits = min(UNIT, u_bits)
+        self._place_bits = WORD - self._u_bits
+        self._bases: Integers | None = None
+        self._sure: npt.NDArray[np.uint16] | None = None
+
+    @abstractmethod
+    def _largest(self, j: int) -> int:
+        """The largest y in block j, divided by the steepness."""
+
+    @abstractmethod
+    def _based(self, j: Integers) -> Integers:
+        """What `_assemble` wants to know of a block."""
+
+    @abstractmethod
+    def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
+        """The draws that blocks and words stand for, in the memory of the blocks."""
+
+    @abstractmethod
+    def _exponents(self, j: Whole, place: Whole) -> tuple[Whole, Whole]:
+        """Bounds on y in steps of 2^-32, for blocks that are not too far."""
+
+    @abstractmethod
+    def _is_kept(self, j: int, place: int, u: int, entropy: Entropy) -> bool:
+        """The rejection in whole numbers."""
+
+    def _prepare(self) -> None:
+        """For each cell its block, and the 16 bits of u below which every place of the block is kept.
+
+        u < 1 - y <= e^-y for the largest y of the block. A cell with a threshold keeps nothing unseen.
+        """
+        guide = self._blocks.guide()
+        decided = guide != UNDECIDED
+        blocks, where = np.unique(guide[decided], return_inverse=True)
+        above, below = self._steepness.numerator, self._steepness.denominator
+        sure = [max(0, below - above * self._largest(j)) * CELLS // below for j in blocks.tolist()]
+        kept = np.zeros(CELLS, dtype=np.uint16)
+        kept[decided] = np.array(sure, dtype=np.uint16)[where]
+        self._bases = self._based(np.where(decided, guide, 0))
+        self._sure = kept  # last: another thread may be waiting for it
+
+    def fill(self, out: Integers, entropy: Entropy) -> None:
+        if self._sure is None:
+            self._prepare()
+        scratch = Scratch(min(out.size, CHUNK))
+        open_ = [self._fill_chunk(out, at, entropy, scratch) for at in range(0, out.size, CHUNK)]
+        if open_:
+            places, cells, words = (np.concatenate(each) for each in zip(*open_, strict=True))
+            j = self._blocks.at(cells, entropy)
+            drawn = self._based(j)
+            self._assemble(drawn, words.copy(), np.empty_like(words))
+            out[places] = drawn
+            self.redraw(out, places[~self._are_kept(j, words, entropy)], entropy)
+
+    def _fill_chunk(self, out: Integers, at: int, entropy: Entropy, scratch: Scratch) -> tuple[Places, Cells, Words]:
+        """Draws, and those that must be looked at again: where they are, their cells and words."""
+        assert self._sure is not None
+        assert self._bases is not None
+        part = out[at : at + CHUNK]
+        words, room = scratch.words[: part.size], scratch.room[: part.size]
+        cells = scratch.new_cells(part.size, entropy)
+        entropy.fill(words)
+        np.take(self._bases, cells, out=part, mode="clip")
+        sure = np.take(self._sure, cells, out=scratch.sure[: part.size], mode="clip")
+        u = words.view(np.uint16)[LOWEST::4]
+        again = np.flatnonzero(np.greater_equal(u, sure, out=scratch.flags[: part.size]))
+        left = again + at, cells[again], words[again]
+        self._assemble(part, words, room)
+        return left
+
+    def _are_kept(self, j: Integers, words: Words, entropy: Entropy) -> Flags:
+        # The lowest 16 bits of the word are the highest of u.
+        rest = self._u_bits - CELL_BITS
+        u = ((words & np.uint64(CELLS - 1)) << np.uint64(rest)).view(np.int64)
+        u |= ((words >> np.uint64(CELL_BITS)) & np.uint64((1 << rest) - 1)).view(np.int64)
+        place = (words >> np.uint64(self._u_bits)).view(np.int64)
+        near = np.abs(j) < self.FARTHEST
+        low, high = self._exponents(np.where(near, j, 0), place)
+        up = UNIT - self._u_bits
+        kept: Flags = near & ((u + 1) << up <= _at_least(high))
+        open_ = ~kept & ~(near & (u << up >= _at_most(low)))
+        for i in np.flatnonzero(open_).tolist():
+            kept[i] = self._is_kept(int(j[i]), int(place[i]), int(u[i]), entropy)
+        return kept
+
+
+class _Exponential(_Blocked):
+    """P(k) ∝ e^(-k/scale) inside each block: y = r/scale, whatever the block."""
+
+    __slots__ = ("_slope",)
+
+    FARTHEST = LIMIT
+
+    def __init__(self, scale: Fraction, blocks: Table, m: int) -> None:
+        super().__init__(blocks, m, (1 << m) / scale, WORD - m)
+        steep = self._steepness
+        self._slope = (steep.numerator << 38) // steep.denominator  # below 2^33, as y <= 1/32
+
+    def _r(self, place: Whole) -> Whole:
+        return place >> (self._place_bits - self._m)
+
+    def _largest(self, j: int) -> int:
+        return 1
+
+    def _based(self, j: Integers) -> Integers:
+        return j << self._m
+
+    def _exponents(self, j: Whole, place: Whole) -> tuple[Whole, Whole]:
+        low, high = _fine(self._r(place), self._m)
+        return low * self._slope >> 30, (high * (self._slope + 1) >> 30) + 1
+
+    def _is_kept(self, j: int, place: int, u: int, entropy: Entropy) -> bool:
+        y = self._steepness * Fraction(self._r(place), 1 << self._m)
+        return is_below_exp(u, self._u_bits, y, entropy)
+
+
+def _fine(r: Whole, m: int) -> tuple[Whole, Whole]:
+    """r/2^m in steps of 2^-24, from below and above."""
+    if m <= FINE:
+        return r << (FINE - m), r << (FINE - m)
+    low = r >> (m - FINE)
+    return low, low + 1
+
+
+@final
+class WideGeometric(_Exponential):
+    """P(k) ∝ e^(-k/scale), k = 0, 1, ..."""
+
+    __slots__ = ()
+
+    def __init__(self, scale: Fraction) -> None:
+        m = block_bits(scale)
+        super().__init__(scale, Table(GeometricBlocks(scale, 1 << m), LIMIT >> m), m)
+
+    def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
+        bases += np.right_shift(words, np.uint64(WORD - self._m), out=room).view(np.int64)
+
+
+@final
+class WideLaplace(_Exponential):
+    """P(k) ∝ e^(-|k|/scale). In a block below zero the place is counted from its upper end."""
+
+    __slots__ = ()
+
+    def __init__(self, scale: Fraction) -> None:
+        m = block_bits(scale)
+        super().__init__(scale, Table(LaplaceBlocks(scale, 1 << m), LIMIT >> m), m)
+
+    def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
+        below = np.right_shift(bases, WORD - 1, out=room.view(np.int64))  # all bits set below zero, none from zero on
+        words ^= below.view(np.uint64)
+        words >>= np.uint64(WORD - self._m)
+        bases += words.view(np.int64)
+
+
+class _Bell(_Blocked):
+    """P(x) ∝ e^(-x²/(2 sigma²)) by a sign and a block j >= 0: y = c t (2j + t), t = r/2^m and c = 4^m/(2 sigma²)."""
+
+    __slots__ = ("_slope",)
+
+    FARTHEST = 384  # at least 6 sigma; nearer, y < 767/2048
+
+    def __init__(self, sigma: Fraction, m: int, u_bits: int) -> None:
+        steep = Fraction(4**m) / (2 * sigma**2)  # in (2^-13, 2^-11]
+        table = Table(HalfGaussian(1 / (2 * steep)), (LIMIT >> m) - 1)
+        super().__init__(table, m, steep, u_bits)
+        self._slope = (steep.numerator << 36) // steep.denominator  # at most 2^25
+
+    def _largest(self, j: int) -> int:
+        return 2 * j + 1
+
+    def _sign(self, place: Whole) -> Whole:
+        """1 for a negative draw."""
+        return place >> (self._place_bits - 1)
+
+    def _bounds(self, j: Whole, low: Whole, high: Whole) -> tuple[Whole, Whole]:
+        """Bounds on y from t between low and high in steps of 2^-24: t (2j + t) is below 2^58, c at most 2^-11."""
+        less = low * ((2 * j << FINE) + low) >> 22
+        more = (high * ((2 * j << FINE) + high) >> 22) + 1
+        return less * self._slope >> 30, (more * (self._slope + 1) >> 30) + 1
+
+    def _y(self, j: int, t: Fraction) -> Fraction:
+        return self._steepness * t * (2 * j + t)
+
+
+@final
+class WideDiscreteGaussian(_Bell):
+    """P(k) ∝ e^(-k²/(2 sigma²)) on the integers: k >= 0 is 2^m j + r, and k < 0 is -(2^m j + r + 1)."""
+
+    __slots__ = ()
+
+    def __init__(self, sigma: Fraction) -> None:
+        m = block_bits(sigma)
+        super().__init__(sigma, m, WORD - 1 - m)
+
+    def _r(self, place: Whole) -> Whole:
+        return (place >> (self._place_bits - 1 - self._m)) & ((1 << self._m) - 1)
+
+    def _exponents(self, j: Whole, place: Whole) -> tuple[Whole, Whole]:
+        return self._bounds(j, *_fine(self._r(place) + self._sign(place), self._m))
+
+    def _based(self, j: Integers) -> Integers:
+        return j << self._m
+
+    def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
+        r = np.left_shift(words, np.uint64(1), out=room)
+        r >>= np.uint64(WORD - self._m)
+        bases += r.view(np.int64)
+        bases ^= np.right_shift(words.view(np.int64), WORD - 1, out=room.view(np.int64))
+
+    def _is_kept(self, j: int, place: int, u: int, entropy: Entropy) -> bool:
+        t = Fraction(self._r(place) + self._sign(place), 1 << self._m)
+        return is_below_exp(u, self._u_bits, self._y(j, t), entropy)
+
+
+@final
+class WideRoundedGaussian(_Bell):
+    """round(X) for X of density ∝ e^(-x²/(2 sigma²)): t is a real number, of which as many bits are drawn as needed."""
+
+    __slots__ = ()
+
+    def __init__(self, sigma: Fraction) -> None:
+        m = block_bits(sigma)
+        super().__init__(sigma, m, WORD - 2 - m)
+
+    def _t(self, place: Whole) -> Whole:
+        """t in steps of 2^-(place bits - 1), rounded down. The first m + 1 bits fix the draw."""
+        return place & ((1 << (self._place_bits - 1)) - 1)
+
+    def _exponents(self, j: Whole, place: Whole) -> tuple[Whole, Whole]:
+        low = self._t(place) >> (self._place_bits - 1 - FINE)
+        return self._bounds(j, low, low + 1)
+
+    def _based(self, j: Integers) -> Integers:
+        return (j << (self._m + 1)) + 1  # in halves, and one half more: rounding is then a shift
+
+    def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
+        halves = np.left_shift(words, np.uint64(1), out=room)
+        halves >>= np.uint64(WORD - 1 - self._m)
+        bases += halves.view(np.int64)
+        bases >>= 1
+        sign = np.right_shift(words.view(np.int64), WORD - 1, out=room.view(np.int64))
+        bases ^= sign
+        bases -= sign
+
+    def _is_kept(self, j: int, place: int, u: int, entropy: Entropy) -> bool:
+        t, t_bits, u_bits = self._t(place), self._place_bits - 1, self._u_bits
+        while True:
+            # y grows with t, so e^-y lies between its values at the two ends of what is known of t.
+            low = exp_minus(self._y(j, Fraction(t + 1, 1 << t_bits)), u_bits + WORD)[0]
+            high = exp_minus(self._y(j, Fraction(t, 1 << t_bits)), u_bits + WORD)[1]
+            if (u + 1) << WORD <= low:
+                return True
+            if u << WORD >= high:
+                return False
+            t, t_bits = t << WORD | entropy.word(), t_bits + WORD
+            u, u_bits = u << WORD | entropy.word(), u_bits + WORD

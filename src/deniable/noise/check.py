@@ -1,0 +1,90 @@
+"""Validation at the border: one function for each kind of argument. Inside the room, types are trusted."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from deniable.errors import NOTHING, InvalidParameter
+
+Shape = tuple[int, ...]
+Rational = int | float | Fraction | Decimal
+"""What a parameter may be. Each of these *is* a rational number; a float is the one it stores."""
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number (an int, or a numpy integer)."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise InvalidParameter(name, value, "must be a whole number")
+    return int(value)
+
+
+def count(name: str, value: Any) -> int:
+    """A whole number, at least 0."""
+    result = whole(name, value)
+    if result < 0:
+        raise InvalidParameter(name, result, "must be at least 0")
+    return result
+
+
+def rational(name: str, value: Any) -> Fraction:
+    """The exact value of a finite number."""
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | Decimal | np.number):
+        raise InvalidParameter(name, value, "must be a real number")
+    if isinstance(value, numbers.Rational):
+        return Fraction(int(value)) if isinstance(value, numbers.Integral) else Fraction(value)
+    try:
+        return Fraction(*value.as_integer_ratio())  # type: ignore[union-attr]
+    except (OverflowError, ValueError):
+        raise InvalidParameter(name, value, "must be finite") from None
+    except AttributeError:
+        raise InvalidParameter(name, value, "must be a real number") from None
+
+
+def positive(name: str, value: Any) -> Fraction:
+    result = rational(name, value)
+    if result <= 0:
+        raise InvalidParameter(name, value, "must be positive")
+    return result
+
+
+def not_negative(name: str, value: Any) -> Fraction:
+    result = rational(name, value)
+    if result < 0:
+        raise InvalidParameter(name, value, "must be at least 0")
+    return result
+
+
+def probability(name: str, value: Any) -> Fraction:
+    result = rational(name, value)
+    if not 0 <= result <= 1:
+        raise InvalidParameter(name, value, "must lie in [0, 1]")
+    return result
+
+
+def shape(value: Any) -> Shape:
+    """`size` as numpy understands it: a count, or a tuple of counts."""
+    dimensions = value if isinstance(value, tuple | list) else (value,)
+    return tuple(count("size", dimension) for dimension in dimensions)
+
+
+def rationals(name: str, values: Any) -> list[Fraction]:
+    """A non-empty sequence of finite numbers. What is in it may be computed from data, so no error shows it."""
+    if isinstance(values, str | bytes | dict | set) or not isinstance(values, Iterable):
+        raise InvalidParameter(name, NOTHING, "must be a sequence of numbers")
+    result = []
+    for value in values:
+        try:
+            result.append(rational(name, value))
+        except InvalidParameter as error:
+            raise InvalidParameter(name, NOTHING, f"each entry {error.rule}") from None
+    if not result:
+        raise InvalidParameter(name, NOTHING, "must not be empty")
+    return result

@@ -1,0 +1,220 @@
+"""Where random bits come from: AES-256 in counter mode, keyed by the operating system. One source for the process.
+
+A `ReplayEntropy` gives the same bits again from a seed. It exists for tests, and says of itself that it is not private.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import sys
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from typing import ClassVar, final
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+
+from deniable.noise import check
+
+Words = npt.NDArray[np.uint64]
+Bytes = bytes  # the method of this name hides the type inside the classes
+
+KEY, BLOCK, WORD = 32, 16, 64
+REKEY_AFTER = 2**26
+"""Bytes under one key. Blocks of one key never repeat, as truly random ones might: 2²² of them can be told from chance
+with advantage at most 2⁴⁴/2¹²⁹ = 2⁻⁸⁵, if AES-256 is what it is believed to be."""
+
+SPARE = 512
+"""Words made ahead for small requests: one call into the cipher costs as much as a few thousand bytes."""
+
+SMALL = 64
+"""Requests of at most so many bytes are served from the words made ahead."""
+
+PIECE = 1 << 16
+_ZEROS = bytes(PIECE)
+
+
+class Entropy(ABC):
+    """A source of independent fair bits."""
+
+    is_private: ClassVar[bool]
+    """Whether an answer made with these bits keeps its promise. False for anything that can be replayed."""
+
+    @abstractmethod
+    def bytes(self, count: int) -> Bytes:
+        """`count` random bytes."""
+
+    def lineage(self) -> object:
+        """What changes when draws made ahead must be forgotten; None if none may be made ahead."""
+        return None
+
+    def forget(self) -> None:  # noqa: B027 (most sources have nothing to forget)
+        """Erase what was made ahead and take new keys, as after a virtual machine was resumed from a snapshot."""
+
+    def words(self, count: int) -> Words:
+        """`count` random 64-bit words, as an array of its own."""
+        made = np.empty(check.count("count", count), dtype=np.uint64)
+        self.fill(made)
+        return made
+
+    def fill(self, words: Words) -> None:
+        """Random 64-bit words into an array that is there."""
+        words[:] = np.frombuffer(self.bytes(8 * words.size), dtype="<u8")
+
+    def word(self) -> int:
+        """One random 64-bit word."""
+        return int.from_bytes(self.bytes(8), "little")
+
+    def bits(self, count: int) -> int:
+        """A whole number of `count` random bits."""
+        if check.count("count", count) <= WORD:
+            return self.word() >> (WORD - count)
+        return int.from_bytes(self.bytes((count + 7) // 8), "little") >> (-count % 8)
+
+
+@final
+class _Stream:
+    """What one key gives. Belongs to one thread.
+
+    Words made ahead are handed out by list.pop, which nothing can interrupt: a signal handler that draws noise in the
+    middle of another draw gets other bits.
+    """
+
+    __slots__ = ("__weakref__", "_cipher", "_made", "_spare")
+
+    def __init__(self, key: Bytes) -> None:
+        self._cipher: CipherContext = Cipher(algorithms.AES(key), modes.CTR(bytes(BLOCK))).encryptor()
+        self._made = 0
+        self._spare: list[int] = []
+
+    def word(self) -> int:
+        while True:
+            try:
+                return self._spare.pop()
+            except IndexError:
+                made = np.empty(SPARE, dtype=np.uint64)
+                self.fill(made)
+                self._spare.extend(made.tolist())
+
+    def bytes(self, count: int) -> Bytes:
+        if count <= SMALL:
+            return b"".join(self.word().to_bytes(8, "little") for _ in range(-(-count // 8)))[:count]
+        return self._update(bytes(count))
+
+    def _update(self, zeros: Bytes) -> Bytes:
+        self._made += len(zeros)
+        return self._cipher.update(zeros)
+
+    def fill(self, words: Words) -> None:
+        if not words.size:
+            return
+        target = memoryview(words.data).cast("B")
+        size = len(target)
+        done = 0
+        while done + BLOCK < size:  # the cipher wants room for one block more than it writes
+            piece = min(PIECE, size - done - BLOCK)
+            self._cipher.update_into(_ZEROS if piece == PIECE else _ZEROS[:piece], target[done:])
+            done += piece
+        target[done:] = self._update(bytes(size - done))
+        self._made += done
+        if sys.byteorder == "big":
+            words.byteswap(inplace=True)
+
+    @property
+    def worn(self) -> bool:
+        return self._made >= REKEY_AFTER
+
+    def erase(self) -> None:
+        self._spare[:] = [0] * len(self._spare)
+        self._spare.clear()
+
+
+@final
+class SystemEntropy(Entropy):
+    """AES-256-CTR under keys from the operating system: one stream for each thread, and new ones after a fork."""
+
+    is_private = True
+
+    def __init__(self) -> None:
+        self._streams = threading.local()
+        self._all: weakref.WeakSet[_Stream] = weakref.WeakSet()
+        self._process = os.getpid()
+        self._lineage = object()
+
+    def lineage(self) -> object:
+        if self._process != os.getpid():  # the hook below sees the forks of Python; this sees all others
+            self.forget()
+        return self._lineage
+
+    def bytes(self, count: int) -> Bytes:
+        return self._stream().bytes(check.count("count", count))
+
+    def word(self) -> int:
+        return self._stream().word()
+
+    def fill(self, words: Words) -> None:
+        self._stream().fill(words)
+
+    def _stream(self) -> _Stream:
+        self.lineage()
+        stream: _Stream | None = getattr(self._streams, "stream", None)
+        if stream is None or stream.worn:
+            stream = _Stream(os.urandom(KEY))
+            self._streams.stream = stream
+            self._all.add(stream)
+        return stream
+
+    def forget(self) -> None:
+        for stream in list(self._all):
+            stream.erase()
+        self._streams = threading.local()
+        self._all = weakref.WeakSet()
+        self._process = os.getpid()
+        self._lineage = object()
+
+    def __reduce__(self) -> str:
+        return "_PROCESS"  # a pickle names the source of the process that reads it, never a key
+
+
+@final
+class ReplayEntropy(Entropy):
+    """The same bits again from the same seed. For tests only: an answer made with it protects nobody.
+
+    >>> from deniable import noise
+    >>> noise.ReplayEntropy(7).bits(16) == noise.ReplayEntropy(7).bits(16)
+    True
+    >>> noise.ReplayEntropy(7).is_private
+    False
+    """
+
+    is_private = False
+
+    def __init__(self, seed: int) -> None:
+        self._seed = check.whole("seed", seed)
+        self._stream = _Stream(hashlib.sha256(b"deniable replay %d" % self._seed).digest())
+
+    def bytes(self, count: int) -> Bytes:
+        return self._stream.bytes(check.count("count", count))
+
+    def word(self) -> int:
+        return self._stream.word()
+
+    def fill(self, words: Words) -> None:
+        self._stream.fill(words)
+
+    def __repr__(self) -> str:
+        return f"ReplayEntropy({self._seed})"
+
+
+_PROCESS = SystemEntropy()
+os.register_at_fork(after_in_child=_PROCESS.forget)
+atexit.register(_PROCESS.forget)
+
+
+def current() -> Entropy:
+    """The process-wide cryptographic source: what every sampler uses when it is given none."""
+    return _PROCESS

@@ -1,0 +1,354 @@
+"""The samplers: what users call. Each says its law; the law is exact, for any rational parameter and in the far tails.
+
+`size=None` gives a Python number, anything else an array of that shape. `entropy=None` is the cryptographic source of
+the process; another one is for tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar, overload
+
+import numpy as np
+
+from deniable.errors import InvalidParameter
+from deniable.noise import check
+from deniable.noise.blocks import WideDiscreteGaussian, WideGeometric, WideLaplace, WideRoundedGaussian, block_bits
+from deniable.noise.check import Rational
+from deniable.noise.choosing import Chooser
+from deniable.noise.entropy import Entropy, current
+from deniable.noise.laws import (
+    Bernoulli,
+    BernoulliExp,
+    Binomial,
+    DiscreteGaussian,
+    GeometricBlocks,
+    LaplaceBlocks,
+    Poisson,
+    RoundedGaussian,
+)
+from deniable.noise.simple import Coin, Constant, Sum, Uniform
+from deniable.noise.table import LIMIT, Flags, Integers, Sampler, Table
+
+Size = int | tuple[int, ...]
+
+LARGEST_SCALE = 2**50
+"""Noise of this scale leaves ±2⁶² with probability below e^-4096."""
+
+LARGEST_RATE = 2**36
+PIECE = 2**23
+"""Poisson and binomial laws of larger variance are sums of such pieces: their tables stay below 2^16 entries."""
+
+REMEMBERED = 32
+"""Tables kept for each kind of noise, the least recently used forgotten first: about 1 MB each, at worst 3 MB."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _remembered(make: Callable[P, T]) -> Callable[P, T]:
+    """Keep what was made for the latest parameters."""
+    keep = lru_cache(maxsize=REMEMBERED, typed=True)(make)
+
+    @wraps(make)
+    def made(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return keep(*args, **kwargs)  # type: ignore[arg-type]
+        except TypeError:  # what cannot be hashed is no number: let the border say so
+            return make(*args, **kwargs)
+
+    return made
+
+
+def _source(entropy: Entropy | None) -> Entropy:
+    if entropy is None:
+        return current()
+    if not isinstance(entropy, Entropy):
+        raise InvalidParameter("entropy", entropy, "must be an Entropy")
+    return entropy
+
+
+def _drawn(sampler: Sampler, size: Size | None, entropy: Entropy | None) -> Any:
+    source = _source(entropy)
+    if size is None:
+        return sampler.one(source)
+    out = np.empty(check.shape(size), dtype=np.int64)
+    sampler.fill(out.reshape(-1), source)
+    return out
+
+
+def _flipped(coin: Coin, size: Size | None, entropy: Entropy | None) -> Any:
+    source = _source(entropy)
+    if size is None:
+        return coin.one(source)
+    out = np.empty(check.shape(size), dtype=np.bool_)
+    coin.fill(out.reshape(-1), source)
+    return out
+
+
+def _scale(name: str, value: Any) -> Fraction:
+    exact = check.positive(name, value)
+    if exact > LARGEST_SCALE:
+        raise InvalidParameter(
+            name, value, "must be at most 2**50, so that noise fits into 64 bits", "use a coarser grid"
+        )
+    return exact
+
+
+@_remembered
+def _geometric(scale: Any) -> Sampler:
+    exact = _scale("scale", scale)
+    return WideGeometric(exact) if block_bits(exact) else Table(GeometricBlocks(exact, 1))
+
+
+@_remembered
+def _discrete_laplace(scale: Any) -> Sampler:
+    exact = _scale("scale", scale)
+    return WideLaplace(exact) if block_bits(exact) else Table(LaplaceBlocks(exact, 1))
+
+
+@_remembered
+def _discrete_gaussian(sigma: Any) -> Sampler:
+    exact = _scale("sigma", sigma)
+    return WideDiscreteGaussian(exact) if block_bits(exact) else Table(DiscreteGaussian(exact**2))
+
+
+@_remembered
+def _rounded_gaussian(sigma: Any) -> Sampler:
+    exact = _scale("sigma", sigma)
+    return WideRoundedGaussian(exact) if block_bits(exact) else Table(RoundedGaussian(exact))
+
+
+@_remembered
+def _poisson(rate: Any) -> Sampler:
+    exact = check.not_negative("rate", rate)
+    if exact > LARGEST_RATE:
+        raise InvalidParameter("rate", rate, "must be at most 2**36, so that a draw takes bounded time")
+    if exact == 0:
+        return Constant(0)
+    pieces = -(-exact // PIECE)
+    table = Table(Poisson(exact / pieces), LIMIT // pieces)
+    return table if pieces == 1 else Sum((table, pieces))
+
+
+@_remembered
+def _binomial(n: Any, p: Any) -> Sampler:
+    total, exact = check.count("n", n), check.probability("p", p)
+    if exact in (0, 1) or total == 0:
+        return Constant(total * int(exact))
+    pieces = max(1, -(-total * exact * (1 - exact) // PIECE))
+    if total > LIMIT or pieces > LARGEST_RATE // PIECE:
+        raise InvalidParameter("n", n, "must be at most 2**62, with n p (1 - p) at most 2**36")
+    each, more = divmod(total, pieces)
+    table = Table(Binomial(each, exact))
+    if pieces == 1:
+        return table
+    return Sum((table, pieces - more), (Table(Binomial(each + 1, exact)), more))
+
+
+@_remembered
+def _bernoulli(p: Any) -> Coin:
+    return Coin(Bernoulli(check.probability("p", p)))
+
+
+@_remembered
+def _bernoulli_exp(x: Any) -> Coin:
+    return Coin(BernoulliExp(check.not_negative("x", x)))
+
+
+@overload
+def uniform(*, below: int, size: None = None, entropy: Entropy | None = None) -> int: ...
+@overload
+def uniform(*, below: int, size: Size, entropy: Entropy | None = None) -> Integers: ...
+def uniform(*, below: int, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
+    """One of 0, 1, ..., below - 1, each with probability 1/below.
+
+    >>> from deniable import noise
+    >>> 0 <= noise.uniform(below=6) < 6
+    True
+    """
+    count = check.whole("below", below)
+    if count < 1:
+        raise InvalidParameter("below", count, "must be at least 1")
+    if size is not None and count > 2**63:
+        raise InvalidParameter("below", count, "must be at most 2**63 for an array", "draw one at a time")
+    drawn: int | Integers = _drawn(Uniform(count), size, entropy)
+    return drawn
+
+
+@overload
+def bernoulli(*, p: Rational, size: None = None, entropy: Entropy | None = None) -> bool: ...
+@overload
+def bernoulli(*, p: Rational, size: Size, entropy: Entropy | None = None) -> Flags: ...
+def bernoulli(*, p: Rational, size: Size | None = None, entropy: Entropy | None = None) -> bool | Flags:
+    """True with probability exactly p; 0.1 is the number that the float stores, Fraction(1, 10) is a tenth.
+
+    >>> from deniable import noise
+    >>> noise.bernoulli(p=0), noise.bernoulli(p=1)
+    (False, True)
+    """
+    flipped: bool | Flags = _flipped(_bernoulli(p), size, entropy)
+    return flipped
+
+
+@overload
+def bernoulli_exp(*, x: Rational, size: None = None, entropy: Entropy | None = None) -> bool: ...
+@overload
+def bernoulli_exp(*, x: Rational, size: Size, entropy: Entropy | None = None) -> Flags: ...
+def bernoulli_exp(*, x: Rational, size: Size | None = None, entropy: Entropy | None = None) -> bool | Flags:
+    """True with probability e^-x, for x >= 0.
+
+    >>> from deniable import noise
+    >>> noise.bernoulli_exp(x=0)
+    True
+    """
+    flipped: bool | Flags = _flipped(_bernoulli_exp(x), size, entropy)
+    return flipped
+
+
+@overload
+def geometric(*, scale: Rational, size: None = None, entropy: Entropy | None = None) -> int: ...
+@overload
+def geometric(*, scale: Rational, size: Size, entropy: Entropy | None = None) -> Integers: ...
+def geometric(*, scale: Rational, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
+    """P(k) = (1 - q) q^k for k = 0, 1, ..., with q = e^(-1/scale).
+
+    >>> from deniable import noise
+    >>> noise.geometric(scale=2, size=1000).min()
+    np.int64(0)
+    """
+    drawn: int | Integers = _drawn(_geometric(scale), size, entropy)
+    return drawn
+
+
+@overload
+def discrete_laplace(*, scale: Rational, size: None = None, entropy: Entropy | None = None) -> int: ...
+@overload
+def discrete_laplace(*, scale: Rational, size: Size, entropy: Entropy | None = None) -> Integers: ...
+def discrete_laplace(*, scale: Rational, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
+    """P(k) = (1 - q)/(1 + q) q^|k| on the integers, with q = e^(-1/scale) (Ghosh, Roughgarden, Sundararajan 2009).
+
+    >>> from deniable import noise
+    >>> noise.discrete_laplace(scale=2, size=(3, 4)).shape
+    (3, 4)
+    """
+    drawn: int | Integers = _drawn(_discrete_laplace(scale), size, entropy)
+    return drawn
+
+
+@overload
+def discrete_gaussian(*, sigma: Rational, size: None = None, entropy: Entropy | None = None) -> int: ...
+@overload
+def discrete_gaussian(*, sigma: Rational, size: Size, entropy: Entropy | None = None) -> Integers: ...
+def discrete_gaussian(*, sigma: Rational, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
+    """P(k) ∝ e^(-k²/(2 sigma²)) on the integers (Canonne, Kamath, Steinke 2020).
+
+    >>> from deniable import noise
+    >>> isinstance(noise.discrete_gaussian(sigma=0.5), int)
+    True
+    """
+    drawn: int | Integers = _drawn(_discrete_gaussian(sigma), size, entropy)
+    return drawn
+
+
+@overload
+def rounded_gaussian(*, sigma: Rational, size: None = None, entropy: Entropy | None = None) -> int: ...
+@overload
+def rounded_gaussian(*, sigma: Rational, size: Size, entropy: Entropy | None = None) -> Integers: ...
+def rounded_gaussian(*, sigma: Rational, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
+    """round(Z) for Z ~ N(0, sigma²): P(k) = Φ((k + 1/2)/sigma) - Φ((k - 1/2)/sigma).
+
+    Added to an integer x it is round(x + Z), post-processing of continuous Gaussian noise: never a worse promise.
+
+    >>> from deniable import noise
+    >>> isinstance(noise.rounded_gaussian(sigma=3), int)
+    True
+    """
+    drawn: int | Integers = _drawn(_rounded_gaussian(sigma), size, entropy)
+    return drawn
+
+
+@overload
+def poisson(*, rate: Rational, size: None = None, entropy: Entropy | None = None) -> int: ...
+@overload
+def poisson(*, rate: Rational, size: Size, entropy: Entropy | None = None) -> Integers: ...
+def poisson(*, rate: Rational, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
+    """P(k) = e^-rate rate^k/k! for k = 0, 1, ...
+
+    >>> from deniable import noise
+    >>> noise.poisson(rate=0)
+    0
+    """
+    drawn: int | Integers = _drawn(_poisson(rate), size, entropy)
+    return drawn
+
+
+@overload
+def binomial(*, n: int, p: Rational, size: None = None, entropy: Entropy | None = None) -> int: ...
+@overload
+def binomial(*, n: int, p: Rational, size: Size, entropy: Entropy | None = None) -> Integers: ...
+def binomial(*, n: int, p: Rational, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
+    """P(k) = C(n, k) p^k (1 - p)^(n - k): how many of n coins show heads.
+
+    >>> from deniable import noise
+    >>> 0 <= noise.binomial(n=10, p=0.3) <= 10
+    True
+    """
+    drawn: int | Integers = _drawn(_binomial(n, p), size, entropy)
+    return drawn
+
+
+@overload
+def choice(
+    *,
+    log_weights: Iterable[Rational],
+    weights: Iterable[Rational] | None = None,
+    size: None = None,
+    entropy: Entropy | None = None,
+) -> int: ...
+@overload
+def choice(
+    *,
+    log_weights: Iterable[Rational],
+    weights: Iterable[Rational] | None = None,
+    size: Size,
+    entropy: Entropy | None = None,
+) -> Integers: ...
+def choice(
+    *,
+    log_weights: Iterable[Rational],
+    weights: Iterable[Rational] | None = None,
+    size: Size | None = None,
+    entropy: Entropy | None = None,
+) -> int | Integers:
+    """The index i with probability ∝ w_i e^(u_i), where u are the log_weights and w the weights (1 if there are none).
+
+    Nothing is kept: log_weights are often computed from data.
+
+    >>> from deniable import noise
+    >>> noise.choice(log_weights=[0, 0, 1], weights=[0, 1, 0])
+    1
+    """
+    drawn: int | Integers = _drawn(Chooser(log_weights, weights), size, entropy)
+    return drawn
+
+
+def permutation(n: int, *, entropy: Entropy | None = None) -> Integers:
+    """The numbers 0, 1, ..., n - 1 in random order, all n! orders as likely.
+
+    Sorted by random 64-bit words; where two are equal, further words decide.
+
+    >>> from deniable import noise
+    >>> sorted(noise.permutation(4).tolist())
+    [0, 1, 2, 3]
+    """
+    count, source = check.count("n", n), _source(entropy)
+    keys = [source.words(count)]
+    while True:
+        order = np.lexsort(keys[::-1])
+        same = np.all([key[order[1:]] == key[order[:-1]] for key in keys], axis=0)
+        if not same.any():
+            return order.astype(np.int64, copy=False)
+        keys.append(source.words(count))

@@ -1,0 +1,243 @@
+"""Bad parameters are refused with the parameter's name; bad answers with the public rule, and nothing of the answers."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from deniable import local
+from deniable.errors import InvalidParameter
+
+BAD_EPSILONS = [-1, 0, -0.0, 1e-7, 51, 1e308, math.nan, math.inf, -math.inf, "1", True, None, [1.0], 1j]
+BY_EPSILON = [
+    lambda e: local.RandomizedResponse(epsilon=e),
+    lambda e: local.NuRandomizedResponse(epsilon=e),
+    lambda e: local.KaryRandomizedResponse(categories=3, epsilon=e),
+    lambda e: local.SymmetricUnary(categories=3, epsilon=e),
+    lambda e: local.OptimizedUnary(categories=3, epsilon=e),
+    lambda e: local.LocalHashing(categories=3, epsilon=e),
+    lambda e: local.SubsetSelection(categories=3, epsilon=e),
+    lambda e: local.DuchiMean(low=0, high=1, epsilon=e),
+    lambda e: local.PiecewiseMean(low=0, high=1, epsilon=e),
+    lambda e: local.HybridMean(low=0, high=1, epsilon=e),
+]
+
+
+@pytest.mark.parametrize("make", BY_EPSILON)
+@pytest.mark.parametrize("epsilon", BAD_EPSILONS, ids=repr)
+def test_an_epsilon_that_means_nothing_is_refused(make, epsilon) -> None:
+    with pytest.raises(InvalidParameter, match="epsilon"):
+        make(epsilon)
+
+
+@pytest.mark.parametrize("make", BY_EPSILON)
+@pytest.mark.parametrize("epsilon", [1, 1.0, np.float32(1), np.int64(1), Fraction(1), Decimal(1)], ids=repr)
+def test_any_kind_of_number_is_an_epsilon(make, epsilon) -> None:
+    assert make(epsilon) == make(1.0)
+    assert make(epsilon).curve.epsilon(delta=0.0) == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("make", BY_EPSILON)
+@pytest.mark.parametrize("epsilon", [1e-6, 50.0])
+def test_the_smallest_and_the_largest_epsilon_work(make, epsilon) -> None:
+    protocol = make(epsilon)
+    assert protocol.curve.epsilon(delta=0.0) == pytest.approx(epsilon, rel=1e-4)
+    estimate = protocol.estimate(protocol.randomize([0, 1, 1, 0] * 10))
+    assert np.all(np.isfinite(estimate.value))
+    assert np.all(np.asarray(estimate.standard_error) >= 0)
+    low, high = estimate.interval(confidence=0.95)
+    assert np.all(low <= high)
+
+
+@pytest.mark.parametrize("p", [0, 1, 0.5, 0.3, -1, 2, math.nan, "0.7", True, None, Fraction(1, 2) + Fraction(1, 10**9)])
+def test_the_chance_of_the_truth_lies_above_one_half(p) -> None:
+    with pytest.raises(InvalidParameter):
+        local.RandomizedResponse(p=p)
+
+
+@pytest.mark.parametrize("p", [0, 1, 0.5, -1, 2, math.nan, "0.7", True, None])
+def test_a_spinner_may_lie_on_either_side_of_one_half(p) -> None:
+    with pytest.raises(InvalidParameter):
+        local.WarnerSurvey(p=p)
+
+
+def test_exactly_one_way_to_say_how_private() -> None:
+    for make in (
+        lambda: local.RandomizedResponse(),
+        lambda: local.RandomizedResponse(p=0.7, epsilon=1.0),
+        lambda: local.NuRandomizedResponse(),
+        lambda: local.NuRandomizedResponse(nu=0.5, epsilon=1.0),
+        lambda: local.KaryRandomizedResponse(categories=3),
+        lambda: local.OptimizedUnary(categories=3, epsilon=1.0, odds=3),
+    ):
+        with pytest.raises(InvalidParameter, match="give exactly one"):
+            make()
+    with pytest.raises(TypeError):
+        local.RandomizedResponse(0.7)
+
+
+@pytest.mark.parametrize("odds", [1, 0, -3, 0.5, math.nan, math.inf, "3", 10**30, True])
+def test_odds_favour_the_truth(odds) -> None:
+    with pytest.raises(InvalidParameter, match="odds"):
+        local.OptimizedUnary(categories=3, odds=odds)
+
+
+def test_odds_of_a_symmetric_encoding_have_a_rational_root() -> None:
+    with pytest.raises(InvalidParameter, match="square"):
+        local.SymmetricUnary(categories=3, odds=3)
+    assert local.SymmetricUnary(categories=3, odds=Fraction(9, 4)).support.other == Fraction(2, 5)
+
+
+@pytest.mark.parametrize("categories", [1, 0, -5, 2.5, "3", True, None, 2**25])
+def test_categories_are_at_least_two(categories) -> None:
+    for kind in (local.KaryRandomizedResponse, local.OptimizedUnary, local.LocalHashing, local.SubsetSelection):
+        with pytest.raises(InvalidParameter, match="categories"):
+            kind(categories=categories, epsilon=1.0)
+    with pytest.raises(InvalidParameter, match="categories"):
+        local.recommended(categories=categories, epsilon=1.0)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, 5, 10**9, True])
+def test_sizes_and_buckets_fit(value) -> None:
+    with pytest.raises(InvalidParameter, match="size"):
+        local.SubsetSelection(categories=5, epsilon=1.0, size=value)
+    if value != 5:
+        with pytest.raises(InvalidParameter, match="buckets"):
+            local.LocalHashing(categories=5, epsilon=1.0, buckets=value)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(1, 1), (2, 1), (0, math.inf), (math.nan, 1), ("0", 1), (0, 1e200), (0, 1e-200), (None, 1)]
+)
+def test_bounds_are_finite_and_in_order(low, high) -> None:
+    for kind in (local.DuchiMean, local.PiecewiseMean, local.HybridMean):
+        with pytest.raises(InvalidParameter):
+            kind(low=low, high=high, epsilon=1.0)
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+SECRET = "314159"
+ODD_SHAPES = [
+    [[0, 1], [1, 0]],
+    np.zeros((2, 2, 2), dtype=int),
+    [[0], [1, 0]],
+    None,
+    "01",
+    b"01",
+    {"a": 1},
+    object(),
+    [None],
+    ["x"],
+    1j,
+]
+
+
+@pytest.mark.parametrize(
+    "answers", [*ODD_SHAPES, [0, 314159], [-314159], 314159, [0.5], [math.nan], np.array(["yes", "no"])], ids=repr
+)
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        local.RandomizedResponse(epsilon=1.0),
+        local.TwoCoinSurvey(truth=0.5, yes=0.5),
+        local.KaryRandomizedResponse(categories=4, epsilon=1.0),
+        local.OptimizedUnary(categories=4, epsilon=1.0),
+        local.LocalHashing(categories=4, epsilon=1.0),
+        local.SubsetSelection(categories=4, epsilon=1.0),
+        local.Rappor(categories=4, f=0.5, p=0.2, q=0.8),
+    ],
+    ids=lambda p: type(p).__name__,
+)
+def test_answers_that_break_the_rule_are_refused_in_its_words(protocol, answers) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        protocol.randomize(answers)
+    assert refused.value.parameter == "answers"
+    assert SECRET not in f"{refused.value} {refused.value.__dict__}"
+
+
+@pytest.mark.parametrize("answers", [*ODD_SHAPES, [math.nan, 314159.0], [314159, "x"], [1 + 314159j]], ids=repr)
+def test_numbers_that_are_none_are_refused(answers) -> None:
+    for kind in (local.DuchiMean, local.PiecewiseMean, local.HybridMean):
+        with pytest.raises(InvalidParameter) as refused:
+            kind(low=0, high=1, epsilon=1.0).randomize(answers)
+        assert SECRET not in f"{refused.value} {refused.value.__dict__}"
+
+
+@pytest.mark.parametrize("answers", [[], np.array([]), np.zeros(0, dtype=int), ()])
+def test_nobody_gives_no_reports_and_no_estimate(answers) -> None:
+    for make in BY_EPSILON:
+        protocol = make(1.0)
+        reports = protocol.randomize(answers)
+        assert len(reports) == 0
+        with pytest.raises(InvalidParameter, match="at least one report"):
+            protocol.estimate(reports)
+
+
+def test_numbers_are_clipped_to_the_bounds() -> None:
+    """Infinities, subnormals and -0 too: the reports are those of the nearest bound or point."""
+    protocol = local.PiecewiseMean(low=0, high=1, epsilon=50.0)  # hardly any noise
+    for answer, near in ((math.inf, 1), (-math.inf, 0), (1e308, 1), (-5, 0), (5e-324, 0), (-0.0, 0), (0.5, 0.5)):
+        assert protocol.estimate(protocol.randomize([answer] * 10)).value == pytest.approx(near, abs=1e-4)
+
+
+@pytest.mark.parametrize("reports", [[2], [-1], [0.5], None, "1", [[0, 1]], ["x"]])
+def test_reports_that_cannot_be_are_refused(reports) -> None:
+    for protocol in (
+        local.RandomizedResponse(epsilon=1.0),
+        local.KaryRandomizedResponse(categories=2, epsilon=1.0),
+        local.DuchiMean(low=0, high=1, epsilon=1.0),
+    ):
+        with pytest.raises(InvalidParameter, match="reports"):
+            protocol.estimate(reports)
+
+
+@pytest.mark.parametrize(
+    "reports",
+    [
+        np.zeros((3, 2), dtype=np.uint8),
+        np.full((3, 1), 255, dtype=np.uint8),
+        np.zeros((3, 5), dtype=np.int64),
+        np.zeros((3, 4), dtype=bool),
+        np.zeros((1, 1, 1), dtype=np.uint8),
+        None,
+        "x",
+        [[1, 2], [3]],
+    ],
+    ids=repr,
+)
+def test_rows_of_bits_that_cannot_be_are_refused(reports) -> None:
+    for protocol in (local.OptimizedUnary(categories=5, epsilon=1.0), local.SubsetSelection(categories=5, epsilon=1.0)):
+        with pytest.raises(InvalidParameter, match="reports"):
+            protocol.estimate(reports)
+
+
+@pytest.mark.parametrize(
+    "reports", [[[0, 0]], [[0, 0, 9]], [[-1, 0, 0]], [[2**31, 0, 0]], [[0.5, 0, 0]], [0, 0], None, "abc"]
+)
+def test_hashes_that_cannot_be_are_refused(reports) -> None:
+    with pytest.raises(InvalidParameter, match="reports"):
+        local.LocalHashing(categories=5, epsilon=1.0, buckets=4).estimate(reports)
+
+
+def test_texts_that_no_protocol_wrote_are_refused() -> None:
+    for protocol in (
+        local.RandomizedResponse(epsilon=1.0),
+        local.OptimizedUnary(categories=5, epsilon=1.0),
+        local.LocalHashing(categories=5, epsilon=1.0),
+    ):
+        for texts in (["x"], ["1.5"], [""], ["1 2 x"], ["0000", "-"], ["99999999999999999999"]):
+            with pytest.raises(InvalidParameter, match="reports"):
+                protocol.decode(texts)
+
+
+def test_unpacked_rows_are_accepted_as_they_are() -> None:
+    protocol = local.OptimizedUnary(categories=11, epsilon=1.0)
+    reports = protocol.randomize([1, 2, 3, 10])
+    rows = protocol.unpacked(reports)
+    assert rows.shape == (4, 11)
+    assert protocol.estimate(rows).value.tolist() == protocol.estimate(reports).value.tolist()

@@ -1,0 +1,623 @@
+"""Laplace and Gaussian noise, whole and real: the lemmas in rational arithmetic, laws of samples, errors, borders.
+
+The references (`lattice_laws`) are sums at 50 digits; statistical tests state a false-alarm rate of 1e-9.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from deniable import curves, noise
+from deniable.errors import InvalidOperation, InvalidParameter, NotPrivateWarning
+from deniable.mechanisms import Composed, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, tails
+from deniable.mechanisms.steps import ANY, FINENESS, Additive, noisy_floats, rounded_steps
+from deniable.units import Sensitivity, Unit
+from tests.mechanisms import lattice_laws as laws
+
+pytestmark = pytest.mark.filterwarnings("ignore::deniable.errors.NotPrivateWarning")
+
+REAL = [
+    Laplace(sensitivity=1.0, epsilon=0.5),
+    Laplace(sensitivity=0.1, scale=3.7, dimension=1),
+    Gaussian(sensitivity=2.5, sigma=1.3),
+    Gaussian(sensitivity=1.0, mu=0.5, dimension=1),
+]
+WHOLE = [
+    Laplace(sensitivity=1, epsilon=0.5),
+    Laplace(sensitivity=3, scale=Fraction(7, 3)),
+    DiscreteLaplace(sensitivity=2, epsilon=0.7),
+    Gaussian(sensitivity=1, sigma=2),
+    Gaussian.whole(sensitivity=math.sqrt(2), mu=1.0),
+    DiscreteGaussian(sensitivity=1, sigma=2),
+]
+
+
+# -- the two lemmas --------------------------------------------------------------------------------------------------
+
+
+def pair(r: Fraction, shift: int) -> dict[int, tuple[Fraction, Fraction]]:
+    """P and Q of discrete Laplace noise with ratio r at 0 and at `shift`, by outcome; both tails are lumped exactly."""
+    base = (1 - r) / (1 + r)
+    table = {y: (base * r ** abs(y), base * r ** abs(y - shift)) for y in range(1, shift)}
+    tail = 1 / (1 + r)  # P(Z <= 0)
+    table[0] = (tail, tail * r**shift)
+    table[shift] = (tail * r**shift, tail)
+    return table
+
+
+def profile(tables: list[dict[int, tuple[Fraction, Fraction]]], x: Fraction) -> Fraction:
+    """δ at e^ε = x of independent pairs, exactly."""
+    joint = {(): (Fraction(1), Fraction(1))}
+    for table in tables:
+        joint = {(*k, y): (p * a, q * b) for k, (p, q) in joint.items() for y, (a, b) in table.items()}
+    return sum((max(Fraction(0), p - x * q) for p, q in joint.values()), Fraction(0))
+
+
+@pytest.mark.parametrize("r", [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(99, 100)])
+def test_lemma_a_a_vector_is_never_easier_to_tell_apart_than_one_shift(r: Fraction) -> None:
+    for shifts in [(1, 1), (1, 2), (2, 2), (1, 4), (3, 2), (1, 1, 1), (2, 1, 3)]:
+        whole = sum(shifts)
+        for j in range(-2 * whole - 2, 2 * whole + 3):
+            x = r**-j
+            for point in (x, x * Fraction(11, 10)):
+                split = profile([pair(r, m) for m in shifts], point)
+                assert split <= profile([pair(r, whole)], point)
+
+
+def test_lemma_a_can_fail() -> None:
+    """Negative control: one shift less does not dominate."""
+    r = Fraction(1, 2)
+    assert profile([pair(r, 1), pair(r, 1)], Fraction(3, 2)) > profile([pair(r, 1)], Fraction(3, 2))
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(5, 2), Fraction(40)])
+@pytest.mark.parametrize("shift", [1, 2, 7])
+def test_lemma_b_the_lattice_is_below_the_line_of_a_slightly_larger_shift(scale: Fraction, shift: int) -> None:
+    r = mpmath.exp(-1 / laws.number(scale))
+    sharp = shift / laws.number(scale) + 2 * mpmath.log(mpmath.cosh(1 / (2 * laws.number(scale))))
+    assert sharp <= shift / laws.number(scale) + 1 / (4 * laws.number(scale) ** 2)
+    reached = False
+    for i in range(-400, 401):
+        epsilon = sharp * i / 400
+        x = mpmath.exp(epsilon)
+        tail = 1 / (1 + r)
+        p = [tail, *((1 - r) / (1 + r) * r**y for y in range(1, shift)), tail * r**shift]
+        lattice = mpmath.fsum(max(0, a - x * b) for a, b in zip(p, reversed(p), strict=True))
+        line = 1 - mpmath.exp((epsilon - sharp) / 2)
+        assert lattice <= line + mpmath.mpf(10) ** -40
+        reached |= line - lattice < line * mpmath.mpf("1e-3")
+    assert reached, "the bound is sharp"
+
+
+# -- curves ----------------------------------------------------------------------------------------------------------
+
+
+def test_whole_numbers_have_the_curve_of_the_lattice() -> None:
+    assert Laplace(sensitivity=1, epsilon=0.5).curve == curves.discrete_laplace(scale=2)
+    assert Laplace(sensitivity=3, scale=6).curve == curves.discrete_laplace(scale=6, sensitivity=3)
+    assert DiscreteLaplace(sensitivity=3, scale=6).curve == Laplace(sensitivity=3, scale=6).curve
+    assert DiscreteLaplace(sensitivity=2.0, scale=6).curve == curves.discrete_laplace(scale=6, sensitivity=2)
+    assert Gaussian(sensitivity=1, sigma=2).curve == curves.gaussian(sigma=2)
+
+
+def test_real_numbers_have_the_curve_of_the_textbook() -> None:
+    assert Laplace(sensitivity=1.0, epsilon=0.5).curve == curves.laplace(scale=2)
+    assert Laplace(sensitivity=0.5, scale=2).curve == curves.laplace(scale=4)
+    assert Gaussian(sensitivity=0.5, sigma=2).curve == curves.gaussian(sigma=4)
+    assert Gaussian(sensitivity=0.5, mu=0.3).curve == curves.gaussian(mu=0.3)
+
+
+@pytest.mark.parametrize("mechanism", [m for m in REAL if isinstance(m, Laplace)])
+def test_the_steps_keep_the_promise_with_all_roundings_in_rational_arithmetic(mechanism: Laplace) -> None:
+    step, width = mechanism.spacing, Fraction(mechanism.width)
+    count = mechanism.dimension or ANY
+    moved = math.floor(mechanism.sensitivity / step) + count
+    spent = moved / width + 1 / (4 * width * width)
+    promised = Fraction(mechanism.curve.epsilon(delta=0))
+    assert spent <= promised
+    # ... and the noise is hardly more than the promise needs.
+    assert spent * Fraction(1 + 10**-6) > promised
+    assert 2**FINENESS <= width < 2 ** (FINENESS + 2)
+
+
+@pytest.mark.parametrize("mechanism", [m for m in REAL if isinstance(m, Gaussian)])
+def test_the_gaussian_steps_keep_the_promise_with_all_roundings(mechanism: Gaussian) -> None:
+    count = mechanism.dimension or ANY
+    moved = mechanism.sensitivity / mechanism.spacing
+    promised = Fraction(mechanism.curve.gdp())
+    # (Δ/s + √d)/σ <= μ, squared away from the root.
+    room = promised * Fraction(mechanism.width) - moved
+    assert room > 0
+    assert room * room >= count
+    assert moved * Fraction(1 + 10**-6) > promised * Fraction(mechanism.width) - math.isqrt(count) - 1
+
+
+def test_rounding_moves_two_reals_apart_by_one_step_at_most_and_that_happens() -> None:
+    def steps(x: float) -> int:
+        return round(x)
+
+    gaps = {steps(0.5) - steps(1.5): 1.0, steps(0.49999) - steps(0.50001): 0.00002}
+    for gap, distance in gaps.items():
+        assert abs(gap) <= math.floor(distance) + 1
+    assert steps(1.5) - steps(0.5) == 2, "half to even: a distance of 1 may become 2"
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 10), st.integers(-3, 3))
+@settings(max_examples=300, deadline=None)
+def test_rounded_reals_differ_by_no_more_than_counted(x: float, distance: float, exponent: int) -> None:
+    y = x + distance
+    step = Fraction(2) ** exponent
+    apart = abs(round(Fraction(y) / step) - round(Fraction(x) / step))
+    assert apart <= math.floor((Fraction(y) - Fraction(x)) / step) + 1
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.3, 1 / 3, 0.7, 1.0, 2.5, 1e-3, 40.0])
+@pytest.mark.parametrize("sensitivity", [1, 2, 3, 7, 1.0, 0.1])
+def test_asking_for_an_epsilon_gives_no_more_than_it(epsilon: float, sensitivity: float) -> None:
+    found = Laplace(sensitivity=sensitivity, epsilon=epsilon).curve.epsilon(delta=0)
+    assert epsilon * (1 - 1e-12) < found <= epsilon
+
+
+def test_an_epsilon_that_is_no_float_is_rounded_down() -> None:
+    third = Fraction(1, 3)
+    assert Laplace(sensitivity=1.0, epsilon=third).curve.epsilon(delta=0) <= third
+    assert Laplace(sensitivity=1, epsilon=third).curve.epsilon(delta=0) <= third
+    assert Laplace(sensitivity=1, epsilon=Decimal("0.25")).curve == curves.discrete_laplace(scale=4)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **k: Laplace(sensitivity=1.0, **k),
+        lambda **k: Laplace(sensitivity=2, **k),
+        lambda **k: Gaussian(sensitivity=1.0, **k),
+        lambda **k: Gaussian(sensitivity=2, **k),
+        lambda **k: DiscreteGaussian(sensitivity=1, **k),
+    ],
+)
+def test_epsilon_and_delta_are_met_from_the_safe_side(make: Any) -> None:
+    for epsilon, delta in [(0.5, 1e-3), (1.0, 1e-6)]:
+        curve = make(epsilon=epsilon, delta=delta).curve
+        assert curve.delta(epsilon=epsilon) <= delta
+        assert curve.delta(epsilon=epsilon * (1 - 1e-5)) > delta * (1 - 1e-5)
+
+
+def test_mu_is_met_from_the_safe_side() -> None:
+    assert Laplace(sensitivity=1.0, mu=0.5).curve.gdp() <= 0.5
+    assert Laplace(sensitivity=2, mu=0.5).curve.gdp() <= 0.5
+    assert Gaussian(sensitivity=1.0, mu=0.5).curve.gdp() == 0.5
+    assert DiscreteGaussian(sensitivity=2, rho=0.125).curve.zcdp() == 0.125
+
+
+def test_large_whole_sensitivities_use_the_line() -> None:
+    many = Laplace(sensitivity=10**6, epsilon=0.5)
+    assert many.curve == curves.laplace(scale=2)
+    width = Fraction(many.width)
+    assert 10**6 / width + 1 / (4 * width * width) <= Fraction(1, 2)
+
+
+def test_a_discrete_gaussian_vector_has_the_worst_of_its_shifts() -> None:
+    noisy = DiscreteGaussian(sensitivity=2, sigma=3)
+    one, two = curves.discrete_gaussian(sigma=3), curves.discrete_gaussian(sigma=3, sensitivity=2)
+    assert noisy.curve == curves.worst_of(two, one**4)
+    assert DiscreteGaussian(sensitivity=2, sigma=3, dimension=1).curve == two
+    assert DiscreteGaussian(sensitivity=math.sqrt(2) * 1.0000001, sigma=3).curve == one**2
+    assert DiscreteGaussian(sensitivity=100, sigma=200).curve == curves.zcdp(rho=1 / 8)
+    # Every shift with ‖v‖² <= 4, from sums at 50 digits.
+    law = laws.discrete_gaussian(3, 25)
+    for shift in [(2,), (1, 1), (1,)]:
+        p = laws.together(*(law for _ in shift))
+        q = laws.together(*(laws.shifted(law, v) for v in shift))
+        for epsilon in (0.0, 0.5, 1.5):
+            assert float(laws.delta(p, q, epsilon)) <= noisy.curve.delta(epsilon=epsilon) * (1 + 1e-9)
+
+
+def test_a_sensitivity_object_gives_the_norm_that_is_needed() -> None:
+    moved = Sensitivity.histogram(Unit.replaced_row())
+    assert Laplace(sensitivity=moved, epsilon=1).sensitivity == 2
+    assert Gaussian(sensitivity=moved, sigma=1).sensitivity == Fraction(math.sqrt(2))
+    assert Gaussian(sensitivity=Sensitivity(l1=3.0), sigma=1).sensitivity == 3
+    with pytest.raises(InvalidParameter, match="must say l1"):
+        Laplace(sensitivity=Sensitivity(l2=1.0), epsilon=1)
+    with pytest.raises(InvalidParameter, match="l2 or l1"):
+        Gaussian(sensitivity=Sensitivity(linf=1.0), sigma=1)
+
+
+# -- what is released ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "law", "wrong"),
+    [
+        (Laplace(sensitivity=1, epsilon=0.5), laws.discrete_laplace(2, 60), laws.discrete_laplace(2.1, 60)),
+        (Gaussian(sensitivity=1, sigma=2), laws.rounded_gaussian(2, 20), laws.rounded_gaussian(2.1, 20)),
+        (DiscreteGaussian(sensitivity=1, sigma=2), laws.discrete_gaussian(2, 20), laws.discrete_gaussian(2.1, 20)),
+    ],
+)
+def test_whole_answers_have_the_exact_law(mechanism: Additive, law: laws.Law, wrong: laws.Law) -> None:
+    """Chi-square, 40,000 draws, false alarm 1e-9; noise wrong by 5 % is rejected by the same test."""
+    sample = mechanism.release(np.full(40_000, 7), entropy=noise.ReplayEntropy(11)) - 7
+    assert laws.chi_square(sample, law) > laws.FALSE_ALARM
+    assert laws.chi_square(sample, wrong) < laws.FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "cdf"),
+    [
+        (Laplace(sensitivity=1.0, epsilon=0.5), lambda x, wrong=1.0: stats.laplace.cdf(x, 3, 2 * wrong)),
+        (Gaussian(sensitivity=1.0, sigma=2.0), lambda x, wrong=1.0: stats.norm.cdf(x, 3, 2 * wrong)),
+    ],
+)
+def test_real_answers_have_the_law_of_the_textbook(mechanism: Additive, cdf: Any) -> None:
+    """Kolmogorov-Smirnov, 40,000 draws, false alarm 1e-9; noise wrong by 8 % is rejected by the same test."""
+    sample = mechanism.release(np.full(40_000, 3.0), entropy=noise.ReplayEntropy(5))
+    assert laws.kolmogorov(sample, cdf) > laws.FALSE_ALARM
+    assert laws.kolmogorov(sample, lambda x: cdf(x, 1.08)) < laws.FALSE_ALARM
+
+
+@pytest.mark.parametrize("mechanism", REAL)
+def test_real_answers_lie_on_the_grid_whatever_the_value(mechanism: Additive) -> None:
+    """The support does not depend on the value: no low-order bits of it get through (Mironov 2012)."""
+    for value in (0.1, 1 / 3, -2.7182818, 0.0, -0.0, 5e-324):
+        for answer in mechanism.release([value] * (mechanism.dimension or 5), entropy=noise.ReplayEntropy(1)):
+            assert (Fraction(answer) / mechanism.spacing).denominator == 1
+        answer = mechanism.release(value)
+        assert (Fraction(answer) / mechanism.spacing).denominator == 1
+
+
+@pytest.mark.parametrize("mechanism", REAL[:1])
+def test_scalars_and_arrays_are_rounded_the_same_way(mechanism: Additive) -> None:
+    for value in (0.1, -7.3, 1e10, 1e300, -1e18):
+        one = mechanism.release(value, entropy=noise.ReplayEntropy(3))
+        assert isinstance(one, float)
+        # Draws of one and of many may differ, so compare where noise is far below the last digit, or the exact sum.
+        assert abs(one - value) <= 40 * 2.0 + 1e-12 * abs(value)
+
+
+def test_sums_beyond_53_bits_are_rounded_once() -> None:
+    steps, drawn = np.array([2.0**53, 2.0**60]), np.array([1, 2**55 + 1])
+    found = noisy_floats(steps, drawn, 0)
+    assert found.tolist() == [float(2**53 + 1), float(2**60 + 2**55 + 1)]
+
+
+@given(st.fractions(), st.integers(-70, 70))
+@settings(max_examples=300, deadline=None)
+def test_steps_are_rounded_half_to_even(value: Fraction, k: int) -> None:
+    assert rounded_steps(value, k) == round(value / Fraction(2) ** k)
+    assert rounded_steps(Fraction(2 * k + 1) * Fraction(2) ** (k - 1), k) % 2 == 0
+
+
+def test_extreme_values_do_not_overflow() -> None:
+    noisy = Laplace(sensitivity=1e-3, epsilon=1.0)
+    largest = np.finfo(np.float64).max
+    assert np.isfinite(noisy.release(np.array([largest, -largest]))).all()
+    assert math.isfinite(noisy.release(largest))
+    assert math.isfinite(Laplace(sensitivity=1e100, epsilon=1.0).release(largest))
+    counts = Laplace(sensitivity=1, epsilon=0.1)
+    ends = counts.release(np.array([2**63 - 1, -(2**63)]))
+    assert abs(int(ends[0]) - 2**62) < 1000
+    assert abs(int(ends[1]) + 2**62) < 1000
+    assert abs(counts.release(10**30) - 10**30) < 1000
+    assert counts.release(np.array([2**64 - 1], dtype=np.uint64)).dtype == np.int64
+
+
+def test_the_largest_value_and_the_largest_noise_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 2**62 - 1  # what noise.* promises to stay within
+    monkeypatch.setattr(noise, "discrete_laplace", lambda **_: np.array([most, -most]))
+    found = Laplace(sensitivity=1, epsilon=0.1).release(np.array([2**63 - 1, -(2**63)]))
+    assert found.tolist() == [2**63 - 1, -(2**63) + 1]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1, 2, 3],
+        (1, 2, 3),
+        np.array([1, 2, 3]),
+        np.array([1, 2, 3], dtype=np.uint8),
+        np.array([[1, 2, 3]], dtype=np.int32),
+        pd.Series([1, 2, 3]),
+        pl.Series([1, 2, 3]),
+    ],
+)
+def test_many_kinds_of_arrays_come_in_and_arrays_come_out(value: Any) -> None:
+    shape = np.asarray(value).shape
+    whole = Laplace(sensitivity=1, epsilon=50).release(value)
+    assert whole.dtype == np.int64
+    assert whole.shape == shape
+    real = Laplace(sensitivity=1.0, epsilon=50).release(value)
+    assert real.dtype == np.float64
+    assert np.abs(real - np.asarray(value)).max() < 5
+
+
+@pytest.mark.parametrize(
+    "value",
+    [3, np.int64(3), np.uint8(3), np.array(3)],
+)
+def test_many_kinds_of_whole_numbers_come_in_and_an_int_comes_out(value: Any) -> None:
+    for mechanism in (*WHOLE, Laplace(sensitivity=1, epsilon=1, dimension=1)):
+        assert type(mechanism.release(value)) is int
+
+
+@pytest.mark.parametrize(
+    "value", [3, 3.5, np.float64(3.5), np.float32(3.5), np.int64(3), Fraction(7, 2), Decimal("3.5"), np.array(3.5)]
+)
+def test_many_kinds_of_real_numbers_come_in_and_a_float_comes_out(value: Any) -> None:
+    for mechanism in REAL:
+        assert type(mechanism.release(value)) is float
+
+
+def test_the_type_of_the_answer_never_depends_on_the_data() -> None:
+    """sum([]) is 0, sum([0.0]) is 0.0: an answer that followed the type would tell them apart."""
+    noisy = Laplace(sensitivity=1.0, epsilon=1.0)
+    assert type(noisy.release(sum([]))) is type(noisy.release(sum([0.0]))) is float
+
+
+SECRET = 271828.18284
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        math.nan,
+        math.inf,
+        -math.inf,
+        "271828.18284",
+        b"271828",
+        True,
+        np.bool_(True),
+        None,
+        complex(SECRET, 1),
+        [SECRET, math.nan],
+        [SECRET, math.inf],
+        ["271828.18284"],
+        [True, False],
+        [],
+        np.array([]),
+        [[SECRET], [SECRET, SECRET]],
+        np.array(["2020-01-01"], dtype="datetime64[D]"),
+        np.ma.masked_array([SECRET, 1.0], mask=[True, False]),
+        {SECRET: 1},
+        {SECRET},
+        np.array([SECRET], dtype=np.longdouble),
+        np.longdouble(SECRET),
+        [SECRET, None],
+        [SECRET, object()],
+        object(),
+        Decimal("NaN"),
+        pd.Series([SECRET, None]),
+        pl.Series([SECRET, None]),
+    ],
+)
+def test_what_is_no_number_is_refused_without_showing_it(value: Any) -> None:
+    for mechanism in (Laplace(sensitivity=1.0, epsilon=1.0), Gaussian(sensitivity=1, sigma=1.0)):
+        with pytest.raises(InvalidParameter) as refusal:
+            mechanism.release(value)
+        assert "271828" not in str(refusal.value)
+        assert refusal.value.__cause__ is None
+        assert refusal.value.__suppress_context__ or refusal.value.__context__ is None
+
+
+def test_floats_are_refused_by_whole_mechanisms_with_a_remedy() -> None:
+    for value in (3.0, [3.0], np.array([3.0])):
+        with pytest.raises(InvalidParameter, match=r"sensitivity=1\.0"):
+            Laplace(sensitivity=1, epsilon=1).release(value)
+
+
+def test_a_declared_dimension_is_kept() -> None:
+    pair_of = Laplace(sensitivity=1.0, epsilon=1.0, dimension=2)
+    assert pair_of.release([1.0, 2.0]).shape == (2,)
+    for value in ([1.0], [1.0, 2.0, 3.0], 1.0):
+        with pytest.raises(InvalidParameter, match="declared"):
+            pair_of.release(value)
+    with pytest.raises(InvalidParameter, match="declared"):
+        Laplace(sensitivity=1, epsilon=1.0, dimension=2).release(5)
+
+
+def test_more_numbers_than_were_paid_for_are_refused() -> None:
+    with pytest.raises(InvalidParameter, match="dimension="):
+        Laplace(sensitivity=1.0, epsilon=1.0).release(np.zeros(ANY + 1))
+    Laplace(sensitivity=1.0, epsilon=1.0, dimension=ANY + 1)
+    with pytest.raises(InvalidParameter, match="1 % of the noise"):
+        Laplace(sensitivity=1.0, epsilon=1e-7)
+    Laplace(sensitivity=1.0, epsilon=1e-7, dimension=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"sensitivity": 0, "epsilon": 1}, "sensitivity"),
+        ({"sensitivity": -1.0, "epsilon": 1}, "positive"),
+        ({"sensitivity": math.nan, "epsilon": 1}, "finite"),
+        ({"sensitivity": math.inf, "epsilon": 1}, "finite"),
+        ({"sensitivity": "1", "epsilon": 1}, "real number"),
+        ({"sensitivity": True, "epsilon": 1}, "real number"),
+        ({"sensitivity": 1}, "exactly one"),
+        ({"sensitivity": 1, "epsilon": 1, "scale": 1}, "exactly one"),
+        ({"sensitivity": 1, "epsilon": 0}, "positive"),
+        ({"sensitivity": 1, "epsilon": -0.0}, "positive"),
+        ({"sensitivity": 1, "epsilon": math.nan}, "finite"),
+        ({"sensitivity": 1, "epsilon": "1"}, "real number"),
+        ({"sensitivity": 1, "epsilon": True}, "real number"),
+        ({"sensitivity": 1, "epsilon": 1e-400}, "positive"),
+        ({"sensitivity": 1, "epsilon": 1e308}, "1e120"),
+        ({"sensitivity": 1, "scale": 1, "delta": 1e-6}, "goes with epsilon"),
+        ({"sensitivity": 1, "epsilon": 1, "delta": 1}, "strictly between"),
+        ({"sensitivity": 1, "epsilon": 1, "delta": -1e-9}, "strictly between"),
+        ({"sensitivity": 1, "epsilon": 1, "dimension": 0}, "at least 1"),
+        ({"sensitivity": 1, "epsilon": 1, "dimension": 1.5}, "whole number"),
+        ({"sensitivity": 1e-110, "epsilon": 1e-110}, "1 %"),
+    ],
+)
+def test_parameters_that_cannot_mean_anything_are_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidParameter, match=words):
+        Laplace(**arguments)
+
+
+def test_noise_that_would_not_fit_is_refused_before_any_data_is_seen() -> None:
+    for make in (
+        lambda: Laplace(sensitivity=1, scale=2**51),
+        lambda: Gaussian(sensitivity=1, sigma=2**51),
+        lambda: DiscreteGaussian(sensitivity=1, sigma=2**51),
+    ):
+        with pytest.raises(InvalidParameter, match="make it with floats"):
+            make()
+    for level in (1e-100, 1e-6, 2.0**50):
+        assert isinstance(Laplace(sensitivity=1, scale=level).release(3), int)
+        assert isinstance(Gaussian(sensitivity=1, sigma=level).release(3), int)
+        assert isinstance(DiscreteGaussian(sensitivity=1, sigma=level).release(3), int)
+    for level in (1e-90, 1e90):
+        assert isinstance(Laplace(sensitivity=level, epsilon=1.0).release(3.0), float)
+
+
+def test_gaussian_noise_has_no_pure_epsilon_and_says_so() -> None:
+    for kind in (Gaussian, DiscreteGaussian):
+        with pytest.raises(InvalidParameter, match="needs delta="):
+            kind(sensitivity=1, epsilon=1.0)
+        with pytest.raises(InvalidParameter, match="goes with epsilon"):
+            kind(sensitivity=1, sigma=1.0, delta=1e-6)
+    with pytest.raises(TypeError):
+        Laplace(1, epsilon=1.0)  # type: ignore[misc]
+
+
+# -- error -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("confidence", [0.1, 0.5, 0.9, 0.95, 0.999, 1 - 1e-9])
+@pytest.mark.parametrize("width", [Fraction(1, 5), Fraction(1), Fraction(7, 3), Fraction(40)])
+def test_the_error_of_whole_numbers_is_the_exact_quantile(confidence: float, width: Fraction) -> None:
+    for kind, law, name in [
+        (Laplace(sensitivity=1, scale=width), laws.discrete_laplace(width, 1200), "laplace"),
+        (Gaussian(sensitivity=1, sigma=width), laws.rounded_gaussian(width, 400), "rounded"),
+        (DiscreteGaussian(sensitivity=1, sigma=width), laws.discrete_gaussian(width, 400), "discrete"),
+    ]:
+        reach = int(kind.error(confidence=confidence))
+        outside = mpmath.fsum(p for z, p in law.items() if abs(z) > reach)
+        assert outside <= 1 - mpmath.mpf(confidence), name
+        if reach:
+            nearer = mpmath.fsum(p for z, p in law.items() if abs(z) > reach - 1)
+            assert nearer > 1 - mpmath.mpf(confidence), f"{name}: a smaller error would do"
+
+
+def test_the_error_of_real_numbers_is_the_textbook_quantile() -> None:
+    assert Laplace(sensitivity=1.0, scale=2, dimension=1).error(confidence=0.95) == pytest.approx(
+        2 * math.log(20), rel=1e-9
+    )
+    assert Gaussian(sensitivity=1.0, sigma=2, dimension=1).error(confidence=0.95) == pytest.approx(
+        2 * stats.norm.ppf(0.975), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("mechanism", [m for m in (*REAL, *WHOLE) if m.dimension is None])
+def test_vectors_are_covered_at_the_stated_rate_and_not_much_more(mechanism: Additive) -> None:
+    """4000 vectors of 5 at 80 %; false alarm 1e-9. The error of a single number would be missed far more often."""
+    reach = mechanism.error(confidence=0.8, dimension=5)
+    alone = mechanism.error(confidence=0.8)
+    away = np.abs(mechanism.release(np.zeros(20_000, dtype=np.int64), entropy=noise.ReplayEntropy(2))).reshape(-1, 5)
+    assert laws.covered(int((away.max(axis=1) <= reach).sum()), 4000, 0.8)
+    assert not laws.covered(int((away.max(axis=1) <= alone).sum()), 4000, 0.8) or alone == reach
+
+
+def test_a_discrete_gaussian_of_any_width_has_an_honest_error() -> None:
+    for sigma in (1999.0, 2001.0):
+        reach = tails.discrete_gaussian(Fraction(sigma), 0.05)
+        assert reach == pytest.approx(1.96 * sigma, rel=2e-3)
+    assert tails.discrete_gaussian(Fraction(2001), 0.05) >= math.floor(1.959963 * 2001)
+
+
+def test_confidences_that_cannot_be_are_refused() -> None:
+    for bad in (0, 1, -0.1, 1.1, math.nan, "0.9", None):
+        with pytest.raises(InvalidParameter):
+            Laplace(sensitivity=1, epsilon=1).error(confidence=bad)  # type: ignore[arg-type]
+
+
+# -- the rest --------------------------------------------------------------------------------------------------------
+
+
+def test_noise_narrower_than_any_float_grid_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="no grid"):
+        Laplace(sensitivity=1e-119, epsilon=1e119)
+
+
+def test_whole_numbers_move_by_whole_numbers() -> None:
+    for kind in (DiscreteLaplace, DiscreteGaussian):
+        with pytest.raises(InvalidParameter, match="at least 1"):
+            kind(sensitivity=0.5, scale=1) if kind is DiscreteLaplace else kind(sensitivity=0.5, sigma=1)
+    assert DiscreteLaplace(sensitivity=2.9, scale=1).sensitivity == 2
+    assert DiscreteGaussian(sensitivity=1, sigma=2.5).sigma == 2.5
+
+
+def test_a_delta_too_small_to_help_leaves_pure_epsilon() -> None:
+    assert Laplace(sensitivity=1.0, epsilon=1.0, delta=1e-30).curve == curves.laplace(scale=1)
+
+
+def test_extreme_confidences_have_an_error_or_a_reason() -> None:
+    narrow = Laplace(sensitivity=1, scale=Fraction(1, 1000))
+    assert narrow.error(confidence=math.nextafter(1.0, 0.0)) == 0
+    with pytest.raises(InvalidParameter, match="at once"):
+        tails.miss(math.nextafter(1.0, 0.0), 10**300)
+    assert narrow.error(confidence=5e-324) == 0
+
+
+def test_arrays_of_python_ints_are_whole_numbers() -> None:
+    found = Laplace(sensitivity=1, epsilon=50).release(np.array([1, 10**30, -(10**30)], dtype=object))
+    assert found[0] in range(-3, 6)
+    assert abs(int(found[1]) - 2**62) < 5
+    assert abs(int(found[2]) + 2**62) < 5
+
+
+def test_efficiency_is_one_for_counts_and_falls_with_epsilon_for_reals() -> None:
+    assert Laplace(sensitivity=1, epsilon=3.0).efficiency() == 1.0
+    assert 0.5 < Laplace(sensitivity=3, epsilon=3.0).efficiency() < 0.99
+    shares = [Laplace(sensitivity=1.0, epsilon=e).efficiency() for e in (0.1, 1.0, 4.0, 10.0)]
+    assert shares == sorted(shares, reverse=True)
+    assert 0.999 < shares[0] < 1
+    assert shares[-1] < 0.3
+    with pytest.raises(InvalidOperation):
+        Laplace(sensitivity=1.0, epsilon=1.0, dimension=3).efficiency()
+    with pytest.raises(InvalidOperation):
+        Gaussian(sensitivity=1.0, sigma=1.0).efficiency()
+
+
+@pytest.mark.parametrize("mechanism", [*REAL, *WHOLE])
+def test_mechanisms_are_values(mechanism: Additive) -> None:
+    twin = pickle.loads(pickle.dumps(mechanism))
+    assert twin == mechanism
+    assert hash(twin) == hash(mechanism)
+    assert repr(twin) == repr(mechanism)
+    assert mechanism**2 == mechanism * mechanism == Composed(((mechanism, 2),))
+    with pytest.raises(AttributeError):
+        mechanism.width = 1  # type: ignore[misc]
+
+
+def test_reprs_can_be_read() -> None:
+    assert repr(Laplace(sensitivity=1, epsilon=0.5)) == "Laplace(sensitivity=1, scale=2.0)"
+    assert repr(Gaussian(sensitivity=1, sigma=2, dimension=3)) == "Gaussian(sensitivity=1, sigma=2.0, dimension=3)"
+    assert repr(Gaussian.whole(sensitivity=1.5, sigma=2)) == "Gaussian.whole(sensitivity=1.5, sigma=2.0)"
+
+
+def test_an_answer_from_replayable_entropy_is_marked() -> None:
+    noisy = Laplace(sensitivity=1, epsilon=0.5)
+    with pytest.warns(NotPrivateWarning):
+        first = noisy.release(5, entropy=noise.ReplayEntropy(1))
+    with pytest.warns(NotPrivateWarning):
+        assert noisy.release(5, entropy=noise.ReplayEntropy(1)) == first
+    noisy.release(5, entropy=noise.current())
+
+
+def test_more_noise_is_never_worse() -> None:
+    levels = [Laplace(sensitivity=1.0, scale=b).curve for b in (1, 2, 4)]
+    assert levels[0] >= levels[1] >= levels[2]

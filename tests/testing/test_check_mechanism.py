@@ -1,0 +1,435 @@
+"""Ours pass, broken ones fail by the right name. Every check has a false-alarm rate of 1e-9."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deniable import Unit, curves, local, mechanisms, noise, testing
+from deniable.curves import Curve
+from deniable.errors import InvalidDistribution, InvalidOperation, InvalidParameter
+from deniable.mechanisms import Mechanism
+from deniable.testing import Report, check_mechanism, statistics
+
+Pmf = Callable[[int], float]
+
+
+def geometric(scale: float) -> Callable[[int], Pmf]:
+    r = math.exp(-1 / scale)
+    return lambda value: lambda y: (1 - r) / (1 + r) * r ** abs(y - value)
+
+
+def rounded(sigma: float) -> Callable[[int], Pmf]:
+    def phi(x: float) -> float:
+        return math.erfc(-x / sigma / math.sqrt(2)) / 2
+
+    return lambda value: lambda y: phi(-abs(y - value) + 0.5) - phi(-abs(y - value) - 0.5)
+
+
+def discrete_gaussian(sigma: float) -> Callable[[int], Pmf]:
+    total = sum(math.exp(-(z**2) / (2 * sigma**2)) for z in range(-50, 51))
+    return lambda value: lambda y: math.exp(-((y - value) ** 2) / (2 * sigma**2)) / total
+
+
+def poisson(rate: Callable[[int], Any]) -> Callable[[int], Pmf]:
+    return lambda value: (
+        lambda y: math.exp(-(m := float(rate(value))) + y * math.log(m) - math.lgamma(y + 1)) if y >= 0 else 0.0
+    )
+
+
+def floored(sigma: float) -> Callable[[float], Pmf]:
+    """The law of ⌊value + N(0, σ²)⌋."""
+    return lambda value: (
+        lambda y: (
+            (math.erfc((y - value) / sigma / math.sqrt(2)) - math.erfc((y + 1 - value) / sigma / math.sqrt(2))) / 2
+        )
+    )
+
+
+def below_best(scores: Any, index: int) -> float:
+    return float(max(scores) - scores[index])
+
+
+def by_index(selection: Any) -> Callable[[Any], Mapping[int, float]]:
+    return lambda scores: dict(enumerate(selection.probabilities(scores)))
+
+
+SCORES = ([3, 2, 2], [2, 3, 3])
+EXPONENTIAL = mechanisms.Exponential(sensitivity=1, epsilon=1, candidates=3)
+FLIPPING = mechanisms.PermuteAndFlip(sensitivity=1, epsilon=1, candidates=3)
+NOISY_MAX = mechanisms.NoisyMax(sensitivity=1, epsilon=1, candidates=3)
+SOUND = mechanisms.DiscreteLaplace(sensitivity=1, scale=1)
+ALARM = mechanisms.AboveThreshold(threshold=3, sensitivity=1, epsilon=2, questions=3)
+TOWNS = mechanisms.Histogram(categories=["a", "b"], unit=Unit.row(), epsilon=1.0)
+MEDIAN = mechanisms.InverseSensitivity.median(answers=range(4), epsilon=1)
+POISSON = mechanisms.PoissonMechanism.linear(low=2, high=5, top=10)
+
+
+def missed(values: Any, found: int | None) -> float:
+    """How far an answer of the alarm is on the wrong side of its threshold."""
+    below = [v - 3 for v in (values if found is None else values[:found])]
+    return float(max([*below, *([] if found is None else [3 - values[found]])]))
+
+
+OURS: dict[str, tuple[Any, tuple[Any, Any], dict[str, Any]]] = {
+    "Laplace": (mechanisms.Laplace(sensitivity=1, epsilon=1), (0, 1), {"law": geometric(1)}),
+    "Laplace on floats": (mechanisms.Laplace(sensitivity=1.0, epsilon=1), (0.0, 1.0), {}),
+    "Laplace on vectors": (
+        mechanisms.Laplace(sensitivity=2, epsilon=1, dimension=2),
+        ([0, 0], [1, -1]),
+        {"trials": 4000},
+    ),
+    "Gaussian": (mechanisms.Gaussian(sensitivity=1, sigma=1.5), (0, 1), {"law": rounded(1.5)}),
+    "Gaussian on floats": (mechanisms.Gaussian(sensitivity=0.1, sigma=0.1), (0.2, 0.3), {}),
+    "Gaussian floored": (
+        mechanisms.Gaussian(sensitivity=1.0, sigma=2).then(math.floor),
+        (0.3, 1.3),
+        {"law": floored(2)},
+    ),
+    "DiscreteLaplace": (mechanisms.DiscreteLaplace(sensitivity=2, scale=3), (5, 7), {"law": geometric(3)}),
+    "DiscreteGaussian": (mechanisms.DiscreteGaussian(sensitivity=1, sigma=1), (0, 1), {"law": discrete_gaussian(1)}),
+    "Staircase": (mechanisms.Staircase(sensitivity=1, epsilon=1), (0, 1), {"law": geometric(1), "trials": 6000}),
+    "Staircase on floats": (mechanisms.Staircase(sensitivity=1.0, epsilon=1), (0.0, 1.0), {"trials": 6000}),
+    "Exponential": (EXPONENTIAL, SCORES, {"law": by_index(EXPONENTIAL), "distance": below_best, "trials": 3000}),
+    "PermuteAndFlip": (FLIPPING, SCORES, {"law": by_index(FLIPPING), "distance": below_best, "trials": 4000}),
+    "NoisyMax": (NOISY_MAX, SCORES, {"law": by_index(NOISY_MAX), "distance": below_best, "trials": 2500}),
+    "AboveThreshold": (ALARM, ([2, 2, 4], [3, 3, 3]), {"distance": missed, "trials": 4000}),
+    "Histogram": (
+        TOWNS,
+        (["a"] * 3, ["a"] * 3 + ["b"]),
+        {"distance": lambda v, y: np.abs(y - TOWNS.count(v)).max(), "trials": 4000},
+    ),
+    "InverseSensitivity": (
+        MEDIAN,
+        ([0, 1, 3], [1, 1, 3]),
+        {
+            "law": lambda data: dict(zip(MEDIAN.answers, MEDIAN.probabilities(data), strict=True)),
+            "distance": lambda data, y: MEDIAN.distances(data)[MEDIAN.answers.index(y)],
+            "trials": 2000,
+        },
+    ),
+    "PoissonMechanism": (
+        POISSON,
+        (0, 1),
+        {"law": poisson(POISSON.rate), "distance": lambda v, y: abs(POISSON.estimate(y) - v), "trials": 4000},
+    ),
+    "m * n": (
+        mechanisms.DiscreteLaplace(sensitivity=1, scale=2) * mechanisms.DiscreteGaussian(sensitivity=1, sigma=2),
+        (0, 1),
+        {"trials": 4000},
+    ),
+    "RandomizedResponse": (
+        testing.OnePerson(local.RandomizedResponse(epsilon=1.0)),
+        (False, True),
+        {"law": lambda yes: {yes: 1 / (1 + math.exp(-1)), not yes: 1 / (1 + math.exp(1))}},
+    ),
+    "KaryRandomizedResponse": (
+        testing.OnePerson(local.KaryRandomizedResponse(categories=4, epsilon=1.0)),
+        (0, 3),
+        {"law": lambda own: {y: math.exp(y == own) / (math.e + 3) for y in range(4)}, "trials": 4000},
+    ),
+    "SymmetricUnary": (testing.OnePerson(local.SymmetricUnary(categories=3, epsilon=1.0)), (0, 1), {"trials": 4000}),
+    "DuchiMean": (testing.OnePerson(local.DuchiMean(low=-1, high=1, epsilon=1.0)), (-1.0, 1.0), {"trials": 4000}),
+}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_ours_pass(name: str) -> None:
+    mechanism, neighbours, options = OURS[name]
+    report = check_mechanism(mechanism, neighbours, **options)
+    assert report.passed, str(report)
+    assert (report["law"].passed is None) == ("law" not in options)
+    report.raise_for_failures()
+
+
+# -- broken ones -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Third:
+    """A third party's mechanism: it only has `release` and `curve`. This one is sound, the others change one thing."""
+
+    @property
+    def curve(self) -> Curve:
+        return curves.discrete_laplace(scale=1)
+
+    def release(self, value: Any) -> Any:
+        return value + noise.discrete_laplace(scale=1)
+
+
+class HalfSensitivity(Third):
+    """Its statistic moves by 2."""
+
+    def release(self, value: Any) -> Any:
+        return 2 * value + noise.discrete_laplace(scale=1)
+
+
+class WrongScale(Third):
+    def release(self, value: Any) -> Any:
+        return value + noise.discrete_laplace(scale=0.9)
+
+
+class TooNoisy(Third):
+    def release(self, value: Any) -> Any:
+        return value + noise.discrete_laplace(scale=1.1)
+
+
+class Clipped(Third):
+    """Noise is clipped to what is near the data."""
+
+    def release(self, value: Any) -> Any:
+        return value + max(-1, min(1, noise.discrete_laplace(scale=1)))
+
+
+class FloatLaplace(Third):
+    """The textbook mechanism in floats (Mironov 2012)."""
+
+    @property
+    def curve(self) -> Curve:
+        return curves.laplace(scale=1.0)
+
+    def release(self, value: Any) -> Any:
+        if math.isnan(value):
+            raise ValueError("NaN")
+        return value + self._noise()
+
+    _noise = staticmethod(np.random.default_rng(3).laplace)
+
+
+class TooSure(Third):
+    def error(self, *, confidence: float) -> float:
+        return float(mechanisms.DiscreteLaplace(sensitivity=1, scale=1).error(confidence=confidence)) - 1
+
+
+class Seeded(Third):
+    def release(self, value: Any, seed: int | None = None) -> Any:
+        return Third.release(self, value)
+
+
+class Replayable(Third):
+    """Takes a seed by the back door."""
+
+    def release(self, value: Any) -> Any:
+        return value + int(np.random.laplace() * 3)
+
+
+class Silent(Third):
+    """Takes entropy that can be replayed, and says nothing."""
+
+    def release(self, value: Any, *, entropy: Any = None) -> Any:
+        return Third.release(self, value)
+
+
+class Echo(Third):
+    """Tells the truth one time in five."""
+
+    def release(self, value: Any) -> Any:
+        return value if noise.bernoulli(p=0.2) else 1000 + noise.uniform(below=1000)
+
+
+class PassesNan(Third):
+    def release(self, value: Any) -> Any:
+        return float(value) + 0.0 * noise.discrete_laplace(scale=1) if math.isnan(value) else Third.release(self, 0)
+
+
+class Remembers(Third):
+    last: Any = None
+
+    def release(self, value: Any) -> Any:
+        type(self).last = value
+        return Third.release(self, value)
+
+    def __repr__(self) -> str:
+        return f"Remembers(last={self.last})"
+
+
+class NotACopy(Third):
+    def __reduce__(self) -> Any:
+        return Third, ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NotACopy)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class OneForAll(Third):
+    """m ** k is one answer, k times."""
+
+    def __pow__(self, count: int) -> Any:
+        return _Repeated()
+
+
+class _Repeated:
+    curve = curves.discrete_laplace(scale=1) ** 3
+
+    def release(self, value: Any) -> tuple[Any, ...]:
+        return (Third().release(value),) * 3
+
+
+class Cheap(Third):
+    """m ** k is charged once."""
+
+    def __pow__(self, count: int) -> Any:
+        return self
+
+
+class Raises(Third):
+    def release(self, value: Any) -> Any:
+        raise RuntimeError("no answer")
+
+
+BROKEN: dict[str, tuple[Any, tuple[Any, Any], str, dict[str, Any]]] = {
+    "half the sensitivity": (HalfSensitivity(), (0, 1), "privacy", {}),
+    "half the sensitivity, by its law": (
+        HalfSensitivity(),
+        (0, 1),
+        "privacy",
+        {"law": lambda v: geometric(1)(2 * v), "trials": 200},
+    ),
+    "noise too large by 10 %": (TooNoisy(), (0, 1), "law", {"law": geometric(1), "trials": 40_000}),
+    "noise too small by 10 %": (WrongScale(), (0, 1), "law", {"law": geometric(1), "trials": 40_000}),
+    "support that depends on the data": (Clipped(), (0, 1), "support", {}),
+    "support by its law": (
+        Clipped(),
+        (0, 1),
+        "support",
+        {"law": lambda v: {v: 0.5, v - 1: 0.25, v + 1: 0.25}, "trials": 200},
+    ),
+    "Laplace noise in floats": (FloatLaplace(), (0.0, 1.0), "support", {}),
+    "an error that is too small": (TooSure(), (0, 1), "error", {"trials": 2000}),
+    "a seed": (Seeded(), (0, 1), "seed", {"trials": 200}),
+    "a global seed": (Replayable(), (0, 1), "seed", {"trials": 2000}),
+    "replay without a warning": (Silent(), (0, 1), "seed", {"trials": 200}),
+    "the truth itself": (Echo(), (0, 1), "echo", {"trials": 2000}),
+    "NaN for NaN": (PassesNan(), (0.0, 1.0), "nan", {"trials": 200}),
+    "a repr with data": (Remembers(), (0, 1), "repr", {"trials": 200}),
+    "a pickle of something else": (NotACopy(), (0, 1), "copies", {"trials": 200}),
+    "powers that repeat": (OneForAll(), (0, 1), "power", {}),
+    "powers that are not charged": (Cheap(), (0, 1), "power", {"trials": 200}),
+    "no answer": (Raises(), (0, 1), "release", {"trials": 200}),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_ones_fail_by_name(name: str) -> None:
+    mechanism, neighbours, wanted, options = BROKEN[name]
+    report = check_mechanism(mechanism, neighbours, **options)
+    assert report[wanted].passed is False, str(report)
+    with pytest.raises(InvalidOperation, match=f"does not keep its promise: .*{wanted}: "):
+        report.raise_for_failures()
+
+
+ONLY = (
+    "noise too large by 10 %",
+    "an error that is too small",
+    "a seed",
+    "a repr with data",
+    "a pickle of something else",
+    "powers that repeat",
+    "Laplace noise in floats",
+)
+
+
+@pytest.mark.parametrize("name", ONLY)
+def test_nothing_else_is_blamed(name: str) -> None:
+    mechanism, neighbours, wanted, options = BROKEN[name]
+    assert [c.name for c in check_mechanism(mechanism, neighbours, **options).failures] == [wanted]
+
+
+def test_a_sound_third_party_passes_with_less() -> None:
+    """`error` and `**` are not needed."""
+    report = check_mechanism(Third(), (0, 1), law=geometric(1))
+    assert report.passed, str(report)
+    assert [c.name for c in report.checks if c.passed is None] == ["error", "power", "nan"]
+
+
+def test_sound_mechanisms_are_blamed_no_more_often_than_said() -> None:
+    """100 runs at a confidence of 80 %: no check fails more than 20 % of the time, at a false alarm of 1e-9."""
+    failed = Counter(
+        failure.name
+        for _ in range(100)
+        for failure in check_mechanism(SOUND, (0, 1), law=geometric(1), trials=200, confidence=0.8).failures
+    )
+    assert all(statistics.at_least(times, 100, probability=0.2) > 1e-9 for times in failed.values()), failed
+
+
+def test_a_mechanism_may_bring_its_law() -> None:
+    class Lawful(Third):
+        def law(self, value: int) -> Pmf:
+            return geometric(1.3)(value)
+
+    assert check_mechanism(Lawful(), (0, 1))["law"].passed is False
+
+
+def test_the_measured_epsilon_is_near_the_promise_and_never_above() -> None:
+    """10 000 releases of randomized response at ε = 1: at least 0.7 is certified."""
+    person = testing.OnePerson(local.RandomizedResponse(epsilon=1.0))
+    words = check_mechanism(person, (False, True))["privacy"].words
+    measured = float(words.split()[5])
+    assert 0.7 < measured < 1.0, words
+
+
+def test_error_that_cannot_be_judged_is_left_out() -> None:
+    class Worded(TooSure):
+        def release(self, value: Any) -> Any:
+            return str(Third.release(self, value))
+
+    report = check_mechanism(Worded(), (0, 1), trials=200)
+    assert "was not pickled" in report["copies"].words, "a class inside a function"
+    assert report["error"].passed is None
+    assert "distance=" in report["error"].words
+
+
+def test_a_report_is_readable_and_shows_no_answer() -> None:
+    report = check_mechanism(Third(), (123_456, 123_457), trials=200)
+    assert str(report).splitlines()[0] == "Third()"
+    assert all(line[:4].strip() in {"ok", "FAIL", "-"} for line in str(report).splitlines()[1:])
+    assert "12345" not in str(report)
+    with pytest.raises(KeyError):
+        report["speed"]
+    with pytest.raises(AttributeError):
+        report.mechanism = "x"  # type: ignore[misc]
+    assert isinstance(report, Report)
+
+
+def test_global_generators_are_put_back() -> None:
+    np.random.seed(7)
+    check_mechanism(Third(), (0, 1), trials=200)
+    found = np.random.random()
+    np.random.seed(7)
+    assert found == np.random.random()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"neighbours": (1,)}, {"neighbours": 3}, {"trials": 10}, {"trials": 2.5}, {"confidence": 1.0}, {"confidence": -1}],
+)
+def test_bad_arguments_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter):
+        check_mechanism(Third(), **{"neighbours": (0, 1), "trials": 200, **options})
+
+
+@pytest.mark.parametrize("law", [{0: 0.5, 1: 0.4}, {0: 1.5, 1: -0.5}, {}])
+def test_a_law_that_is_none_is_refused(law: dict[int, float]) -> None:
+    with pytest.raises(InvalidDistribution, match="neighbour 0"):
+        check_mechanism(Third(), (0, 1), law=lambda _: law, trials=200)
+
+
+def test_a_mechanism_without_a_curve_fails() -> None:
+    class NoCurve(Third):
+        @property
+        def curve(self) -> Any:
+            return 1.0
+
+    assert check_mechanism(NoCurve(), (0, 1), trials=200)["release"].passed is False
+
+
+def test_ours_are_mechanisms() -> None:
+    assert all(isinstance(mechanism, Mechanism) for mechanism, _, _ in OURS.values())
