@@ -12,6 +12,14 @@ import pytest
 from deniable import local
 from deniable.errors import InvalidParameter
 
+
+class Nameless:
+    """Something that is nothing else, and prints the same in every process."""
+
+    def __repr__(self) -> str:
+        return "Nameless()"
+
+
 BAD_EPSILONS = [-1, 0, -0.0, 1e-7, 51, 1e308, math.nan, math.inf, -math.inf, "1", True, None, [1.0], 1j]
 BY_EPSILON = [
     lambda e: local.RandomizedResponse(epsilon=e),
@@ -130,7 +138,7 @@ ODD_SHAPES = [
     "01",
     b"01",
     {"a": 1},
-    object(),
+    Nameless(),
     [None],
     ["x"],
     1j,

@@ -27,6 +27,14 @@ from deniable.mechanisms.steps import ANY, FINENESS, Additive, noisy_floats, rou
 from deniable.units import Sensitivity, Unit
 from tests.mechanisms import lattice_laws as laws
 
+
+class Nameless:
+    """Something that is nothing else, and prints the same in every process."""
+
+    def __repr__(self) -> str:
+        return "Nameless()"
+
+
 pytestmark = pytest.mark.filterwarnings("ignore::deniable.errors.NotPrivateWarning")
 
 REAL = [
@@ -395,8 +403,8 @@ SECRET = 271828.18284
         np.array([SECRET], dtype=np.longdouble),
         np.longdouble(SECRET),
         [SECRET, None],
-        [SECRET, object()],
-        object(),
+        [SECRET, Nameless()],
+        Nameless(),
         Decimal("NaN"),
         pd.Series([SECRET, None]),
         pl.Series([SECRET, None]),

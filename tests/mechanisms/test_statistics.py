@@ -23,6 +23,14 @@ from deniable.mechanisms.statistics import RESOLUTION, clamp
 from deniable.units import Unit
 from tests.mechanisms import lattice_laws as laws
 
+
+class Nameless:
+    """Something that is nothing else, and prints the same in every process."""
+
+    def __repr__(self) -> str:
+        return "Nameless()"
+
+
 pytestmark = pytest.mark.filterwarnings("ignore::deniable.errors.NotPrivateWarning")
 
 ROW, REPLACED = Unit.row(), Unit.replaced_row()
@@ -100,7 +108,7 @@ def test_no_single_row_is_an_error() -> None:
         None,
         math.nan,
         "x",
-        object(),
+        Nameless(),
         Decimal("NaN"),
         Decimal("sNaN"),
         Decimal("Infinity"),

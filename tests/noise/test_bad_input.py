@@ -15,6 +15,14 @@ from deniable import noise
 from deniable.errors import InvalidParameter
 from tests.noise.exact import Chosen
 
+
+class Nameless:
+    """Something that is nothing else, and prints the same in every process."""
+
+    def __repr__(self) -> str:
+        return "Nameless()"
+
+
 NOT_NUMBERS = [
     None,
     "1",
@@ -22,7 +30,7 @@ NOT_NUMBERS = [
     [1],
     (1,),
     {},
-    object(),
+    Nameless(),
     1j,
     True,
     False,
@@ -92,7 +100,7 @@ def test_a_size_that_is_no_shape_is_refused(size: Any) -> None:
             call()
 
 
-@pytest.mark.parametrize("entropy", [0, 7, "x", np.random.default_rng(1), object(), noise.ReplayEntropy, b"seed"])
+@pytest.mark.parametrize("entropy", [0, 7, "x", np.random.default_rng(1), Nameless(), noise.ReplayEntropy, b"seed"])
 def test_a_source_that_is_no_entropy_is_refused(entropy: Any) -> None:
     """A seed, or a generator of numpy's, cannot slip in where a source is expected."""
     for call in (

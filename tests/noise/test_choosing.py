@@ -193,6 +193,7 @@ def test_weights_may_come_in_any_sequence(values: Any) -> None:
         [math.inf, 1.0],
         [0, -math.inf],
         [True, False],
+        np.array([], dtype=object),
         np.array([True]),
         [[0, 1]],
         np.zeros((2, 2)),

@@ -20,6 +20,14 @@ from deniable.errors import InvalidParameter
 from deniable.noise import Grid, ReplayEntropy, exact_sum
 from deniable.noise.grid import FARTHEST, LARGEST_EXPONENT, LEAST_EXPONENT
 
+
+class Nameless:
+    """Something that is nothing else, and prints the same in every process."""
+
+    def __repr__(self) -> str:
+        return "Nameless()"
+
+
 F = Fraction
 LARGEST = sys.float_info.max
 exponents = st.integers(LEAST_EXPONENT, LARGEST_EXPONENT)
@@ -178,11 +186,12 @@ BAD = [
     True,
     [True],
     np.array([True]),
+    np.array([True, 1.5], dtype=object),
     1j,
     [1j],
     {},
     {1.0},
-    object(),
+    Nameless(),
     [[1.0], [1.0, 2.0]],
     np.array(["2020"], dtype="M8[D]"),
     pd.Series(["a"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -15,6 +16,7 @@ from deniable.noise.laws import (
     Bernoulli,
     BernoulliExp,
     Binomial,
+    Cumulative,
     DiscreteGaussian,
     GeometricBlocks,
     LaplaceBlocks,
@@ -223,6 +225,29 @@ def test_many_coins_and_one_coin_are_the_same(law: Law) -> None:
     assert out.tolist() == [False, True, False, True]
     assert entropy.left == []
     assert [coin.one(Chosen([edge << 48 | each])) for each in refined] == [False, True]
+
+
+@dataclass(frozen=True)
+class Loose(Law):
+    """A law that knows its cumulative probabilities to within 2^-60 of a bit less than asked."""
+
+    law: Law
+
+    def cumulative(self, bits: int, reach: int) -> Cumulative:
+        found = self.law.cumulative(bits, reach)
+        slack = 1 << max(0, bits - 60 - (bits - 128))
+        lows, highs = (
+            [max(0, low - slack) for low in found.lows],
+            [min(high + slack, 1 << bits) for high in found.highs],
+        )
+        return Cumulative(found.first, lows, highs, found.open_below, found.open_above)
+
+
+def test_a_law_with_loose_bounds_is_asked_for_more_bits() -> None:
+    """At 128 bits these bounds leave 16 words undecided around each threshold; at 256 they are as narrow as any."""
+    loose, tight = Table(Loose(GeometricBlocks(F(2.5), 1))), Table(GeometricBlocks(F(2.5), 1))
+    assert loose._width <= 1
+    assert all(0 <= b - a <= 1 for a, b in zip(loose._thresholds, tight._thresholds, strict=True))
 
 
 def test_draws_made_ahead_are_only_for_the_process() -> None:

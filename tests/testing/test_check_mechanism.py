@@ -369,11 +369,11 @@ def test_a_mechanism_may_bring_its_law() -> None:
 
 
 def test_the_measured_epsilon_is_near_the_promise_and_never_above() -> None:
-    """10 000 releases of randomized response at ε = 1: at least 0.7 is certified."""
+    """10 000 releases of randomized response at ε = 1: at least 0.65 is certified."""
     person = testing.OnePerson(local.RandomizedResponse(epsilon=1.0))
     words = check_mechanism(person, (False, True))["privacy"].words
     measured = float(words.split()[5])
-    assert 0.7 < measured < 1.0, words
+    assert 0.65 < measured < 1.0, words
 
 
 def test_error_that_cannot_be_judged_is_left_out() -> None:

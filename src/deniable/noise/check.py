@@ -75,10 +75,8 @@ def shape(value: Any) -> Shape:
     return tuple(count("size", dimension) for dimension in dimensions)
 
 
-def rationals(name: str, values: Any) -> list[Fraction]:
-    """A non-empty sequence of finite numbers. What is in it may be computed from data, so no error shows it."""
-    if isinstance(values, str | bytes | dict | set) or not isinstance(values, Iterable):
-        raise InvalidParameter(name, NOTHING, "must be a sequence of numbers")
+def rationals(name: str, values: Iterable[Any]) -> list[Fraction]:
+    """Finite numbers, at least one. They may be computed from data, so no error shows them."""
     result = []
     for value in values:
         try:

@@ -143,18 +143,19 @@ class Table(Chunked):
 
     def __init__(self, law: Law, limit: int = LIMIT) -> None:
         super().__init__()
-        found = law.cumulative(PRECISION, REACH)
-        drop = PRECISION - WORD
-        largest = (1 << WORD) - 1
         self._law = law
         self._limit = limit
+        precision = PRECISION
+        while True:
+            found = law.cumulative(precision, REACH)
+            lows, highs = ([bound >> (precision - WORD) for bound in bounds] for bounds in (found.lows, found.highs))
+            # An enclosure may reach over a multiple of 2^-64; then the word above is undecided too.
+            self._width = max((min(high, 2**WORD - 1) - low for low, high in zip(lows, highs, strict=True)), default=0)
+            if self._width <= 1:
+                break
+            precision *= 2
         self._first = found.first
-        self._thresholds = [low >> drop for low in found.lows]
-        # An enclosure may reach over a multiple of 2^-64; then the word above is undecided too.
-        self._width = max(
-            (min(high >> drop, largest) - low for high, low in zip(found.highs, self._thresholds, strict=True)),
-            default=0,
-        )
+        self._thresholds = lows
         self._array: npt.NDArray[np.uint64] | None = None
         self._guide: Integers | None = None
 

@@ -1,7 +1,7 @@
 """Statistical tests whose error rates are theorems at every sample size, not limits for large ones.
 
 A test that runs in every build may be wrong once in a billion (`FALSE_ALARM`). That far out the textbook chi-square
-approximation is off by a factor of a hundred for cells of ten expected draws, so nothing here relies on it.
+approximation is off by a factor of 250 for a cell of ten expected draws, so nothing here relies on it.
 """
 
 from __future__ import annotations
