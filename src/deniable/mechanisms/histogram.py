@@ -8,9 +8,11 @@ number of bins. Under `Unit.replaced_row()` a row may leave one bin and enter an
 from __future__ import annotations
 
 import math
+import numbers
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -189,14 +191,41 @@ def _count_numbers(edges: tuple[float, ...], data: Any) -> values.Ints:
 
 
 def tally(data: Any) -> dict[Any, int]:
-    """How often each key occurs in a column. A key that cannot be hashed is no key: it is counted nowhere."""
+    """How often each key occurs in a column. A key that cannot be hashed is no key: it is counted nowhere.
+
+    Keys that are equal are one key with one spelling (1 for 1, 1.0 and True; None for NaN): otherwise the spelling
+    would tell which row came first, or that some row is missing.
+    """
     if isinstance(data, str | bytes | dict) or not isinstance(data, Iterable):
         raise values.refused("must be a column: a list, array or series of keys")
     listed = data.tolist() if isinstance(data, np.ndarray) else list(data)
     try:
-        return dict(Counter(listed))
+        found = Counter(listed)
     except TypeError:
-        return dict(Counter(v for v in listed if _hashable(v)))
+        found = Counter(v for v in listed if _hashable(v))
+    spelled: Counter[Any] = Counter()
+    for key, count in found.items():
+        spelled[_spelled(key)] += count
+    return dict(spelled)
+
+
+def _spelled(key: Any) -> Any:
+    """The one spelling of a key."""
+    if isinstance(key, np.generic):
+        key = key.item()
+    if isinstance(key, tuple | frozenset):
+        return type(key)(_spelled(part) for part in key) if type(key) in (tuple, frozenset) else key
+    if key is None or type(key).__name__ in ("NAType", "NaTType"):
+        return None
+    if not isinstance(key, numbers.Real | Decimal):
+        return key
+    if isinstance(key, float | Decimal) and not math.isfinite(key):
+        return None if math.isnan(key) else math.copysign(math.inf, key)
+    exactly = key if isinstance(key, Fraction) else Fraction(key)  # type: ignore[arg-type]  # an int, float or Decimal
+    if exactly.denominator == 1:
+        return int(exactly)
+    near = float(exactly)
+    return near if Fraction(near) == exactly else exactly
 
 
 def _hashable(value: Any) -> bool:
@@ -209,7 +238,7 @@ def _hashable(value: Any) -> bool:
 
 def _count_categories(categories: tuple[Any, ...], data: Any) -> values.Ints:
     found = tally(data)
-    return np.array([found.get(category, 0) for category in categories], dtype=np.int64)
+    return np.array([found.get(_spelled(category), 0) for category in categories], dtype=np.int64)
 
 
 # -- keys that only the data knows -----------------------------------------------------------------------------------
@@ -294,7 +323,7 @@ class UnknownKeys(Mechanism):
         present = {key: count for key, count in counts.items() if values.whole(count) > 0}
         if not present:
             return {}
-        noisy = self.noise.release(np.array(list(present.values()), dtype=np.int64), entropy=entropy)
+        noisy = self.noise.release(values.wholes(list(present.values())), entropy=entropy)
         kept = [(int(count), key) for key, count in zip(present, noisy, strict=True) if count >= self.threshold]
         # The order of the rows must not show: it may tell who came first.
         kept.sort(key=lambda pair: (-pair[0], str(type(pair[1])), str(pair[1])))

@@ -63,8 +63,8 @@ class QuantileDistance(Distance):
     q: Fraction
 
     def to_each(self, data: Any, answers: Sequence[Any]) -> list[int]:
-        rows = values.reals(data)
-        if rows.ndim != 1 or not len(rows):
+        rows = values.column(data)
+        if not len(rows):
             raise values.refused("must be a list of numbers, one for each row, and at least one")
         # Every row counts as a number: NaN as the smallest.
         rows = np.sort(np.where(np.isnan(rows), -math.inf, rows))
@@ -93,14 +93,14 @@ class ModeDistance(Distance):
         if isinstance(data, str | bytes | dict) or not hasattr(data, "__len__") or not len(data):
             raise values.refused("must be a list of answers, one for each row, and at least one")
         for row in data:
-            if not isinstance(row, Hashable) or row not in place:
-                raise values.refused("every row must be one of the answers", "map the others to one of them first")
-            counts[place[row]] += 1
-        return [self._one(counts, place[answer]) for answer in answers]
+            # A row that is none of the answers votes for nobody: one row must not be able to raise an error.
+            if isinstance(row, Hashable) and row in place:
+                counts[place[row]] += 1
+        return [self._one(counts, place[answer], len(data)) for answer in answers]
 
-    def _one(self, counts: np.ndarray[Any, np.dtype[np.int64]], target: int) -> int:
+    def _one(self, counts: np.ndarray[Any, np.dtype[np.int64]], target: int, rows: int) -> int:
         others = np.delete(counts + (np.arange(len(counts)) < target), target)
-        low, high = -1, int(counts.sum())  # `high` is enough: then all rows say `target`
+        low, high = -1, rows  # `high` is enough: then all rows say `target`
         while high - low > 1:
             k = (low + high) // 2
             paid = int(np.maximum(others - (counts[target] + k), 0).sum()) <= k
@@ -111,18 +111,16 @@ class ModeDistance(Distance):
 @final
 @dataclass(frozen=True, slots=True)
 class _BinaryMedianDistance(Distance):
-    """Rows to replace until the majority of zeros and ones is y; an even split is a majority of zeros."""
+    """Rows to replace until the majority of zeros and ones is y; an even split is a majority of zeros. What is not 1
+    (or True) counts as zero.
+    """
 
     def to_each(self, data: Any, answers: Sequence[Any]) -> list[int]:
-        rows = values.array(np.asarray(data, dtype=np.int64) if _is_boolean(data) else data)
-        if rows.ndim != 1 or not len(rows) or not np.all((rows == 0) | (rows == 1)):
+        rows = values.column(data) == 1
+        if not len(rows):
             raise values.refused("must be a list of zeros and ones, one for each row, and at least one")
         half, ones = len(rows) // 2, int(rows.sum())
         return [max(0, half + 1 - ones) if answer else max(0, ones - half) for answer in answers]
-
-
-def _is_boolean(data: Any) -> bool:
-    return bool(np.asarray(data).dtype.kind == "b") if not isinstance(data, str | bytes | dict | set) else False
 
 
 # -- mechanisms ------------------------------------------------------------------------------------------------------

@@ -87,8 +87,8 @@ class LinearQueries(Mechanism):
 
     def _bits(self, value: Any) -> values.Ints:
         """One bit a person. What is not 1 (or True) is 0, so that no one person's entry can be an error."""
-        bits = value if isinstance(value, np.ndarray) and value.dtype.kind == "b" else values.array(value)
-        if bits.ndim != 1 or bits.size != self.people:
+        bits = values.column(value)
+        if bits.size != self.people:
             raise values.refused(f"must hold {self.people} bits, one for each person")
         return np.asarray(bits == 1).astype(np.int64)
 

@@ -194,9 +194,7 @@ class _Rank(Mechanism):
 
     def steps(self, value: Any) -> tuple[list[Fraction], list[Fraction]]:
         """How many ranks each point of the grid is away from the quantile, as a step function of its number j."""
-        found = values.reals(value)
-        if found.ndim != 1:
-            raise values.refused("must be a list of numbers, one for each row")
+        found = values.column(value)
         # What a row counts as is a function of that row alone, so it needs no exact arithmetic.
         with np.errstate(invalid="ignore", over="ignore"):
             place = np.rint((found - float(self.low)) / float(self.spacing))

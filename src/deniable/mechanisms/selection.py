@@ -60,13 +60,14 @@ SLACK: Final = 1 + 1e-12
 
 def exact_scores(value: Any, candidates: int | None) -> list[Fraction]:
     """One score for each candidate, as rationals. They come from data, so an error shows none of them."""
-    found = values.array(value)
+    # A list is taken number by number: numpy would round whole numbers to floats as soon as one of them is a float.
+    found = np.array(value, dtype=object) if isinstance(value, list | tuple) else values.array(value)
     if found.ndim != 1 or len(found) != (candidates or len(found)) or not len(found):
         wanted = f"{candidates} numbers, " if candidates else ""
         raise values.refused(f"must be a list of {wanted}one score for each candidate, and at least one")
-    listed = found.tolist()
+    listed = [v.item() if isinstance(v, np.generic) else v for v in found.tolist()]
     try:
-        if found.dtype.kind == "O" and not all(isinstance(v, int | float | Fraction | Decimal) for v in listed):
+        if any(isinstance(v, bool) or not isinstance(v, int | float | Fraction | Decimal) for v in listed):
             raise TypeError
         return [Fraction(v) for v in listed]
     except (TypeError, ValueError, OverflowError):

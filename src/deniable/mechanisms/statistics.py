@@ -42,6 +42,8 @@ def _bounds(low: Any, high: Any) -> tuple[Fraction, Fraction]:
     low_end, high_end = exact.finite("low", low), exact.finite("high", high)
     if not low_end < high_end:
         raise InvalidParameter("high", high, "must be larger than low")
+    if exact.up(low_end) > exact.down(high_end):
+        raise InvalidParameter("high", high, "must leave a float between the bounds")
     return low_end, high_end
 
 
@@ -75,10 +77,8 @@ def clamp_whole(data: Any, low: int, high: int) -> values.Ints:
     """The same for whole numbers: rows that are none are rounded, each by itself. (A missing value turns a column of
     whole numbers into floats in many programs, and must not turn into an error.)
     """
-    found = values.array(data).ravel()
-    if found.dtype.kind in "iu":
-        return np.clip(values.wholes(found), low, high)
-    rounded = np.rint(clamp(found, Fraction(low), Fraction(high)))
+    # By way of floats whatever the dtype: one missing value must not change what the other rows count as.
+    rounded = np.rint(clamp(data, Fraction(low), Fraction(high)))
     # Beyond 2⁵³ a bound may be no float: clamp once more, in whole numbers.
     return np.clip(rounded, -(2.0**62), 2.0**62).astype(np.int64).clip(low, high)
 

@@ -57,36 +57,59 @@ def array(value: Any) -> NDArray[Any]:
 
 
 def reals(value: Any) -> Floats:
-    """An array of float64, NaN and infinities as they are. Whole numbers beyond ±2⁵³ are clamped, never rounded."""
+    """The numbers of a finished statistic as float64, NaN and infinities as they are.
+
+    Whole numbers beyond ±2⁵³ are clamped: rounding them could move two values apart. In a list the type of one number
+    must not change what another becomes (numpy would turn all into floats), so there everything is clamped.
+    """
     found = array(value)
     kind = found.dtype.kind
-    if kind == "f":
-        return found.astype(np.float64, copy=False)
     if kind == "O":
         try:
-            return np.array([_real(v) for v in found.ravel().tolist()], dtype=np.float64).reshape(found.shape)
+            floats = np.array([_real(v) for v in found.ravel().tolist()], dtype=np.float64).reshape(found.shape)
         except (TypeError, ValueError, OverflowError):
             raise refused("must hold numbers only") from None
+        return _clamped(floats)
+    if kind == "f":
+        floats = found.astype(np.float64, copy=False)
+        return _clamped(floats) if isinstance(value, list | tuple) else floats
     if found.dtype.itemsize == 8:
         found = np.clip(found, -EXACT if kind == "i" else 0, EXACT)
     return found.astype(np.float64)
 
 
+def _clamped(floats: Floats) -> Floats:
+    """Finite numbers within ±2⁵³; infinities stay, to be refused."""
+    return np.where(np.isinf(floats), floats, np.clip(floats, -float(EXACT), float(EXACT)))
+
+
 def column(value: Any) -> Floats:
     """Rows as an array of float64, for statistics that clamp each row by itself: what is no number is NaN.
 
-    Only a column that is no numbers as a whole (strings, dates) is refused: its type is public, a single row is not.
+    What a row becomes depends on that row alone, never on the dtype that the other rows gave the column: whole numbers
+    are rounded to the nearest float, True and False are 1 and 0. Only an array or series that is no numbers as a whole
+    (strings, dates) is refused: its type is public, a single row is not.
     """
-    found = array(value)
-    if found.dtype.kind != "O":
-        return reals(found).ravel()
-    return np.array([_number(v) for v in found.ravel().tolist()], dtype=np.float64)
+    if isinstance(value, list | tuple):
+        try:
+            found = np.asarray(value)
+        except Exception:  # ragged: some row is a list itself
+            found = np.empty(0, dtype=object)
+        # (A row that is a list is no number, wherever it stands.)
+        if found.dtype.kind not in "biuf" or found.dtype.itemsize > 8 or found.ndim != 1:
+            return np.array([_number(v) for v in value], dtype=np.float64)
+    elif not hasattr(value, "__len__"):
+        raise refused("must be a column of numbers: a list, an array or a series")
+    else:
+        found = np.asarray(value) if str(getattr(value, "dtype", "")) in ("bool", "Boolean") else array(value)
+    if found.dtype.kind == "O":
+        return np.array([_number(v) for v in found.ravel().tolist()], dtype=np.float64)
+    return found.astype(np.float64).ravel()
 
 
 def _number(value: Any) -> float:
-    is_number = isinstance(value, numbers.Real | Decimal) and not isinstance(value, bool | np.bool_)
     try:
-        return float(value) if is_number else math.nan
+        return float(value) if isinstance(value, numbers.Real | Decimal | np.bool_) else math.nan
     except OverflowError:  # an int or Fraction beyond all floats
         return math.inf if value > 0 else -math.inf
     except ValueError:

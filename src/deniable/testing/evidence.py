@@ -39,6 +39,11 @@ def plain(answer: Any) -> Hashable:
         return tuple(plain(part) for part in answer)
     if isinstance(answer, dict):
         return tuple(sorted(((plain(key), plain(part)) for key, part in answer.items()), key=repr))
+    # 1, 1.0 and True are equal, and so are 0.0 and -0.0, but who reads the answer can tell them apart.
+    return (type(answer).__name__, repr(answer)) if isinstance(answer, bool | float) else _counted(answer)
+
+
+def _counted(answer: Any) -> Hashable:
     return answer if isinstance(answer, Hashable) else repr(answer)
 
 
