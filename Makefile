@@ -48,6 +48,9 @@ endef
 .venv-bench/.ready: pyproject.toml benchmarks/requirements.txt
 	$(call build_env,.venv-bench,-e . -r benchmarks/requirements.txt)
 
+.venv-bench-noise/.ready: pyproject.toml benchmarks/requirements-noise.txt
+	$(call build_env,.venv-bench-noise,-e . -r benchmarks/requirements-noise.txt)
+
 .PHONY: help
 help:  ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -92,19 +95,19 @@ bench-curves: .venv-bench/.ready  ## us and our peers on the same curves, in one
 	@.venv-bench/bin/python benchmarks/curves.py
 
 .PHONY: bench-noise
-bench-noise: .venv-bench/.ready  ## exact noise and mechanisms beside other libraries, in one run
-	@.venv-bench/bin/python benchmarks/noise.py
+bench-noise: .venv-bench-noise/.ready  ## exact noise and mechanisms beside other libraries, in one run
+	@.venv-bench-noise/bin/python benchmarks/noise.py
 
 .PHONY: bench-local
-bench-local: .venv-bench/.ready  ## the local model beside pure-ldp, in one run
-	@.venv-bench/bin/python benchmarks/local.py
+bench-local: .venv-bench-noise/.ready  ## the local model beside pure-ldp, in one run
+	@.venv-bench-noise/bin/python benchmarks/local.py
 
 .PHONY: test-long
 test-long: .venv/.ready-to-develop  ## a thousand million draws of noise: signs and digits (half an hour)
-	@$(BIN)/python tests/noise/long_run.py
+	@$(BIN)/python -m tests.noise.long_run
 
 .PHONY: clean
 clean:  ## remove environments, caches and everything built
-	@rm -rf .venv .venv-bench demo-output site build dist htmlcov .coverage .coverage.* \
+	@rm -rf .venv .venv-bench .venv-bench-noise demo-output site build dist htmlcov .coverage .coverage.* \
 	  .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find src tests docs benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
