@@ -28,14 +28,15 @@ def test_a_table_is_built_quickly() -> None:
                 began = time.process_time()
                 sampler(**{name: scale + i / 64})
                 times.append(time.process_time() - began)
-            assert min(times) < 0.05
+            assert min(times) < 1  # a table without bounds would take minutes
 
 
 MEMORY = """
-import resource
+import re
 from deniable import noise
 noise.{call}
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+# Of this program alone: what getrusage says would include the tests that started it.
+print(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
 """
 
 
