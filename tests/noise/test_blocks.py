@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
 
 import mpmath
@@ -72,21 +73,19 @@ def exponent(sampler: _Blocked, j: int, word: int, scale: Fraction) -> tuple[int
     bits = sampler._place_bits
     if isinstance(sampler, WideGeometric | WideLaplace):
         r = place >> (bits - m)
-        k = (j << m) + r if j >= 0 else (j << m) + (1 << m) - 1 - r
+        k = (j << m) + r
         start = j << m if j >= 0 else -(((j + 1) << m) - 1)  # the least |k| of the block
         y = (abs(k) - start) / scale
         return k, y, y
-    negative = place >> (bits - 1)
-    inside = place & ((1 << (bits - 1)) - 1)
+    middle = -1 - j if j < 0 else j  # blocks from the middle
     if isinstance(sampler, WideDiscreteGaussian):
-        k = (j << m) + (inside >> (bits - 1 - m))
-        k = -k - 1 if negative else k
-        y = (F(k) ** 2 - F(j << m) ** 2) / (2 * scale**2)
+        k = (j << m) + (place >> (bits - m))
+        y = (F(k) ** 2 - F(middle << m) ** 2) / (2 * scale**2)
         return k, y, y
-    low, high = ((F(j) + F(inside + end, 1 << (bits - 1))) * 2**m for end in (0, 1))  # |X| lies between
-    k = int(low + F(1, 2))  # the same all over, as a test below shows
-    ends = [(x**2 - F(j << m) ** 2) / (2 * scale**2) for x in (low, high)]
-    return (-k if negative else k), ends[0], ends[1]
+    low, high = ((j + F(place + end, 1 << bits)) * 2**m for end in (0, 1))  # X lies between
+    k = math.floor(low + F(1, 2))  # the same all over, as a test below shows
+    ends = sorted((x**2 - F(middle << m) ** 2) / (2 * scale**2) for x in (low, high))
+    return k, ends[0], ends[1]
 
 
 CASES = [pytest.param(kind, scale, id=f"{kind.__name__}-{float(scale):.4g}") for kind in KINDS for scale in SCALES]
@@ -97,8 +96,7 @@ def test_draws_and_exponents_are_those_of_the_law(kind: type[_Blocked], scale: F
     """Whatever the block and the word: the draw is the right one, and y lies between its integer bounds, narrowly."""
     sampler = kind(scale)
     words = [*ReplayEntropy(1).words(150).tolist(), 0, 1, 2**63, 2**63 - 1, 2**WORD - 1]
-    signed = kind is WideLaplace
-    blocks = [0, 1, 2, 40, 100, 383, *([-1, -2, -77] if signed else [])]
+    blocks = [0, 1, 2, 40, 100, 383, *([-1, -2, -77, -383] if kind is not WideGeometric else [])]
     for j, word in itertools.product(blocks, words):
         k, least, largest = exponent(sampler, j, word, scale)
         assert value(sampler, j, word) == k
@@ -114,10 +112,10 @@ def test_a_rounded_draw_is_fixed_by_the_bits_drawn() -> None:
     """Whatever the bits of t that are still to come, the draw stays: X never reaches the next half-integer."""
     for scale in SCALES:
         sampler = WideRoundedGaussian(scale)
-        assert sampler._place_bits - 1 >= sampler._m + 1
+        assert sampler._place_bits >= sampler._m + 1
         for word in ReplayEntropy(2).words(100).tolist():
-            inside = (word >> sampler._u_bits) & ((1 << (sampler._place_bits - 1)) - 1)
-            low, high = (F(inside + end, 1 << (sampler._place_bits - 1)) * 2**sampler._m for end in (0, 1))
+            place = place_of(sampler, word)
+            low, high = (F(place + end, 1 << sampler._place_bits) * 2**sampler._m for end in (0, 1))
             halves = int(2 * low)
             assert halves <= 2 * low
             assert 2 * high <= halves + 1
@@ -133,8 +131,8 @@ def test_pairs_kept_unseen_would_be_kept(kind: type[_Blocked], scale: Fraction) 
     assert np.all(sampler._sure[guide == UNDECIDED] == 0)
     for cell in range(3, 2**16, 1111):
         if guide[cell] != UNDECIDED:
-            # The last place: all bits set, and the sign that makes y larger.
-            _, _, largest = exponent(sampler, int(guide[cell]), 2**WORD - 1, scale)
+            ends = (exponent(sampler, int(guide[cell]), word, scale)[2] for word in (0, 2**WORD - 1))
+            largest = max(ends)  # at the far end of the block
             with at_many_bits():
                 kept = mpmath.exp(-real(largest)) * 2**16
                 assert kept * 0.85 - 1 <= sampler._sure[cell] <= kept
@@ -165,7 +163,7 @@ def test_the_rejection_of_a_real_place_draws_more_of_it() -> None:
     """|X| and u both unknown beyond their first bits: bits of both are drawn until u lies on one side of e^-y(t)."""
     scale = F(2) ** 20 * F(1.3)
     sampler = WideRoundedGaussian(scale)
-    steep, t_bits, u_bits = sampler._steepness, sampler._place_bits - 1, sampler._u_bits
+    steep, t_bits, u_bits = sampler._steepness, sampler._place_bits, sampler._u_bits
     for j, seed in itertools.product((0, 5, 50), range(6)):
         place = ReplayEntropy(seed).bits(t_bits)
         with at_many_bits():
@@ -180,6 +178,35 @@ def test_the_rejection_of_a_real_place_draws_more_of_it() -> None:
             # Words come in pairs: of t (its middle, to 128 bits), then of u.
             entropy = Chosen([2**63, further[0], 0, (further[1] + step) % 2**WORD, 0, 2**63, 0, 2**63])
             assert sampler._is_kept(j, place, u, entropy) is kept
+
+
+def test_a_real_place_is_kept_only_if_all_of_it_would_be() -> None:
+    """(u + 1)/2^32 lies between e^-y at the two ends of what is known of t: too early to say."""
+    sampler = WideRoundedGaussian(F(2) ** 20 * F(1.3))
+    t_bits, u_bits, j, found = sampler._place_bits, sampler._u_bits, 100, 0
+    for place in range(2**20, 2**20 + 400):
+        with at_many_bits():
+            near, far = (mpmath.exp(-real(sampler._y(j, F(place + end, 1 << t_bits)))) * 2**u_bits for end in (0, 1))
+        if int(far) < int(near):
+            found += 1
+            ones = 2**WORD - 1
+            assert sampler._is_kept(j, place, int(near) - 1, Chosen([ones] * 6)) is False
+            assert sampler._is_kept(j, place, int(near) - 1, Chosen([0] * 6)) is True
+    assert found > 5
+
+
+def test_the_rejection_of_a_real_place_waits_for_its_bits() -> None:
+    """u lies between e^-y at the two ends of what is known of t: the bits of t that follow decide, and nothing before."""
+    sampler = WideRoundedGaussian(F(2) ** 20 * F(1.3))
+    t_bits, u_bits = sampler._place_bits, sampler._u_bits
+    for j, seed in itertools.product((1, 5, 50), range(6)):
+        place = ReplayEntropy(seed).bits(t_bits)
+        with at_many_bits():
+            ends = [mpmath.exp(-real(sampler._y(j, F(place + end, 1 << t_bits)))) for end in (0, 1)]
+            between = int((ends[0] + ends[1]) / 2 * mpf(2) ** (u_bits + 2 * WORD))
+        u, *further = between >> (2 * WORD), (between >> WORD) & (2**WORD - 1), between & (2**WORD - 1)
+        for rest, kept in ((0, True), (2**WORD - 1, False)):
+            assert sampler._is_kept(j, place, u, Chosen([rest, further[0], rest, further[1]])) is kept
 
 
 @settings(max_examples=100, deadline=None)
@@ -219,5 +246,5 @@ def test_the_farthest_draw_fits(kind: type[_Blocked]) -> None:
     sampler = kind(F(2) ** 50)
     for word in (0, 2**63, 2**WORD - 1, 2**63 - 1):
         assert abs(value(sampler, sampler._blocks._limit, word)) <= LIMIT
-        if kind is WideLaplace:
+        if kind is not WideGeometric:
             assert abs(value(sampler, -sampler._blocks._limit, word)) <= LIMIT

@@ -177,6 +177,15 @@ def test_uniform_is_exact_for_every_word() -> None:
         assert len(set(np.bincount(kept, minlength=below))) == 1
 
 
+@pytest.mark.parametrize(("below", "again"), [(3, [0]), (5, [0]), (10**9, [0, 2**30]), (2**32 - 1, [0])])
+def test_uniform_words_that_would_favour_a_value_are_drawn_again(below: int, again: list[int]) -> None:
+    """Among 2^32 words some values would come up once more than others; the surplus words are rejected."""
+    for word in again:
+        assert word * below % 2**32 < 2**32 % below
+        drawn = noise.uniform(below=below, size=1, entropy=exact.Chosen([word, 2**31 + 12345]))
+        assert drawn.tolist() == [(2**31 + 12345) * below >> 32]
+
+
 def test_one_uniform_draw_may_be_of_any_size() -> None:
     draws = [noise.uniform(below=10**100) for _ in range(200)]
     assert 0 <= min(draws) < max(draws) < 10**100

@@ -213,6 +213,13 @@ def test_a_coin_on_its_threshold(p: Fraction) -> None:
             assert coin.one(Chosen([word])) is (F(word, 2**WORD) >= 1 - p)
 
 
+def test_a_threshold_that_differs_from_a_word_in_the_200th_bit() -> None:
+    """F(0) = 1/2 + 2^-200, and u = 1/2 to 192 bits: only the words after that tell them apart."""
+    law = Bernoulli(F(1, 2) - F(1, 2**200))
+    assert settle(law, 2**63, WORD, Chosen([0, 0, 0])) == 0
+    assert settle(law, 2**63, WORD, Chosen([0, 0, 2**57])) == 1
+
+
 @pytest.mark.parametrize("law", [Bernoulli(F(1, 3)), Bernoulli(F(0.1)), BernoulliExp(F(1, 100)), BernoulliExp(F(7))])
 def test_many_coins_and_one_coin_are_the_same(law: Law) -> None:
     coin = Coin(law)

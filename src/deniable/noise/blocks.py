@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from deniable.noise.enclosure import exp_minus
 from deniable.noise.entropy import Entropy, Words
-from deniable.noise.laws import GeometricBlocks, HalfGaussian, LaplaceBlocks
+from deniable.noise.laws import GaussianBlocks, GeometricBlocks, LaplaceBlocks
 from deniable.noise.table import (
     CELL_BITS,
     CELLS,
@@ -83,6 +83,24 @@ def _at_least(y: Whole) -> Whole:
 def _at_most(y: Whole) -> Whole:
     """An upper bound of e^-y, in the same steps."""
     return (1 << UNIT) - y + (y * y >> (UNIT + 1)) + 1
+
+
+def _fine(r: Whole, m: int) -> tuple[Whole, Whole]:
+    """r/2^m in steps of 2^-24, from below and above."""
+    if m <= FINE:
+        return r << (FINE - m), r << (FINE - m)
+    low = r >> (m - FINE)
+    return low, low + 1
+
+
+def _below_zero(j: Whole) -> Whole:
+    """All bits set below zero, none from zero on."""
+    return j >> (WORD - 1)
+
+
+def _from_middle(j: Whole) -> Whole:
+    """j, or -1 - j below zero."""
+    return j ^ _below_zero(j)
 
 
 class _Blocked(Sampler):
@@ -188,7 +206,7 @@ class _Blocked(Sampler):
 
 
 class _Exponential(_Blocked):
-    """P(k) ∝ e^(-k/scale) inside each block: y = r/scale, whatever the block."""
+    """P(k) ∝ e^(-|k|/scale): y = r/scale, where r is how much farther than the block's nearest integer the draw is."""
 
     __slots__ = ("_slope",)
 
@@ -199,8 +217,9 @@ class _Exponential(_Blocked):
         steep = self._steepness
         self._slope = (steep.numerator << 38) // steep.denominator  # below 2^33, as y <= 1/32
 
-    def _r(self, place: Whole) -> Whole:
-        return place >> (self._place_bits - self._m)
+    @abstractmethod
+    def _r(self, j: Whole, place: Whole) -> Whole:
+        """How much farther out."""
 
     def _largest(self, j: int) -> int:
         return 1
@@ -208,21 +227,16 @@ class _Exponential(_Blocked):
     def _based(self, j: Integers) -> Integers:
         return j << self._m
 
+    def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
+        bases += np.right_shift(words, np.uint64(WORD - self._m), out=room).view(np.int64)
+
     def _exponents(self, j: Whole, place: Whole) -> tuple[Whole, Whole]:
-        low, high = _fine(self._r(place), self._m)
+        low, high = _fine(self._r(j, place), self._m)
         return low * self._slope >> 30, (high * (self._slope + 1) >> 30) + 1
 
     def _is_kept(self, j: int, place: int, u: int, entropy: Entropy) -> bool:
-        y = self._steepness * Fraction(self._r(place), 1 << self._m)
+        y = self._steepness * Fraction(self._r(j, place), 1 << self._m)
         return is_below_exp(u, self._u_bits, y, entropy)
-
-
-def _fine(r: Whole, m: int) -> tuple[Whole, Whole]:
-    """r/2^m in steps of 2^-24, from below and above."""
-    if m <= FINE:
-        return r << (FINE - m), r << (FINE - m)
-    low = r >> (m - FINE)
-    return low, low + 1
 
 
 @final
@@ -235,13 +249,13 @@ class WideGeometric(_Exponential):
         m = block_bits(scale)
         super().__init__(scale, Table(GeometricBlocks(scale, 1 << m), LIMIT >> m), m)
 
-    def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
-        bases += np.right_shift(words, np.uint64(WORD - self._m), out=room).view(np.int64)
+    def _r(self, j: Whole, place: Whole) -> Whole:
+        return place >> (self._place_bits - self._m)
 
 
 @final
 class WideLaplace(_Exponential):
-    """P(k) ∝ e^(-|k|/scale). In a block below zero the place is counted from its upper end."""
+    """P(k) ∝ e^(-|k|/scale) on the integers. Below zero a block's nearest integer is its last."""
 
     __slots__ = ()
 
@@ -249,15 +263,16 @@ class WideLaplace(_Exponential):
         m = block_bits(scale)
         super().__init__(scale, Table(LaplaceBlocks(scale, 1 << m), LIMIT >> m), m)
 
-    def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
-        below = np.right_shift(bases, WORD - 1, out=room.view(np.int64))  # all bits set below zero, none from zero on
-        words ^= below.view(np.uint64)
-        words >>= np.uint64(WORD - self._m)
-        bases += words.view(np.int64)
+    def _r(self, j: Whole, place: Whole) -> Whole:
+        return (place >> (self._place_bits - self._m)) ^ (_below_zero(j) & ((1 << self._m) - 1))
 
 
 class _Bell(_Blocked):
-    """P(x) ∝ e^(-x²/(2 sigma²)) by a sign and a block j >= 0: y = c t (2j + t), t = r/2^m and c = 4^m/(2 sigma²)."""
+    """P(x) ∝ e^(-x²/(2 sigma²)): y = c t (2i + t) with c = 4^m/(2 sigma²).
+
+    Here i counts blocks from the middle (j, or -1 - j below zero), and t in [0, 1] says how far into the block the draw
+    is, seen from the middle.
+    """
 
     __slots__ = ("_slope",)
 
@@ -265,30 +280,53 @@ class _Bell(_Blocked):
 
     def __init__(self, sigma: Fraction, m: int, u_bits: int) -> None:
         steep = Fraction(4**m) / (2 * sigma**2)  # in (2^-13, 2^-11]
-        table = Table(HalfGaussian(1 / (2 * steep)), (LIMIT >> m) - 1)
-        super().__init__(table, m, steep, u_bits)
+        super().__init__(Table(GaussianBlocks(1 / (2 * steep)), (LIMIT >> m) - 1), m, steep, u_bits)
         self._slope = (steep.numerator << 36) // steep.denominator  # at most 2^25
 
     def _largest(self, j: int) -> int:
-        return 2 * j + 1
-
-    def _sign(self, place: Whole) -> Whole:
-        """1 for a negative draw."""
-        return place >> (self._place_bits - 1)
+        return 2 * _from_middle(j) + 1
 
     def _bounds(self, j: Whole, low: Whole, high: Whole) -> tuple[Whole, Whole]:
-        """Bounds on y from t between low and high in steps of 2^-24: t (2j + t) is below 2^58, c at most 2^-11."""
-        less = low * ((2 * j << FINE) + low) >> 22
-        more = (high * ((2 * j << FINE) + high) >> 22) + 1
+        """Bounds on y from t between low and high in steps of 2^-24: t (2i + t) is below 2^58, c at most 2^-11."""
+        twice = 2 * _from_middle(j) << FINE
+        less, more = low * (twice + low) >> 22, (high * (twice + high) >> 22) + 1
         return less * self._slope >> 30, (more * (self._slope + 1) >> 30) + 1
 
     def _y(self, j: int, t: Fraction) -> Fraction:
-        return self._steepness * t * (2 * j + t)
+        return self._steepness * t * (2 * _from_middle(j) + t)
 
 
 @final
 class WideDiscreteGaussian(_Bell):
-    """P(k) ∝ e^(-k²/(2 sigma²)) on the integers: k >= 0 is 2^m j + r, and k < 0 is -(2^m j + r + 1)."""
+    """P(k) ∝ e^(-k²/(2 sigma²)) on the integers: k = 2^m j + r, and t = r/2^m, or 1 - r/2^m below zero."""
+
+    __slots__ = ()
+
+    def __init__(self, sigma: Fraction) -> None:
+        m = block_bits(sigma)
+        super().__init__(sigma, m, WORD - m)
+
+    def _r(self, j: Whole, place: Whole) -> Whole:
+        """t in steps of 2^-m."""
+        below = _below_zero(j)
+        return ((place >> (self._place_bits - self._m)) ^ below) - below + ((1 << self._m) & below)
+
+    def _exponents(self, j: Whole, place: Whole) -> tuple[Whole, Whole]:
+        return self._bounds(j, *_fine(self._r(j, place), self._m))
+
+    def _based(self, j: Integers) -> Integers:
+        return j << self._m
+
+    def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
+        bases += np.right_shift(words, np.uint64(WORD - self._m), out=room).view(np.int64)
+
+    def _is_kept(self, j: int, place: int, u: int, entropy: Entropy) -> bool:
+        return is_below_exp(u, self._u_bits, self._y(j, Fraction(self._r(j, place), 1 << self._m)), entropy)
+
+
+@final
+class WideRoundedGaussian(_Bell):
+    """round(X) for X = 2^m (j + s), where s is a real number in [0, 1) whose bits are drawn as they are needed."""
 
     __slots__ = ()
 
@@ -296,58 +334,23 @@ class WideDiscreteGaussian(_Bell):
         m = block_bits(sigma)
         super().__init__(sigma, m, WORD - 1 - m)
 
-    def _r(self, place: Whole) -> Whole:
-        return (place >> (self._place_bits - 1 - self._m)) & ((1 << self._m) - 1)
+    def _t(self, j: Whole, place: Whole) -> Whole:
+        """t in steps of 2^-(place bits), rounded down: s, or 1 - s below zero. The first m + 1 bits fix the draw."""
+        return place ^ (_below_zero(j) & ((1 << self._place_bits) - 1))
 
     def _exponents(self, j: Whole, place: Whole) -> tuple[Whole, Whole]:
-        return self._bounds(j, *_fine(self._r(place) + self._sign(place), self._m))
-
-    def _based(self, j: Integers) -> Integers:
-        return j << self._m
-
-    def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
-        r = np.left_shift(words, np.uint64(1), out=room)
-        r >>= np.uint64(WORD - self._m)
-        bases += r.view(np.int64)
-        bases ^= np.right_shift(words.view(np.int64), WORD - 1, out=room.view(np.int64))
-
-    def _is_kept(self, j: int, place: int, u: int, entropy: Entropy) -> bool:
-        t = Fraction(self._r(place) + self._sign(place), 1 << self._m)
-        return is_below_exp(u, self._u_bits, self._y(j, t), entropy)
-
-
-@final
-class WideRoundedGaussian(_Bell):
-    """round(X) for X of density ∝ e^(-x²/(2 sigma²)): t is a real number, of which as many bits are drawn as needed."""
-
-    __slots__ = ()
-
-    def __init__(self, sigma: Fraction) -> None:
-        m = block_bits(sigma)
-        super().__init__(sigma, m, WORD - 2 - m)
-
-    def _t(self, place: Whole) -> Whole:
-        """t in steps of 2^-(place bits - 1), rounded down. The first m + 1 bits fix the draw."""
-        return place & ((1 << (self._place_bits - 1)) - 1)
-
-    def _exponents(self, j: Whole, place: Whole) -> tuple[Whole, Whole]:
-        low = self._t(place) >> (self._place_bits - 1 - FINE)
+        low = self._t(j, place) >> (self._place_bits - FINE)
         return self._bounds(j, low, low + 1)
 
     def _based(self, j: Integers) -> Integers:
         return (j << (self._m + 1)) + 1  # in halves, and one half more: rounding is then a shift
 
     def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
-        halves = np.left_shift(words, np.uint64(1), out=room)
-        halves >>= np.uint64(WORD - 1 - self._m)
-        bases += halves.view(np.int64)
+        bases += np.right_shift(words, np.uint64(WORD - 1 - self._m), out=room).view(np.int64)
         bases >>= 1
-        sign = np.right_shift(words.view(np.int64), WORD - 1, out=room.view(np.int64))
-        bases ^= sign
-        bases -= sign
 
     def _is_kept(self, j: int, place: int, u: int, entropy: Entropy) -> bool:
-        t, t_bits, u_bits = self._t(place), self._place_bits - 1, self._u_bits
+        t, t_bits, u_bits = self._t(j, place), self._place_bits, self._u_bits
         while True:
             # y grows with t, so e^-y lies between its values at the two ends of what is known of t.
             low = exp_minus(self._y(j, Fraction(t + 1, 1 << t_bits)), u_bits + WORD)[0]

@@ -145,15 +145,16 @@ class DiscreteGaussian(Law):
 
 @final
 @dataclass(frozen=True, slots=True)
-class HalfGaussian(Law):
-    """P(k) ∝ e^(-k²/(2 variance)) for k = 0, 1, ..."""
+class GaussianBlocks(Law):
+    """P(j) = P(-1 - j) ∝ e^(-j²/(2 variance)) for j = 0, 1, ...: a bell over blocks, each as high as its nearer end."""
 
     variance: Fraction
 
     def cumulative(self, bits: int, reach: int) -> Cumulative:
         tails, short = _bell_tails(self.variance, bits + 2 * GUARD)
-        shares = _shares(tails[1:], short, (tails[0], tails[0] + short), bits, reach)
-        return _from_tails([], shares, bits)
+        above = _shares(tails[1:], short, (2 * tails[0], 2 * (tails[0] + short)), bits, reach)
+        half = 1 << (bits - 1)  # P(j <= -1), exactly
+        return _from_tails([(half, half), *above], above, bits)
 
 
 @final

@@ -70,7 +70,8 @@ def _source(entropy: Entropy | None) -> Entropy:
     return entropy
 
 
-def _drawn(sampler: Sampler, size: Size | None, entropy: Entropy | None) -> Any:
+def _drawn(sampler: Sampler, size: Size | None, entropy: Entropy | None) -> int | Integers:
+    # One draw is handed on as it comes. A variable would touch the number, and small ones are nearer at hand.
     source = _source(entropy)
     if size is None:
         return sampler.one(source)
@@ -79,7 +80,7 @@ def _drawn(sampler: Sampler, size: Size | None, entropy: Entropy | None) -> Any:
     return out
 
 
-def _flipped(coin: Coin, size: Size | None, entropy: Entropy | None) -> Any:
+def _flipped(coin: Coin, size: Size | None, entropy: Entropy | None) -> bool | Flags:
     source = _source(entropy)
     if size is None:
         return coin.one(source)
@@ -174,8 +175,7 @@ def uniform(*, below: int, size: Size | None = None, entropy: Entropy | None = N
         raise InvalidParameter("below", count, "must be at least 1")
     if size is not None and count > 2**63:
         raise InvalidParameter("below", count, "must be at most 2**63 for an array", "draw one at a time")
-    drawn: int | Integers = _drawn(Uniform(count), size, entropy)
-    return drawn
+    return _drawn(Uniform(count), size, entropy)
 
 
 @overload
@@ -189,8 +189,7 @@ def bernoulli(*, p: Rational, size: Size | None = None, entropy: Entropy | None 
     >>> noise.bernoulli(p=0), noise.bernoulli(p=1)
     (False, True)
     """
-    flipped: bool | Flags = _flipped(_bernoulli(p), size, entropy)
-    return flipped
+    return _flipped(_bernoulli(p), size, entropy)
 
 
 @overload
@@ -204,8 +203,7 @@ def bernoulli_exp(*, x: Rational, size: Size | None = None, entropy: Entropy | N
     >>> noise.bernoulli_exp(x=0)
     True
     """
-    flipped: bool | Flags = _flipped(_bernoulli_exp(x), size, entropy)
-    return flipped
+    return _flipped(_bernoulli_exp(x), size, entropy)
 
 
 @overload
@@ -219,8 +217,7 @@ def geometric(*, scale: Rational, size: Size | None = None, entropy: Entropy | N
     >>> noise.geometric(scale=2, size=1000).min()
     np.int64(0)
     """
-    drawn: int | Integers = _drawn(_geometric(scale), size, entropy)
-    return drawn
+    return _drawn(_geometric(scale), size, entropy)
 
 
 @overload
@@ -234,8 +231,7 @@ def discrete_laplace(*, scale: Rational, size: Size | None = None, entropy: Entr
     >>> noise.discrete_laplace(scale=2, size=(3, 4)).shape
     (3, 4)
     """
-    drawn: int | Integers = _drawn(_discrete_laplace(scale), size, entropy)
-    return drawn
+    return _drawn(_discrete_laplace(scale), size, entropy)
 
 
 @overload
@@ -249,8 +245,7 @@ def discrete_gaussian(*, sigma: Rational, size: Size | None = None, entropy: Ent
     >>> isinstance(noise.discrete_gaussian(sigma=0.5), int)
     True
     """
-    drawn: int | Integers = _drawn(_discrete_gaussian(sigma), size, entropy)
-    return drawn
+    return _drawn(_discrete_gaussian(sigma), size, entropy)
 
 
 @overload
@@ -266,8 +261,7 @@ def rounded_gaussian(*, sigma: Rational, size: Size | None = None, entropy: Entr
     >>> isinstance(noise.rounded_gaussian(sigma=3), int)
     True
     """
-    drawn: int | Integers = _drawn(_rounded_gaussian(sigma), size, entropy)
-    return drawn
+    return _drawn(_rounded_gaussian(sigma), size, entropy)
 
 
 @overload
@@ -281,8 +275,7 @@ def poisson(*, rate: Rational, size: Size | None = None, entropy: Entropy | None
     >>> noise.poisson(rate=0)
     0
     """
-    drawn: int | Integers = _drawn(_poisson(rate), size, entropy)
-    return drawn
+    return _drawn(_poisson(rate), size, entropy)
 
 
 @overload
@@ -296,8 +289,7 @@ def binomial(*, n: int, p: Rational, size: Size | None = None, entropy: Entropy 
     >>> 0 <= noise.binomial(n=10, p=0.3) <= 10
     True
     """
-    drawn: int | Integers = _drawn(_binomial(n, p), size, entropy)
-    return drawn
+    return _drawn(_binomial(n, p), size, entropy)
 
 
 @overload
@@ -331,8 +323,7 @@ def choice(
     >>> noise.choice(log_weights=[0, 0, 1], weights=[0, 1, 0])
     1
     """
-    drawn: int | Integers = _drawn(Chooser(log_weights, weights), size, entropy)
-    return drawn
+    return _drawn(Chooser(log_weights, weights), size, entropy)
 
 
 def permutation(n: int, *, entropy: Entropy | None = None) -> Integers:
