@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,7 +21,7 @@ from scipy import stats
 from scipy.special import gammainccinv, gammaincinv
 
 from deniable import Unit, mechanisms, noise
-from deniable.errors import InvalidOperation
+from deniable.errors import InvalidOperation, NotPrivateWarning
 from deniable.mechanisms import Mechanism, PoissonMechanism, poisson
 from deniable.mechanisms import cautionary as lessons
 from tests.mechanisms import lattice_laws as laws
@@ -218,6 +219,22 @@ def test_no_mechanism_of_the_room_is_left_out() -> None:
     tested = kinds | {name.split()[0] for name in ROWS} | WITHOUT.keys()
     assert every <= tested
     assert all(isinstance(row.mechanism, Mechanism) for row in ROWS.values())
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_an_answer_that_can_be_replayed_says_so(name: str) -> None:
+    """The only way to choose the noise is a source that marks what it touches."""
+    row = ROWS[name]
+    release = row.mechanism.release_counts if row.mechanism is KEYS else row.mechanism.release
+    with pytest.warns(NotPrivateWarning):
+        release(row.value, entropy=noise.ReplayEntropy(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release(row.value)
+        release(row.value, entropy=noise.current())
+    if hasattr(row.mechanism, "start"):
+        with pytest.warns(NotPrivateWarning):
+            row.mechanism.start(entropy=noise.ReplayEntropy(1))
 
 
 @pytest.mark.parametrize("name", WITHOUT)
