@@ -164,8 +164,10 @@ class Staircase(Mechanism):
         while True:
             negative = noise.bernoulli(p=Fraction(1, 2), entropy=entropy)
             inside = noise.uniform(below=self.step, entropy=entropy)
-            # High positions always, low ones with probability e^-ε: the two heights of a stair.
-            if inside >= self.high and not noise.bernoulli_exp(x=exponent, entropy=entropy):
+            # High positions always, low ones with probability e^-ε: the two heights of a stair. The coin is flipped for
+            # both, so that the time of a draw says nothing about its size.
+            is_low_kept = noise.bernoulli_exp(x=exponent, entropy=entropy)
+            if inside >= self.high and not is_low_kept:
                 continue
             away = int(self.step * noise.geometric(scale=1 / exponent, entropy=entropy) + inside)
             if away or not negative:  # 0 has one sign only
