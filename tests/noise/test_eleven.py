@@ -156,13 +156,16 @@ def test_a_staircase_flips_its_coins_whatever_it_draws(monkeypatch: pytest.Monke
     positions flipped a coin, 0.005 since.)
     """
     calls: Counter[str] = Counter()
+
+    def counted(name: str, call: Any) -> Any:
+        def counting(**arguments: Any) -> Any:
+            calls[name] += 1
+            return call(**arguments)
+
+        return counting
+
     for name in ("bernoulli", "uniform", "bernoulli_exp"):
-
-        def counted(*, _call: Any = getattr(noise, name), _name: str = name, **arguments: Any) -> Any:
-            calls[_name] += 1
-            return _call(**arguments)
-
-        monkeypatch.setattr(noise, name, counted)
+        monkeypatch.setattr(noise, name, counted(name, getattr(noise, name)))
     stairs = Staircase(sensitivity=20, epsilon=1.0)
     for seed in range(300):
         stairs.release(0, entropy=ReplayEntropy(seed))
