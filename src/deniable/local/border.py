@@ -37,15 +37,21 @@ def array(name: str, values: Any, rule: str) -> NDArray[Any]:
         raise InvalidParameter(name, NOTHING, rule) from None
 
 
-def whole(name: str, values: Any, below: int, rule: str) -> tuple[Ints, bool]:
-    """One whole number, or a list of them, from 0 up to below `below`: (as a list, was it one)."""
+def _checked(name: str, values: Any, below: int, rule: str) -> NDArray[Any]:
+    """One whole number, or a list of them, from 0 up to below `below`, of whatever type."""
     given = array(name, values, rule)
     if given.ndim == 1 and given.size == 0:
-        return np.zeros(0, dtype=np.int64), False
+        return np.zeros(0, dtype=np.int64)
     if given.ndim > 1 or given.dtype.kind not in "biu":
         raise InvalidParameter(name, NOTHING, rule)
     if given.min() < 0 or given.max() >= below:
         raise InvalidParameter(name, NOTHING, rule)
+    return given
+
+
+def whole(name: str, values: Any, below: int, rule: str) -> tuple[Ints, bool]:
+    """One whole number, or a list of them, from 0 up to below `below`: (as a list, was it one)."""
+    given = _checked(name, values, below, rule)
     return np.atleast_1d(given).astype(np.int64, copy=False), given.ndim == 0
 
 
@@ -55,7 +61,16 @@ def yes_or_no(name: str, values: Any) -> tuple[NDArray[np.bool_], bool]:
 
 
 def categories(name: str, values: Any, count: int) -> tuple[Ints, bool]:
-    return whole(name, values, count, f"must be whole numbers from 0 to {count - 1}, one for each person")
+    return whole(name, values, count, _category_rule(count))
+
+
+def reported(name: str, values: Any, count: int) -> NDArray[Any]:
+    """Categories, of the type that they have: reports are many, and their type is small."""
+    return np.atleast_1d(_checked(name, values, count, _category_rule(count)))
+
+
+def _category_rule(count: int) -> str:
+    return f"must be whole numbers from 0 to {count - 1}, one for each person"
 
 
 def numbers(name: str, values: Any) -> tuple[Floats, bool]:

@@ -104,10 +104,9 @@ class Coins:
 
 def _bits_at(chance: Fraction, shape: tuple[int, ...], entropy: Entropy | None) -> Packed:
     """Bytes in which each bit is 1 with this probability."""
-    made = np.full(shape, 255 if chance == 1 else 0, dtype=np.uint8)
     if 0 < chance < 1:
-        Odds((1 - chance) / chance, Fraction(0)).rare_bits(made, entropy)
-    return made
+        return Odds((1 - chance) / chance, Fraction(0)).rare_bits(shape, entropy)
+    return np.full(shape, 255 if chance == 1 else 0, dtype=np.uint8)
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
+from deniable.errors import InvalidParameter
 from deniable.noise import check
 
 Words = npt.NDArray[np.uint64]
@@ -218,3 +219,12 @@ atexit.register(_PROCESS.forget)
 def current() -> Entropy:
     """The process-wide cryptographic source: what every sampler uses when it is given none."""
     return _PROCESS
+
+
+def given_or_current(entropy: Entropy | None) -> Entropy:
+    """The source of one call: the one given to it, or that of the process."""
+    if entropy is None:
+        return current()
+    if not isinstance(entropy, Entropy):
+        raise InvalidParameter("entropy", entropy, "must be an Entropy")
+    return entropy
