@@ -92,6 +92,9 @@ class KaryRandomizedResponse(SharesProtocol):
             counts += np.bincount(listed[start : start + step].astype(np.intp), minlength=self.categories)
         return counts, len(listed)
 
+    def encode(self, reports: Any) -> list[str]:
+        return border.written(reports, self.categories)
+
     def parameters(self) -> dict[str, Parameter]:
         return {"categories": self.categories, **self.odds.written()}
 
@@ -273,11 +276,12 @@ class LocalHashing(SharesProtocol):
         return [f"{a} {b} {said}" for a, b, said in self._rows(reports).tolist()]
 
     def decode(self, texts: Sequence[str]) -> Any:
+        rule = "must be three whole numbers each, as encode writes"
         try:
-            rows = [[int(part) for part in text.split(" ")] for text in texts]
+            rows = [[int(part) for part in text.split(" ")] for text in border.texts("reports", texts, rule)]
             return self._rows(np.array(rows, dtype=np.int64).reshape(-1, 3))
         except (ValueError, OverflowError):
-            raise InvalidParameter("reports", NOTHING, "must be three whole numbers each, as encode writes") from None
+            raise InvalidParameter("reports", NOTHING, rule) from None
 
     def parameters(self) -> dict[str, Parameter]:
         return {"categories": self.categories, **self.odds.written(), "buckets": self.buckets}
@@ -286,7 +290,9 @@ class LocalHashing(SharesProtocol):
         rule = f"must be rows of two numbers below {PRIME} and a bucket below {self.buckets}, as randomize returns them"
         given = border.array("reports", reports, rule)
         if given.ndim == 1:
-            given = given.reshape(-1, 3) if given.size in (0, 3) else given
+            given = (
+                given.reshape(-1, 3) if given.size == 3 else given if given.size else np.zeros((0, 3), dtype=np.uint32)
+            )
         if given.ndim != 2 or given.shape[1] != 3 or (given.size and given.dtype.kind not in "iu"):
             raise InvalidParameter("reports", NOTHING, rule)
         if np.any(given < 0) or np.any(given >= np.array([PRIME, PRIME, self.buckets])):

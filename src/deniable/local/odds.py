@@ -35,6 +35,9 @@ LEAST_EPSILON: Final = 1e-6
 LARGEST_EPSILON: Final = 50.0
 """Below, an estimate needs 10¹² people to say anything; above, a lie is so rare (e⁻⁵⁰) that nobody is protected."""
 
+FARTHEST: Final = Fraction(2**80)
+"""Beyond e⁵⁰ by far, and small enough for a float."""
+
 ROUNDING: Final = 8 * 2.0**-53
 """Granted to one logarithm, one quotient and their sum, when a number must not come out too small."""
 
@@ -66,7 +69,8 @@ class Odds:
 
     def within(self, name: str, asked: object) -> Odds:
         """Itself, if it is strong enough to estimate anything and weak enough to protect anybody."""
-        if self.ratio <= 0 or not LEAST_EPSILON <= self.log + Fraction(log(self.ratio)) <= LARGEST_EPSILON:
+        possible = 1 / FARTHEST < self.ratio < FARTHEST
+        if not possible or not LEAST_EPSILON <= self.log + Fraction(log(self.ratio)) <= LARGEST_EPSILON:
             rule = f"must make the truth likelier, with ε between {LEAST_EPSILON:g} and {LARGEST_EPSILON:g}"
             raise InvalidParameter(name, asked, rule)
         return self

@@ -209,8 +209,8 @@ def _protocol(
     """The protocol, and the categories as texts."""
     if (low is None) != (high is None):
         raise InvalidParameter("low, high", NOTHING, "give both bounds of a number, or none")
-    if kind is not None and kind not in PROTOCOLS.values():
-        raise InvalidParameter("protocol", kind, f"must be one of the classes {', '.join(PROTOCOLS)}")
+    if kind is not None and not any(kind is one for one in PROTOCOLS.values()):
+        raise InvalidParameter("protocol", NOTHING, f"must be one of the classes {', '.join(PROTOCOLS)}")
     if low is not None:
         if categories is not None:
             raise InvalidParameter(

@@ -72,9 +72,10 @@ class Entropy(ABC):
 
     def bits(self, count: int) -> int:
         """A whole number of `count` random bits."""
-        if check.count("count", count) <= WORD:
-            return self.word() >> (WORD - count)
-        return int.from_bytes(self.bytes((count + 7) // 8), "little") >> (-count % 8)
+        asked = check.count("count", count)
+        if asked <= WORD:
+            return self.word() >> (WORD - asked)
+        return int.from_bytes(self.bytes((asked + 7) // 8), "little") >> (-asked % 8)
 
 
 @final

@@ -147,7 +147,7 @@ class Wheel:
 
 
 def _several(name: str, values: Any) -> list[Fraction]:
-    if isinstance(values, str | bytes | dict | set) or not isinstance(values, Iterable):
+    if not check.is_sequence(values):
         raise InvalidParameter(name, NOTHING, "must be a sequence of numbers")
     result = check.rationals(name, values)
     if len(result) > MOST_ITEMS:
