@@ -63,6 +63,8 @@ def _nearest(value: float | Fraction | Decimal) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+    except ValueError:  # a Decimal that is a signaling NaN
+        return math.nan
 
 
 def _checked(name: str, values: Any, below: int, rule: str) -> NDArray[Any]:
@@ -72,7 +74,8 @@ def _checked(name: str, values: Any, below: int, rule: str) -> NDArray[Any]:
         return np.zeros(0, dtype=np.int64)
     if given.ndim > 1 or given.dtype.kind not in "biu":
         raise InvalidParameter(name, NOTHING, rule)
-    if given.min() < 0 or given.max() >= below:
+    # One look for both ends: as unsigned numbers, negative ones are huge.
+    if (given.view(f"u{given.itemsize}") if given.dtype.isnative else given.astype(np.uint64)).max() >= below:
         raise InvalidParameter(name, NOTHING, rule)
     return given
 

@@ -103,9 +103,12 @@ def lied(answers: Ints, categories: int, odds: Odds, entropy: Entropy | None) ->
     """k-ary randomized response: the answer, or with weight 1 against the odds each of the others."""
     kind = smallest_for(2 * categories)
     reports = odds.away(categories, len(answers), entropy).astype(kind, copy=False)
-    reports += answers.astype(kind)
-    # Modulo the number of categories: what is below it wraps around to a huge unsigned number.
-    return np.minimum(reports, reports - kind(categories), out=reports)
+    for start in range(0, len(answers), PEOPLE_AT_A_TIME):
+        said = reports[start : start + PEOPLE_AT_A_TIME]
+        said += answers[start : start + PEOPLE_AT_A_TIME].astype(kind)
+        # Modulo the number of categories: what is below it wraps around to a huge unsigned number.
+        np.minimum(said, said - kind(categories), out=said)
+    return reports
 
 
 def smallest_for(count: int) -> type[np.unsignedinteger[Any]]:
