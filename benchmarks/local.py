@@ -1,6 +1,6 @@
 """Us and pure-ldp on the same people, in one run: reports a second, and how far estimates are from the truth.
 
-    python benchmarks/local.py [--people N] [--repeats R] [--json OUT] [--strict]
+    python benchmarks/local.py [--people N] [--repeats R] [--json OUT] [--page PAGE] [--strict]
 
 Both libraries randomize the same skewed answers at the same ε and estimate the same shares. Times are CPU seconds of
 this process, imports and the making of clients and servers excluded. pure-ldp takes one person at a time and is given
@@ -35,6 +35,9 @@ from deniable import local
 EPSILON, CATEGORIES = 1.0, 100
 SPEED_UP, THEORY = 100.0, 0.03
 """What must be reached: so many times pure-ldp's speed, and mean squared errors so near to the exact theory."""
+
+
+BEGIN, END = "<!-- figures: made by benchmarks/local.py --page -->", "<!-- end of figures -->"
 
 
 @dataclass
@@ -140,36 +143,60 @@ def distance(protocol: Any, answers: np.ndarray, values: Any) -> float:
     return float(np.mean([(value - truth) ** 2 / variance for value in values]))
 
 
+HEADS = ("protocol", "library", "people", "randomize", "reports/s", "estimate", "MSE / theory", "× faster", "in all")
+
+
+def rows(results: dict[str, dict[str, Figures]]) -> list[tuple[str, ...]]:
+    """What both tables show; the last two columns are times pure-ldp's speed, of reports and from answers to shares."""
+    found = []
+    for name, figures in results.items():
+        peer = figures.get("pure-ldp")
+        for library, one in figures.items():
+            ours = peer if library == "deniable" else None
+            found.append(
+                (
+                    name if library == "deniable" else "",
+                    library,
+                    f"{one.people:,}",
+                    f"{one.randomize_us:,.3g} µs",
+                    f"{1e6 / one.randomize_us:,.3g}",
+                    f"{one.estimate_us:,.3g} µs",
+                    f"{one.error:.3f} ± {np.sqrt(2 / one.estimates):.3f}",
+                    f"{ours.randomize_us / one.randomize_us:,.0f}" if ours else "",
+                    f"{total(ours) / total(one):,.0f}" if ours else "",
+                )
+            )
+    return found
+
+
+def total(one: Figures) -> float:
+    return one.randomize_us + one.estimate_us
+
+
 def show(console: Console, results: dict[str, dict[str, Figures]]) -> None:
     table = Table(title=f"ε = {EPSILON:g}, {CATEGORIES} categories", title_justify="left")
-    for heading in ("protocol", "library", "people", "randomize", "reports/s", "estimate", "MSE / theory", "× faster"):
+    for heading in HEADS:
         table.add_column(heading, justify="left" if heading in ("protocol", "library") else "right")
-    for name, figures in results.items():
-        for library, one in figures.items():
-            peer = figures.get("pure-ldp")
-            quicker = f"{peer.randomize_us / one.randomize_us:,.0f}" if peer and library == "deniable" else ""
-            table.add_row(
-                name if library == "deniable" else "",
-                library,
-                f"{one.people:,}",
-                f"{one.randomize_us:,.3g} µs",
-                f"{1e6 / one.randomize_us:,.3g}",
-                f"{one.estimate_us:,.3g} µs",
-                f"{one.error:.3f} ± {np.sqrt(2 / one.estimates):.3f}",
-                quicker,
-                style="bold" if library == "deniable" else "",
-            )
+    for row in rows(results):
+        table.add_row(*row, style="bold" if row[1] == "deniable" else "")
     console.print(table)
+
+
+def write(path: Path, results: dict[str, dict[str, Figures]], lines: list[Verdict], what: str) -> None:
+    """Put the figures between the marks of a page, so that the words around them stay."""
+    said = [HEADS, ("---",) * len(HEADS), *rows(results)]
+    reached = [("what must be reached", "", "figure"), ("---",) * 3]
+    reached += [(line.said, "pass" if line.met else "FAIL", line.figure) for line in lines]
+    tables = ("\n".join(f"| {' | '.join(row)} |" for row in some) for some in (said, reached))
+    text = f"{what}. ε = {EPSILON:g}, {CATEGORIES} categories, times of one person.\n\n" + "\n\n".join(tables)
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 def verdicts(results: dict[str, dict[str, Figures]]) -> list[Verdict]:
     compared = {name: figures for name, figures in results.items() if "pure-ldp" in figures}
     quicker = {name: f["pure-ldp"].randomize_us / f["deniable"].randomize_us for name, f in compared.items()}
-    both = {
-        name: (f["pure-ldp"].randomize_us + f["pure-ldp"].estimate_us)
-        / (f["deniable"].randomize_us + f["deniable"].estimate_us)
-        for name, f in compared.items()
-    }
+    both = {name: total(f["pure-ldp"]) / total(f["deniable"]) for name, f in compared.items()}
     slowest, worst = min(quicker, key=quicker.__getitem__), min(both, key=both.__getitem__)
     off = {name: abs(figures["deniable"].error - 1) for name, figures in results.items()}
     furthest = max(off, key=off.__getitem__)
@@ -197,12 +224,14 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=10**6, help="people in our one call")
     parser.add_argument("--repeats", type=int, default=400, help="surveys of a tenth of them, for the errors")
     parser.add_argument("--json", type=Path, metavar="OUT", help="save every figure")
+    parser.add_argument("--page", type=Path, metavar="PAGE", help="write the figures into this Markdown page")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a line that must be reached is not")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     console = Console(width=None if sys.stdout.isatty() else 150)
     what = {library: version(library) for library in ("deniable", "pure-ldp", "numpy")}
-    console.print(", ".join(f"{name} {number}" for name, number in what.items()))
+    versions = ", ".join(f"{name} {number}" for name, number in what.items())
+    console.print(versions)
     answers, results = people(options.people), {}
     for work in WORKS:
         with console.status(work.name):
@@ -217,6 +246,8 @@ def main() -> None:
         said = [{"line": v.said, "met": v.met, "figure": v.figure} for v in lines]
         record = {"versions": what, "results": saved, "verdicts": said}
         options.json.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if options.page:
+        write(options.page, results, lines, versions)
     if options.strict and not all(line.met for line in lines):
         sys.exit(1)
 

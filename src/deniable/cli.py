@@ -9,6 +9,7 @@ Importing this module loads neither typer nor rich; they come with the extra `cl
 """
 
 import contextlib
+import csv
 import importlib.util
 import json
 import math
@@ -98,7 +99,11 @@ def build() -> "typer.Typer":
         question: Annotated[str | None, typer.Option(help="The column of the answers.")] = None,
         epsilon: Annotated[float | None, typer.Option(help="What one report may reveal.")] = None,
         categories: Annotated[
-            str | None, typer.Option(help="All possible answers, separated by commas; without it: yes or no.")
+            str | None,
+            typer.Option(
+                help="All possible answers, with commas between them and quotes around one that has a comma itself; "
+                "an empty one stands for a missing answer. Without it: yes or no."
+            ),
         ] = None,
         low: Annotated[float | None, typer.Option(help="For numbers: the smallest possible answer.")] = None,
         high: Annotated[float | None, typer.Option(help="For numbers: the largest possible answer.")] = None,
@@ -110,7 +115,7 @@ def build() -> "typer.Typer":
         """Run a survey in which nobody holds the answers: randomize them, or estimate from the reports."""
         from deniable.local.surveys import survey_command
 
-        listed = None if categories is None else [one.strip() for one in categories.split(",")]
+        listed = None if categories is None else next(csv.reader([categories], skipinitialspace=True), [])
         with plain_errors():
             survey_command(
                 answers,

@@ -52,7 +52,7 @@ class EveryOutcome:
         self.taken: list[tuple[int, int]] = []
         self.probability: Probability = Fraction(1)
 
-    def _draw(self, weights: list[Probability]) -> int:
+    def draw(self, weights: list[Probability]) -> int:
         kept = [i for i, weight in enumerate(weights) if weight > 0]
         place = self.path[len(self.taken)] if len(self.taken) < len(self.path) else 0
         self.taken.append((place, len(kept)))
@@ -63,7 +63,7 @@ class EveryOutcome:
 
     def _shaped(self, weights: list[Probability], size: Any, dtype: Any = np.int64) -> Any:
         count = int(np.prod(size))
-        return np.array([self._draw(weights) for _ in range(count)], dtype=dtype).reshape(size)
+        return np.array([self.draw(weights) for _ in range(count)], dtype=dtype).reshape(size)
 
     def uniform(self, *, below: int, size: Any, entropy: Any) -> Any:
         return self._shaped([Fraction(1)] * below, size)
@@ -75,25 +75,25 @@ class EveryOutcome:
         yes = exponential(-Fraction(x))
         return self._shaped([1 - yes, yes], size, np.bool_)
 
-    # What `Odds` throws: by the laws that its samplers are made from.
+    # What `Odds` throws: by the weights that its wheels are made from.
 
     def heads(self, which: odds.Odds, size: int, entropy: Any, *, yes: int = 1, no: int = 1) -> Any:
-        return self._shaped(weights_of(odds.coin_law(which, yes, no)), size, np.bool_)
+        return self._shaped(exactly(odds.coin_weights(which, yes, no)), size, np.bool_)
 
-    def rare_bits(self, which: odds.Odds, out: Any, entropy: Any) -> None:
-        assert out.shape[1] == 1
-        every = weights_of(odds.byte_law(which))
+    def rare_bits(self, which: odds.Odds, shape: tuple[int, ...], entropy: Any) -> Any:
+        assert shape[1] == 1
+        every = exactly(odds.byte_weights(which))
         # Only the first `bits` of the eight are ever used: bytes that agree in those count as one.
         alike = [total(every[low :: 2**self.bits]) for low in range(2**self.bits)]
-        out[...] = self._shaped(alike, out.shape, np.uint8)
+        return self._shaped(alike, shape, np.uint8)
 
     def away(self, which: odds.Odds, categories: int, size: int, entropy: Any) -> Any:
-        return self._shaped(weights_of(odds.distance_law(which, categories)), size)
+        return self._shaped(exactly(odds.distance_weights(which, categories)), size, np.uint8)
 
 
-def weights_of(some: odds.Weighted) -> list[Probability]:
-    """The weights of a law, exactly or to 50 digits."""
-    return [product(factor, exponential(-gap)) for factor, gap in zip(some.factors, some.gaps, strict=True)]
+def exactly(weights: odds.Weights) -> list[Probability]:
+    """Weights as Fractions, or to 50 digits."""
+    return [product(factor, exponential(exponent)) for factor, exponent in weights]
 
 
 def _thrown(self: odds.Odds, throw: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

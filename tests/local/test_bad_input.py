@@ -249,3 +249,133 @@ def test_unpacked_rows_are_accepted_as_they_are() -> None:
     rows = protocol.unpacked(reports)
     assert rows.shape == (4, 11)
     assert protocol.estimate(rows).value.tolist() == protocol.estimate(reports).value.tolist()
+
+
+EVERY = [
+    local.RandomizedResponse(epsilon=1.0),
+    local.KaryRandomizedResponse(categories=4, epsilon=1.0),
+    local.OptimizedUnary(categories=4, epsilon=1.0),
+    local.LocalHashing(categories=4, epsilon=1.0),
+    local.SubsetSelection(categories=4, epsilon=1.0),
+    local.Rappor(categories=4, f=0.5, p=0.25, q=0.75),
+    local.DuchiMean(low=0, high=10, epsilon=1.0),
+    local.HybridMean(low=0, high=10, epsilon=1.0),
+]
+
+
+@pytest.mark.parametrize("protocol", EVERY, ids=repr)
+def test_what_lies_under_a_mask_is_not_taken_for_an_answer(protocol) -> None:
+    some, none = (np.ma.array([1, 0, 1], mask=mask) for mask in ([False, True, False], False))
+    for call in (protocol.randomize, protocol.estimate, protocol.encode):
+        with pytest.raises(InvalidParameter, match="must"):
+            call(some)
+    assert len(protocol.randomize(none)) == 3
+
+
+@pytest.mark.parametrize("protocol", EVERY, ids=repr)
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_columns_with_missing_answers_are_refused_and_full_ones_are_not(protocol, name) -> None:
+    series = pytest.importorskip(name).Series
+    assert len(protocol.randomize(series([1, 0, 1]))) == 3
+    with pytest.raises(InvalidParameter, match="answers"):
+        protocol.randomize(series([1, None, 0]))
+    if name == "pandas":
+        assert len(protocol.randomize(series([1, 0], dtype="Int64"))) == 2
+        with pytest.raises(InvalidParameter, match="answers"):
+            protocol.randomize(series([1, None], dtype="Int64"))
+
+
+def test_numbers_of_any_kind_are_answers() -> None:
+    """Objects are looked at one by one: Python's own numbers count, whatever array they came in."""
+    kary, mean = EVERY[1], EVERY[-1]
+    assert len(kary.randomize(np.array([1, 0, True], dtype=object))) == 3
+    for answers in ([Fraction(1, 2)], [Decimal("2.5"), Decimal(-3)], [10**400, -(10**400)], [2**70, 1]):
+        assert len(mean.randomize(answers)) == len(answers)
+    for answers in ([10**400], [Fraction(1, 2)], np.array([1, None], dtype=object), [Decimal("NaN")]):
+        with pytest.raises(InvalidParameter, match="answers"):
+            kary.randomize(answers)
+    for answers in ([Decimal("NaN")], [Decimal("sNaN")], [None, 1], [Fraction(1), "2"]):
+        with pytest.raises(InvalidParameter, match="answers"):
+            mean.randomize(answers)
+
+
+@pytest.mark.parametrize("protocol", EVERY, ids=repr)
+@pytest.mark.parametrize("entropy", [0, 7, "x", np.random.default_rng, Nameless(), [1]], ids=repr)
+def test_a_seed_is_no_entropy(protocol, entropy) -> None:
+    with pytest.raises(InvalidParameter, match="entropy"):
+        protocol.randomize([1, 0], entropy=entropy)
+
+
+@pytest.mark.parametrize("protocol", EVERY, ids=repr)
+@pytest.mark.parametrize("reports", [None, "1", b"1", ["1"], [-1], [2**64], [math.nan], [10**30], {}, 1j], ids=repr)
+def test_reports_that_cannot_be_are_not_written(protocol, reports) -> None:
+    with pytest.raises(InvalidParameter, match="reports"):
+        protocol.encode(reports)
+
+
+@pytest.mark.parametrize("protocol", EVERY, ids=repr)
+@pytest.mark.parametrize("texts", [None, 1, "11", b"11", [1], [None], [b"1"], [["1"]]], ids=repr)
+def test_what_is_no_list_of_texts_is_not_read(protocol, texts) -> None:
+    with pytest.raises(InvalidParameter, match="reports"):
+        protocol.decode(texts)
+
+
+@pytest.mark.parametrize("people", [0, -1, 1.0, 10**400, math.nan, "1", None, True], ids=lambda n: repr(n)[:9])
+def test_an_error_is_that_of_some_people(people) -> None:
+    shares, mean = EVERY[1], EVERY[-1]
+    for call in (
+        lambda: shares.variance(share=0.5, people=people),
+        lambda: shares.population_variance(share=0.5, people=people),
+        lambda: shares.error(people=people, confidence=0.9),
+        lambda: mean.variance(answer=5, people=people),
+    ):
+        with pytest.raises(InvalidParameter, match="people"):
+            call()
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, math.nan, "1", None, [0.5, 2], [math.nan], Fraction(3, 2), 10**400, 1j])
+def test_a_share_lies_between_nothing_and_all(share) -> None:
+    for call in (EVERY[1].variance, EVERY[1].population_variance):
+        with pytest.raises(InvalidParameter, match="share"):
+            call(share=share, people=10)
+
+
+def test_shares_may_be_an_array_and_stay_exact_as_fractions() -> None:
+    protocol = local.KaryRandomizedResponse(categories=4, odds=3)
+    assert protocol.variance(share=Fraction(1, 3), people=2) == Fraction(19, 24)
+    assert protocol.variance(share=np.array([0.0, 1.0]), people=1) == pytest.approx([1.25, 2.25])
+    assert protocol.variance(share=[0.0, 1], people=np.int64(1)) == pytest.approx([1.25, 2.25])
+
+
+def test_an_expected_answer_is_cut_to_the_bounds_as_a_given_one_is() -> None:
+    protocol = local.DuchiMean(low=0, high=10, epsilon=1.0)
+    assert protocol.variance(answer=10**400, people=7) == protocol.variance(answer=10, people=7)
+    for answer in (math.nan, "1", None, [5]):
+        with pytest.raises(InvalidParameter, match="answer"):
+            protocol.variance(answer=answer, people=7)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: local.WarnerSurvey(p=5e-324),
+        lambda: local.TwoCoinSurvey(truth=0.5, yes=1e-320),
+        lambda: local.Rappor(categories=4, f=5e-324, p=0.25, q=0.75),
+        lambda: local.KaryRandomizedResponse(categories=4, odds=10**400),
+        lambda: local.SymmetricUnary(categories=4, odds=Fraction(10) ** 400),
+        lambda: local.DuchiMean(low=10**400, high=10, epsilon=1),
+    ],
+)
+def test_numbers_beyond_all_floats_are_refused_like_any_other(make) -> None:
+    with pytest.raises(InvalidParameter, match="must"):
+        make()
+
+
+def test_a_filter_is_that_of_a_text_in_a_cohort() -> None:
+    protocol = local.BloomRappor(bits=8, hashes=2, cohorts=2, f=0.5, p=0.25, q=0.75)
+    for answer in (1, None, b"a", ["a"]):
+        with pytest.raises(InvalidParameter, match="answer"):
+            protocol.filter_of(answer, cohort=0)
+    for cohort in (2, -1, 0.0, "0", None):
+        with pytest.raises(InvalidParameter, match="cohort"):
+            protocol.filter_of("a", cohort=cohort)

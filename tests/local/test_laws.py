@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 from fractions import Fraction
@@ -181,69 +180,79 @@ def test_two_categories_meet_as_often_as_the_estimator_believes() -> None:
 # -- subset selection: every move of the repair step, then its law by recursion ---------------------------------------
 
 
-def moves(row: frozenset[int], wanted: int, own: int, d: int, monkeypatch: pytest.MonkeyPatch) -> list[frozenset[int]]:
-    """Where one step of the code leads from this set, for each random spot that changes anything."""
+@pytest.mark.parametrize("wanted", [0, 1, 2, 3])
+@pytest.mark.parametrize("often", [Fraction(2, 5), Fraction(1, 16)])
+def test_a_set_begins_with_independent_bits_beside_the_own(wanted, often, monkeypatch) -> None:
+    d, own, rough = 4, 2, odds.Odds((1 - often) / often, Fraction(0))
 
-    class Once(Exception):
-        pass
+    def begun() -> tuple[int, int]:
+        rows, missing = categorical._begun(np.array([own]), np.array([wanted]), d, rough, None)
+        return int(rows[0, 0]), int(missing[0])
 
-    found = []
-    for spot in range(d):
-        spots = iter([spot])
+    found = law(begun, monkeypatch, bits=d)
+    assert len(found) == 2 ** (d - 1)
+    for (row, missing), mass in found.items():
+        others = row.bit_count() - 1
+        assert row >> own & 1
+        assert missing == wanted - others
+        assert mass == often**others * (1 - often) ** (d - 1 - others)
 
-        class OneSpot:
-            def uniform(self, *, below, size, entropy, spots=spots):
+
+@pytest.mark.parametrize("d", [3, 8, 9, 12])
+def test_a_set_is_filled_with_what_was_not_in_it_each_alike(d, monkeypatch) -> None:
+    """Every spot is tried on every row: one that is free is taken and counted, one that is taken changes nothing."""
+    hot = np.array([[v % 3 == 0 for v in range(d)], [v == 1 for v in range(d)]])
+    for spots in itertools.product(range(d), repeat=2):
+        rows, tries = np.packbits(hot, axis=1, bitorder="little"), []
+
+        class Spots:
+            def uniform(self, *, below, size, entropy, spots=spots, tries=tries):
                 assert below == d
-                for only in spots:
-                    return np.array([only])
-                raise Once
+                tries.append(size)
+                # The first try, and after it one that is free in both rows.
+                return np.array(spots) if len(tries) == 1 else np.full(size, 2)
 
-        monkeypatch.setattr(categorical, "noise", OneSpot())
-        hot = np.zeros((1, d), dtype=bool)
-        hot[0, sorted(row)] = True
-        rows = np.packbits(hot, axis=1, bitorder="little")
-        with contextlib.suppress(Once):
-            categorical._resize(rows, np.array([wanted]), np.array([own]), d, None)
-        after = frozenset(np.flatnonzero(np.unpackbits(rows[0], bitorder="little")[:d]).tolist())
-        if after != row:
-            found.append(after)
-    monkeypatch.undo()
-    return found
+        monkeypatch.setattr(categorical, "noise", Spots())
+        categorical._fill(rows, np.array([1, 1]), d, None)
+        after = border.packed("rows", hot, d)
+        for row, spot in enumerate(spots):
+            taken = 2 if hot[row, spot] else spot
+            after[row, taken // 8] |= 1 << taken % 8
+        assert (rows == after).all()
+        missed = sum(hot[row, spot] for row, spot in enumerate(spots))
+        assert tries == [2, missed][: 1 + (missed > 0)]
 
 
-@pytest.mark.parametrize(("d", "w"), [(2, 1), (3, 1), (3, 2), (4, 2), (5, 2), (5, 3)])
+@pytest.mark.parametrize(("d", "w"), [(2, 1), (3, 1), (3, 2), (4, 1), (4, 2), (4, 3), (5, 2), (5, 3), (5, 4)])
 def test_subset_selection_enumerated(d, w, monkeypatch) -> None:
-    """From any set the repair step moves to each neighbour with one fewer or one more member alike, and never touches
-    the own category; so, starting from independent bits, every set of the right size is as likely (exact Fractions).
+    """All of `randomize`, with the two loops that may go round for ever replaced by the laws that were tested above:
+    bits that are thrown again while there are too many, and places that are filled by free categories alike.
     """
-    protocol, chance = local.SubsetSelection(categories=d, odds=3, size=w), Fraction(w, d)
+    protocol = local.SubsetSelection(categories=d, odds=3, size=w)
+
+    def begun(own, wanted, categories, rough, entropy):
+        often = 1 / (1 + rough.ratio)
+        rows = [row for row in range(2**d) if row >> own[0] & 1 and row.bit_count() - 1 <= wanted[0]]
+        row = rows[
+            categorical.noise.draw([often ** row.bit_count() * (1 - often) ** (d - row.bit_count()) for row in rows])
+        ]
+        return np.array([[row]], dtype=np.uint8), wanted - row.bit_count() + 1
+
+    def fill(rows, missing, categories, entropy):
+        for _ in range(int(missing[0])):
+            free = [v for v in range(d) if not rows[0, 0] >> v & 1]
+            rows[0, 0] |= 1 << free[categorical.noise.draw([Fraction(1)] * len(free))]
+
     found = []
     for own in range(d):
-        others = [v for v in range(d) if v != own]
-        result: dict[frozenset[int], Fraction] = {}
-        for within, weight in ((True, Fraction(3 * w, 3 * w + d - w)), (False, Fraction(d - w, 3 * w + d - w))):
-            spread = {
-                frozenset(some): weight * chance ** len(some) * (1 - chance) ** (len(others) - len(some))
-                for size in range(d)
-                for some in itertools.combinations(others, size)
-            }
-            wanted = w - within
-            while any(len(row) != wanted for row in spread):
-                after: dict[frozenset[int], Fraction] = {}
-                for row, mass in spread.items():
-                    steps = [row] if len(row) == wanted else moves(row, wanted, own, d, monkeypatch)
-                    if len(row) != wanted:
-                        grown = {row ^ {v} for v in others if (v in row) == (len(row) > wanted)}
-                        assert sorted(map(sorted, steps)) == sorted(map(sorted, grown))
-                    for step in steps:
-                        after[step] = after.get(step, Fraction(0)) + mass / len(steps)
-                spread = after
-            for row, mass in spread.items():
-                result[row | {own} if within else row] = mass
+        monkeypatch.setattr(categorical, "_begun", begun)
+        monkeypatch.setattr(categorical, "_fill", fill)
+        result = law(lambda own=own: key(protocol, protocol.randomize(own)), monkeypatch, bits=d)
         found.append(result)
+        weights = 3 * math.comb(d - 1, w - 1) + math.comb(d - 1, w)
+        assert len(result) == math.comb(d, w)
         for some in itertools.combinations(range(d), w):
-            weights = 3 * math.comb(d - 1, w - 1) + math.comb(d - 1, w)
-            assert result[frozenset(some)] == Fraction(3 if own in some else 1, weights)
+            assert result[some] == Fraction(3 if own in some else 1, weights)
         for answer in range(d):
             often = sum(mass for some, mass in result.items() if answer in some)
             assert often == (protocol.support.own if answer == own else protocol.support.other)
@@ -252,19 +261,6 @@ def test_subset_selection_enumerated(d, w, monkeypatch) -> None:
         low, high = protocol.curve.delta_bounds(epsilon=epsilon)
         assert low - DIGITS <= truth <= high + DIGITS
         assert high - low < 1e-11
-
-
-def test_the_bits_a_subset_starts_from_are_independent_coins(monkeypatch) -> None:
-    rough = odds.Odds(Fraction(3, 2), Fraction(0))
-
-    def byte() -> int:
-        row = np.empty((1, 1), dtype=np.uint8)
-        rough.rare_bits(row, None)
-        return int(row[0, 0])
-
-    found = law(byte, monkeypatch, bits=3)
-    for row, mass in found.items():
-        assert mass == Fraction(2, 5) ** row.bit_count() * Fraction(3, 5) ** (3 - row.bit_count())
 
 
 # -- numbers on a coarse grid ---------------------------------------------------------------------------------------
@@ -347,48 +343,33 @@ def test_packed_bits_are_counted_set_and_flipped_in_place() -> None:
         assert packing.totals(rows, bits).tolist() == [40] * bits
 
 
-# -- the laws that samplers are made from ------------------------------------------------------------------------------
+# -- the weights that wheels are made from -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "which",
     [
-        odds.Odds.of(epsilon=1.0),
-        odds.Odds.of(epsilon=1e-6),
-        odds.Odds.of(epsilon=50.0),
         odds.Odds.of(odds=Fraction(7, 2)),
         odds.Odds(Fraction(1, 3), Fraction(0)),
-        odds.Odds(Fraction(5, 2), Fraction(-1, 3)),
+        odds.Odds(Fraction(5), Fraction(-1, 3)),
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("bits", [64, 128, 200])
-def test_cumulative_probabilities_enclose_the_truth(which, bits) -> None:
-    """Against mpmath at 400 digits; the enclosures are a few units of 2^-bits wide."""
-    with mp.workdps(400):
-        e = digits(which.ratio) * mp.exp(digits(which.log))
-        truths = {
-            odds.coin_law(which, 1, 1): [1, e],
-            odds.coin_law(which, 27, 73): [73, 27 * e],
-            odds.coin_law(which, 1, 10**7): [10**7, e],
-            odds.byte_law(which): [e ** -byte.bit_count() for byte in range(256)],
-            odds.distance_law(which, 2): [e, 1],
-            odds.distance_law(which, 300): [e] + [1] * 299,
-        }
-        for some, weights in truths.items():
-            found, whole, below = some.cumulative(bits, bits), mp.fsum(weights), mp.mpf(0)
-            assert found.first == 0
-            assert not found.open_below
-            assert not found.open_above
-            assert len(found.lows) == len(found.highs) == len(weights) - 1
-            for low, high, weight in zip(found.lows, found.highs, weights[:-1], strict=True):
-                below += weight
-                assert low <= below / whole * 2**bits <= high
-                assert high - low <= 2
+def test_weights_are_those_of_the_odds(which) -> None:
+    e = digits(which.ratio) * mp.exp(digits(which.log))
+    for weights, truths in (
+        (odds.coin_weights(which, 1, 1), [1, e]),
+        (odds.coin_weights(which, 27, 73), [73, 27 * e]),
+        (odds.byte_weights(which), [e ** -byte.bit_count() for byte in range(256)]),
+        (odds.distance_weights(which, 300), [e] + [1] * 299),
+    ):
+        assert len(weights) == len(truths)
+        for (factor, exponent), truth in zip(weights, truths, strict=True):
+            assert abs(digits(factor) * mp.exp(digits(exponent)) - truth) <= abs(truth) * DIGITS
 
 
-def test_many_categories_are_lied_about_without_a_table(monkeypatch) -> None:
-    """Beyond a table's size a coin and a uniform draw have the same law."""
+def test_many_categories_are_lied_about_without_a_wheel_of_all(monkeypatch) -> None:
+    """Beyond a wheel's size a coin and a uniform draw have the same law."""
     protocol = local.KaryRandomizedResponse(categories=5, odds=3)
     found = law(lambda: protocol.randomize(2), monkeypatch)
 
@@ -396,12 +377,22 @@ def test_many_categories_are_lied_about_without_a_table(monkeypatch) -> None:
         def uniform(self, *, below, size, entropy):
             return np.arange(size) % below
 
-    monkeypatch.setattr(odds, "MOST_IN_A_TABLE", 4)
+    monkeypatch.setattr(odds, "MOST_ON_A_WHEEL", 4)
     monkeypatch.setattr(odds, "noise", Spread())
     monkeypatch.setattr(odds.Odds, "heads", lambda self, size, entropy, no: np.arange(size) < 3)
     assert protocol.odds.away(5, 7, None).tolist() == [0, 0, 0, 4, 1, 2, 3]
     monkeypatch.undo()
-    assert found[2] == Fraction(3, 7)
-    assert odds.coin_law(protocol.odds, 1, 4).factors[1] / sum(odds.coin_law(protocol.odds, 1, 4).factors) == Fraction(
-        3, 7
-    )
+    lie, truth = (factor for factor, _ in odds.coin_weights(protocol.odds, 1, 4))
+    assert found[2] == truth / (truth + lie) == Fraction(3, 7)
+
+
+@pytest.mark.parametrize("categories", [2, 100, 128, 129, 256, 257, 1024, 1025, 2**15, 2**15 + 1, 2**20])
+def test_reports_of_any_number_of_categories_wrap_around_at_the_end(categories) -> None:
+    """The largest odds: one report in e^50 is a lie, so all are the answer, and none has left its type."""
+    protocol = local.KaryRandomizedResponse(categories=categories, epsilon=50)
+    answers = np.array([0, categories // 2, categories - 1] * 100)
+    assert (protocol.randomize(answers) == answers).all()
+    lies = local.KaryRandomizedResponse(categories=categories, epsilon=0.001).randomize(answers)
+    assert lies.max() < categories
+    assert (lies != answers).any()
+    assert protocol.count(lies)[0].sum() == len(answers)

@@ -153,10 +153,10 @@ def test_a_file_that_is_no_csv_is_refused_without_quoting_it(tmp_path) -> None:
         survey(path, question="smokes", epsilon=1.0)
     assert SECRET not in str(refused.value)
     path.write_text("a,a\n1,2\n", encoding="utf-8")
-    with pytest.raises(InvalidParameter, match="exactly one column"):
+    with pytest.raises(InvalidParameter, match="several columns"):
         survey(path, question="a", epsilon=1.0)
     path.write_text("", encoding="utf-8")
-    with pytest.raises(InvalidParameter, match="exactly one column"):
+    with pytest.raises(InvalidParameter, match="several columns"):
         survey(path, question="a", epsilon=1.0)
     with pytest.raises(FileNotFoundError):
         survey(tmp_path / "not there.csv", question="a", epsilon=1.0)
@@ -352,3 +352,62 @@ def test_the_door_offers_what_it_says() -> None:
     with pytest.raises(AttributeError):
         _ = local.nothing
     assert issubclass(InvalidParameter, DeniableError)
+
+
+# -- a stranger's file -------------------------------------------------------------------------------------------------
+
+
+def test_odd_headers_are_found_and_quoted_commas_are_one_answer(tmp_path, capsys) -> None:
+    """A byte-order mark, blanks around names, a name with a comma, answers with commas and line breaks, empty ones."""
+    path = tmp_path / "answers.csv"
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["Do you smoke, ever?", " drink ", "age", "age ", ""])
+        rows.writerows([" YES ", ["tea", "coffee, black", ""][i % 3], 30, 99, 'well,\n"hm"'] for i in range(30))
+    survey_command(path, question="Do you smoke, ever?", epsilon=1, out=tmp_path / "a")
+    assert f"deniable survey --estimate {tmp_path / 'a'}" in capsys.readouterr().out.replace("\n", "")
+    survey_command(path, question="drink", epsilon=1, categories=["tea", "coffee, black", ""], out=tmp_path / "b")
+    survey_command(estimate=tmp_path / "b")
+    shown = capsys.readouterr().out
+    assert "(empty)" in shown
+    assert "coffee, black" in shown
+    assert "95 % low" in shown
+    ages = local.survey(path, question="age", epsilon=50, low=0, high=100)  # the one that is written so
+    assert ages.estimate().value == pytest.approx(30, abs=1)
+
+
+def test_a_column_that_is_not_there_or_twice_is_refused_without_showing_the_first_line(tmp_path) -> None:
+    path = tmp_path / "answers.csv"
+    path.write_text(f"{SECRET};smokes\nx;yes\n", encoding="utf-8")
+    with pytest.raises(InvalidParameter, match="no column; the first line must name the columns") as refused:
+        survey(path, question="smokes", epsilon=1)
+    assert SECRET not in str(refused.value)
+    path.write_text("age , age\n1,2\n", encoding="utf-8")
+    with pytest.raises(InvalidParameter, match="several columns; rename"):
+        survey(path, question="age", epsilon=1)
+
+
+def test_a_survey_of_nobody_is_refused_before_a_file_is_written(tmp_path) -> None:
+    path, out = tmp_path / "answers.csv", tmp_path / "reports.csv"
+    path.write_text("smokes\n\n", encoding="utf-8")
+    with pytest.raises(InvalidParameter, match="at least one person"):
+        survey(path, question="smokes", epsilon=1, out=out)
+    assert not out.exists()
+
+
+def test_a_share_outside_of_what_is_possible_is_explained(tmp_path, capsys) -> None:
+    design = survey({"smokes": ["yes"]}, question="smokes", epsilon=1).design
+    for reports, said in (([True] * 9, True), ([True, False], False)):
+        Survey(design, np.array(reports)).save(tmp_path / f"{said}")
+        survey_command(estimate=tmp_path / f"{said}")
+        assert ("unbiased" in capsys.readouterr().out) == said
+
+
+def test_the_command_line_takes_categories_with_commas(tmp_path) -> None:
+    path, out = tmp_path / "answers.csv", tmp_path / "reports.csv"
+    path.write_text('drink\ntea\n"coffee, black"\n""\n', encoding="utf-8")
+    categories = 'tea, "coffee, black",'
+    command = [sys.executable, "-m", "deniable", "survey", str(path), "--question", "drink", "--epsilon", "1"]
+    run = subprocess.run([*command, "--categories", categories, "--out", str(out)], capture_output=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert Survey.read(out).design.categories == ("tea", "coffee, black", "")

@@ -130,3 +130,43 @@ def test_an_array_cannot_hold_every_uniform_number() -> None:
 def test_an_error_says_what_to_do() -> None:
     with pytest.raises(InvalidParameter, match=r"scale=1e\+20: must be at most 2\*\*50.*coarser grid"):
         noise.discrete_laplace(scale=1e20)
+
+
+def test_what_lies_under_a_mask_is_not_looked_at() -> None:
+    some = np.ma.array([1, 0, 1], mask=[False, True, False])
+    for call in (
+        lambda: noise.choice(log_weights=some),
+        lambda: noise.choice(log_weights=[0, 0, 0], weights=some),
+        lambda: noise.Wheel(log_weights=some),
+        lambda: noise.Grid(exponent=0).values(some),
+    ):
+        with pytest.raises(InvalidParameter):
+            call()
+
+
+def test_a_column_in_the_wrong_place_is_not_shown() -> None:
+    """It may be data."""
+    for column in (np.array([31337, 2]), [31337], {"secret": 31337}):
+        for call in (
+            lambda column=column: noise.discrete_laplace(scale=column),
+            lambda column=column: noise.uniform(below=column),
+            lambda column=column: noise.Grid(exponent=column),
+        ):
+            with pytest.raises(InvalidParameter) as raised:
+                call()
+            assert "31337" not in str(raised.value)
+
+
+def test_an_array_without_dimensions_is_no_sequence_of_weights() -> None:
+    for weights in (np.array(1.0), frozenset([1, 2])):
+        with pytest.raises(InvalidParameter, match="log_weights: must be a sequence"):
+            noise.choice(log_weights=weights)
+        with pytest.raises(InvalidParameter, match="log_weights: must be a sequence"):
+            noise.Wheel(log_weights=weights)
+
+
+def test_small_types_count_bits_as_well_as_large_ones() -> None:
+    assert noise.ReplayEntropy(1).bits(np.int8(100)) == noise.ReplayEntropy(1).bits(100)
+    assert noise.ReplayEntropy(1).bits(np.int8(9)) == noise.ReplayEntropy(1).bits(9)
+    with pytest.raises(InvalidParameter, match="steps"):
+        noise.Grid(exponent=0).values([[1], [1, 2]])

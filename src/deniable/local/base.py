@@ -50,16 +50,17 @@ class Protocol(ABC):
     def parameters(self) -> dict[str, Parameter]:
         """The keyword arguments that make it again; strings are exact ratios."""
 
+    @abstractmethod
     def encode(self, reports: Any) -> list[str]:
         """Reports as short texts, one for each person, for a file."""
-        return [str(int(report)) for report in reports]
 
     def decode(self, texts: Sequence[str]) -> Any:
         """The reports that `encode` wrote. Texts that it cannot have written are refused."""
+        rule = "must be whole numbers, as encode writes them"
         try:
-            return np.array([int(text) for text in texts], dtype=np.int64)
+            return np.array([int(text) for text in border.texts("reports", texts, rule)], dtype=np.int64)
         except (ValueError, OverflowError):
-            raise InvalidParameter("reports", NOTHING, "must be whole numbers, as encode writes them") from None
+            raise InvalidParameter("reports", NOTHING, rule) from None
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value}" for name, value in self.parameters().items())
@@ -90,11 +91,11 @@ class SharesProtocol(Protocol):
         """The variance that the estimate will have for people of whom `share` have the answer; exact for a rational
         share where the odds are rational.
         """
-        return self.support.variance(share, people)
+        return self.support.variance(border.share(share), border.people(people))
 
     def population_variance(self, *, share: Any, people: int) -> Any:
         """The variance that the estimate will have for a population, people drawn from it at random."""
-        return self.support.population_variance(share, people)
+        return self.support.population_variance(border.share(share), border.people(people))
 
     def error(self, *, people: int, confidence: float, shares: int = 1) -> float:
         """With probability at least `confidence`, all of so many estimated shares are this near to the truth, about the
@@ -102,9 +103,9 @@ class SharesProtocol(Protocol):
 
         Hoeffding's inequality for n reports in [0, 1] and a union over the shares, β = 1 - confidence (source 001).
         """
-        n, k = check.whole("people", people), check.whole("shares", shares)
-        if min(n, k) < 1:
-            raise InvalidParameter("people, shares", (n, k), "must be at least 1")
+        n, k = border.people(people), check.whole("shares", shares)
+        if not 1 <= k <= MOST_CATEGORIES:
+            raise InvalidParameter("shares", k, f"must be at least 1 and at most {MOST_CATEGORIES:,}")
         return math.sqrt(math.log(2 * k / (1 - within("confidence", confidence))) / (2 * n)) / float(self.support.gap)
 
 
@@ -128,12 +129,13 @@ class BitsProtocol(SharesProtocol):
 
     def decode(self, texts: Sequence[str]) -> Packed:
         width = border.width(self.categories)
+        rule = f"must be {width} bytes each in hexadecimal, as encode writes"
         try:
-            rows = [bytes.fromhex(text) for text in texts]
+            rows = [bytes.fromhex(text) for text in border.texts("reports", texts, rule)]
         except ValueError:
             rows = [b""]
         if any(len(row) != width for row in rows):
-            raise InvalidParameter("reports", NOTHING, f"must be {width} bytes each in hexadecimal, as encode writes")
+            raise InvalidParameter("reports", NOTHING, rule)
         listed = np.array([list(row) for row in rows], dtype=np.uint8).reshape(-1, width)
         return border.packed("reports", listed, self.categories)
 

@@ -52,6 +52,9 @@ class BinaryProtocol(SharesProtocol):
         reports = self.respond(listed, border.witnessed(entropy))
         return bool(reports[0]) if alone else reports
 
+    def encode(self, reports: Any) -> list[str]:
+        return border.written(reports, 2)
+
     def count(self, reports: Any) -> tuple[Ints, int]:
         listed, _ = border.yes_or_no("reports", reports)
         return np.asarray(np.count_nonzero(listed), dtype=np.int64), len(listed)

@@ -12,10 +12,11 @@ from deniable.local.border import Ints, Packed
 BYTES_AT_A_TIME: Final = 2**17
 """Bytes of reports made at a time, so that they and the sampler's 64-bit draws for them stay in a processor's cache."""
 
-_MASKS: Final = np.left_shift(1, np.arange(8)).astype(np.uint8)
+_ONES: Final = np.array([byte.bit_count() for byte in range(256)], dtype=np.uint8)
 
-_BITS: Final = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1, bitorder="little").astype(np.int64)
-_ONES: Final = _BITS.sum(axis=1).astype(np.int64)
+LINE: Final = 2**10
+MOST_IN_A_BYTE: Final = 255
+"""Rows are counted side by side in lines of so many bytes, and so many lines one upon the other: no byte overflows."""
 
 
 def pieces(people: int, width: int, at_a_time: int = BYTES_AT_A_TIME) -> Iterator[slice]:
@@ -33,28 +34,46 @@ def trim(rows: Packed, bits: int) -> None:
 
 def place(spots: Ints) -> tuple[Ints, Packed]:
     """Byte number and mask of bits."""
-    return spots >> 3, _MASKS[spots & 7]
+    return spots >> 3, np.left_shift(np.uint8(1), (spots & 7).astype(np.uint8))
 
 
 def flip(rows: Packed, spots: Ints) -> None:
     """Flip one bit in each row, in place."""
-    byte, mask = place(spots)
-    rows[np.arange(len(rows)), byte] ^= mask
+    flat, places, masks = _find(rows, spots)
+    flat[places] ^= masks
 
 
 def put(rows: Packed, spots: Ints, values: np.typing.NDArray[np.bool_]) -> None:
     """Set one bit in each row to a value, in place."""
+    flat, places, masks = _find(rows, spots)
+    flat[places] = (flat[places] & ~masks) | (masks & -values.view(np.uint8))
+
+
+def _find(rows: Packed, spots: Ints) -> tuple[Packed, Ints, Packed]:
+    """All bytes in a line, which of them hold the bits, and where in them these are."""
     byte, mask = place(spots)
-    people = np.arange(len(rows))
-    rows[people, byte] = (rows[people, byte] & ~mask) | np.where(values, mask, np.uint8(0))
+    byte += np.arange(0, rows.size, rows.shape[1])
+    return rows.reshape(-1), byte, mask
 
 
 def ones(rows: Packed) -> Ints:
     """How many bits of each row are 1."""
-    return np.asarray(_ONES[rows].sum(axis=1), dtype=np.int64)
+    found = np.zeros(len(rows), dtype=np.int64)
+    for column in rows.T:
+        found += _ONES.take(column, mode="clip")
+    return found
 
 
 def totals(rows: Packed, bits: int) -> Ints:
-    """How many rows have each bit: the 256 bytes of a column are counted first."""
-    counted = [np.bincount(rows[:, byte], minlength=256) @ _BITS for byte in range(rows.shape[1])]
-    return np.concatenate(counted)[:bits].astype(np.int64)
+    """How many rows have each bit."""
+    people, width = rows.shape
+    found = np.zeros(8 * width, dtype=np.int64)
+    abreast = max(1, LINE // width)
+    deep = min(MOST_IN_A_BYTE, max(1, BYTES_AT_A_TIME // (abreast * width)))
+    full = people - people % abreast
+    for start in range(0, full, abreast * deep):
+        lines = rows[start : min(start + abreast * deep, full)].reshape(-1, abreast * width)
+        counted = np.add.reduce(np.unpackbits(lines, axis=1, bitorder="little"), axis=0, dtype=np.uint8)
+        found += counted.reshape(abreast, -1).sum(axis=0, dtype=np.int64)
+    found += np.unpackbits(rows[full:], axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
+    return found[:bits]

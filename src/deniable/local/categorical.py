@@ -37,7 +37,7 @@ from deniable.local.odds import ROUNDING, Number, Odds, Rational
 from deniable.noise import check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from deniable.noise import Entropy
 
@@ -86,8 +86,14 @@ class KaryRandomizedResponse(SharesProtocol):
         return int(reports[0]) if alone else reports
 
     def count(self, reports: Any) -> tuple[Ints, int]:
-        listed, _ = border.categories("reports", reports, self.categories)
-        return np.bincount(listed, minlength=self.categories).astype(np.int64), len(listed)
+        listed = border.reported("reports", reports, self.categories)
+        counts, step = np.zeros(self.categories, dtype=np.int64), max(PEOPLE_AT_A_TIME, self.categories)
+        for start in range(0, len(listed), step):
+            counts += np.bincount(listed[start : start + step].astype(np.intp), minlength=self.categories)
+        return counts, len(listed)
+
+    def encode(self, reports: Any) -> list[str]:
+        return border.written(reports, self.categories)
 
     def parameters(self) -> dict[str, Parameter]:
         return {"categories": self.categories, **self.odds.written()}
@@ -95,16 +101,19 @@ class KaryRandomizedResponse(SharesProtocol):
 
 def lied(answers: Ints, categories: int, odds: Odds, entropy: Entropy | None) -> Any:
     """k-ary randomized response: the answer, or with weight 1 against the odds each of the others."""
-    kind: type[np.unsignedinteger[Any]] = np.uint16 if categories <= 2**15 else np.uint32  # twice as many fit
-    reports = np.empty(len(answers), dtype=kind)
+    kind = smallest_for(2 * categories)
+    reports = odds.away(categories, len(answers), entropy).astype(kind, copy=False)
     for start in range(0, len(answers), PEOPLE_AT_A_TIME):
-        some, said = answers[start : start + PEOPLE_AT_A_TIME], reports[start : start + PEOPLE_AT_A_TIME]
-        away = odds.away(categories, len(some), entropy)
-        away += some
-        said[:] = away
+        said = reports[start : start + PEOPLE_AT_A_TIME]
+        said += answers[start : start + PEOPLE_AT_A_TIME].astype(kind)
         # Modulo the number of categories: what is below it wraps around to a huge unsigned number.
         np.minimum(said, said - kind(categories), out=said)
     return reports
+
+
+def smallest_for(count: int) -> type[np.unsignedinteger[Any]]:
+    """The smallest type for numbers below `count`."""
+    return np.uint8 if count <= 2**8 else np.uint16 if count <= 2**16 else np.uint32
 
 
 @final
@@ -137,29 +146,18 @@ class SymmetricUnary(BitsProtocol):
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
         listed, alone = border.categories("answers", answers, self.categories)
-        rows = bit_rows(listed, self.categories, self.odds.root(), border.witnessed(entropy), bits.flip)
+        rows = bit_rows(listed, self.categories, self.odds.root(), border.witnessed(entropy))
+        bits.flip(rows, listed)
         return rows[0] if alone else rows
 
     def parameters(self) -> dict[str, Parameter]:
         return {"categories": self.categories, **self.odds.written()}
 
 
-def bit_rows(
-    answers: Ints,
-    categories: int,
-    odds: Odds,
-    entropy: Entropy | None,
-    finish: Callable[[Packed, Ints], None],
-    at_a_time: int = bits.BYTES_AT_A_TIME,
-) -> Packed:
-    """Rows of bits that are 1 with probability 1/(1 + odds); `finish` sees some rows with their people's answers."""
-    width = border.width(categories)
-    rows = np.empty((len(answers), width), dtype=np.uint8)
-    for piece in bits.pieces(len(answers), width, at_a_time):
-        part = rows[piece]
-        odds.rare_bits(part, entropy)
-        bits.trim(part, categories)
-        finish(part, answers[piece])
+def bit_rows(answers: Ints, categories: int, odds: Odds, entropy: Entropy | None) -> Packed:
+    """One row of bits for each person, each 1 with probability 1/(1 + odds)."""
+    rows = odds.rare_bits((len(answers), border.width(categories)), entropy)
+    bits.trim(rows, categories)
     return rows
 
 
@@ -192,11 +190,8 @@ class OptimizedUnary(BitsProtocol):
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
         listed, alone = border.categories("answers", answers, self.categories)
         source = border.witnessed(entropy)
-
-        def throw_own(rows: Packed, own: Ints) -> None:
-            bits.put(rows, own, noise.bernoulli(p=Fraction(1, 2), size=len(own), entropy=source))
-
-        rows = bit_rows(listed, self.categories, self.odds, source, throw_own)
+        rows = bit_rows(listed, self.categories, self.odds, source)
+        bits.put(rows, listed, noise.bernoulli(p=Fraction(1, 2), size=len(listed), entropy=source))
         return rows[0] if alone else rows
 
     def parameters(self) -> dict[str, Parameter]:
@@ -284,11 +279,12 @@ class LocalHashing(SharesProtocol):
         return [f"{a} {b} {said}" for a, b, said in self._rows(reports).tolist()]
 
     def decode(self, texts: Sequence[str]) -> Any:
+        rule = "must be three whole numbers each, as encode writes"
         try:
-            rows = [[int(part) for part in text.split(" ")] for text in texts]
+            rows = [[int(part) for part in text.split(" ")] for text in border.texts("reports", texts, rule)]
             return self._rows(np.array(rows, dtype=np.int64).reshape(-1, 3))
         except (ValueError, OverflowError):
-            raise InvalidParameter("reports", NOTHING, "must be three whole numbers each, as encode writes") from None
+            raise InvalidParameter("reports", NOTHING, rule) from None
 
     def parameters(self) -> dict[str, Parameter]:
         return {"categories": self.categories, **self.odds.written(), "buckets": self.buckets}
@@ -297,7 +293,9 @@ class LocalHashing(SharesProtocol):
         rule = f"must be rows of two numbers below {PRIME} and a bucket below {self.buckets}, as randomize returns them"
         given = border.array("reports", reports, rule)
         if given.ndim == 1:
-            given = given.reshape(-1, 3) if given.size in (0, 3) else given
+            given = (
+                given.reshape(-1, 3) if given.size == 3 else given if given.size else np.zeros((0, 3), dtype=np.uint32)
+            )
         if given.ndim != 2 or given.shape[1] != 3 or (given.size and given.dtype.kind not in "iu"):
             raise InvalidParameter("reports", NOTHING, rule)
         if np.any(given < 0) or np.any(given >= np.array([PRIME, PRIME, self.buckets])):
@@ -371,19 +369,10 @@ class SubsetSelection(BitsProtocol):
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
         listed, alone = border.categories("answers", answers, self.categories)
         source = border.witnessed(entropy)
-        w, d = self.size, self.categories
-
-        def choose(rows: Packed, own: Ints) -> None:
-            within = self.odds.heads(len(own), source, yes=w, no=d - w)
-            bits.put(rows, own, np.zeros(len(own), dtype=np.bool_))
-            _resize(rows, w - within, own, d, source)
-            bits.put(rows, own, within)
-
-        # Independent bits, thrown so that a row has about the right number of ones; given their number, the set is
-        # uniform, and it stays so when random members are dropped or random others taken in. (That takes a few dozen
-        # rounds for each piece, so pieces are larger here.)
-        rough = Odds(Fraction(d - w, w), Fraction(0))
-        rows = bit_rows(listed, d, rough, source, choose, at_a_time=8 * bits.BYTES_AT_A_TIME)
+        within = self.odds.heads(len(listed), source, yes=self.size, no=self.categories - self.size)
+        rows = np.empty((len(listed), border.width(self.categories)), dtype=np.uint8)
+        for piece in bits.pieces(len(listed), rows.shape[1], FILLED_AT_A_TIME):
+            rows[piece] = _sets(listed[piece], within[piece], self.categories, self.size, source)
         return rows[0] if alone else rows
 
     def parameters(self) -> dict[str, Parameter]:
@@ -396,19 +385,52 @@ def _subsets(odds: Odds, d: int, w: int) -> Support:
     return Support(other, w * (d - w) * odds.excess / ((d - 1) * total))
 
 
-def _resize(rows: Packed, wanted: Ints, own: Ints, categories: int, entropy: Entropy | None) -> None:
-    """Drop or take in random categories other than the own, in place, until each row has the wanted number."""
-    missing = wanted - bits.ones(rows)
-    open_rows = np.flatnonzero(missing)
-    while open_rows.size:
-        spots = noise.uniform(below=categories, size=open_rows.size, entropy=entropy)
-        byte, mask = bits.place(spots)
-        is_member = (rows[open_rows, byte] & mask) != 0
-        useful = (spots != own[open_rows]) & (is_member == (missing[open_rows] < 0))
-        changed = open_rows[useful]
-        rows[changed, byte[useful]] ^= mask[useful]
-        missing[changed] -= np.sign(missing[changed])
-        open_rows = open_rows[missing[open_rows] != 0]
+FILLED_AT_A_TIME: Final = 8 * bits.BYTES_AT_A_TIME
+"""Filling up takes a few dozen rounds for each piece, so pieces are larger here."""
+
+
+def _sets(
+    own: Ints, within: np.typing.NDArray[np.bool_], categories: int, size: int, entropy: Entropy | None
+) -> Packed:
+    """For each person a random set of `size` categories, with the own one or without it."""
+    if 2 * size > categories:  # the fewer are drawn, be they in the set or out of it
+        rows = ~_sets(own, ~within, categories, categories - size, entropy)
+        bits.trim(rows, categories)
+        return rows
+    # Independent bits, each so seldom 1 that most rows have too few of them, by a standard deviation or so. Rows
+    # with too many are thrown again. Given their number, the ones are a uniform set, and it stays so when random others
+    # are taken in. The own bit is 1 meanwhile, so that it is not taken.
+    often = Fraction(4 * size - 3 * math.isqrt(size), 4 * categories)
+    rough = Odds((1 - often) / often, Fraction(0))
+    rows, missing = _begun(own, size - within, categories, rough, entropy)
+    while (again := np.flatnonzero(missing < 0)).size:
+        rows[again], missing[again] = _begun(own[again], size - within[again], categories, rough, entropy)
+    _fill(rows, missing, categories, entropy)
+    bits.put(rows, own, within)
+    return rows
+
+
+def _begun(own: Ints, wanted: Ints, categories: int, rough: Odds, entropy: Entropy | None) -> tuple[Packed, Ints]:
+    """Rows of independent bits but for the own, which is 1; and how many others they lack."""
+    rows = bit_rows(own, categories, rough, entropy)
+    bits.put(rows, own, np.ones(len(own), dtype=np.bool_))
+    return rows, wanted + 1 - bits.ones(rows)
+
+
+def _fill(rows: Packed, missing: Ints, categories: int, entropy: Entropy | None) -> None:
+    """Take in random categories that are not in the rows, in place, as many as are missing."""
+    flat = rows.reshape(-1)
+    starts = np.flatnonzero(missing) * rows.shape[1]
+    missing = missing[missing != 0]
+    while starts.size:
+        byte, mask = bits.place(noise.uniform(below=categories, size=starts.size, entropy=entropy))
+        byte += starts
+        before = flat[byte]
+        mask |= before
+        flat[byte] = mask
+        missing -= mask != before
+        still = np.flatnonzero(missing)
+        starts, missing = starts[still], missing[still]
 
 
 def recommended(*, categories: int, epsilon: Rational) -> KaryRandomizedResponse | SubsetSelection | LocalHashing:

@@ -110,23 +110,27 @@ class MeanProtocol(Protocol):
             rounding=half / self.steps,
         )
 
-    def variance(self, *, answer: float, people: int) -> float:
-        """The variance that the estimate will have for people who all have this answer."""
+    def encode(self, reports: Any) -> list[str]:
+        return border.written(reports, self.outcomes)
+
+    def variance(self, *, answer: Rational, people: int) -> float:
+        """The variance that the estimate will have for people who all have this answer (cut to the bounds)."""
+        inside = min(max(check.rational("answer", answer), self.low), self.high)
         half = float(self.high - self.low) / 2
-        x = (answer - float(self.low)) / half - 1
-        return (self.spread.slope * x * x + self.spread.level) * half**2 / people
+        x = float(inside - self.low) / half - 1
+        return (self.spread.slope * x * x + self.spread.level) * half**2 / border.people(people)
 
     def parameters(self) -> dict[str, Parameter]:
         return {"low": exact(self.low), "high": exact(self.high), **self.odds.written()}
 
     def _prepare(self, low: Rational, high: Rational, epsilon: Rational) -> None:
         ends = check.rational("low", low), check.rational("high", high)
-        if not ends[0] < ends[1]:
-            raise InvalidParameter("high", high, f"must be above low = {float(ends[0]):g}")
-        if max(abs(end) for end in ends) > LARGEST or ends[1] - ends[0] < 1 / LARGEST:
+        if max(abs(end) for end in ends) > LARGEST or 0 <= ends[1] - ends[0] < 1 / LARGEST:
             raise InvalidParameter(
                 "low, high", (low, high), "must be below 1e100 in size and further apart than 1e-100"
             )
+        if not ends[0] < ends[1]:
+            raise InvalidParameter("high", high, f"must be above low = {float(ends[0]):g}")
         object.__setattr__(self, "low", ends[0])
         object.__setattr__(self, "high", ends[1])
         object.__setattr__(self, "odds", Odds.of(epsilon=epsilon))

@@ -1,20 +1,18 @@
 """How much likelier the truth is than a lie: e^ε, held exactly, and the coins that are thrown with it.
 
 A float ε is the rational number that it stores, so e^ε is irrational and no float holds it. `Odds` keeps the two exact
-factors ratio × e^log and gives the tables of `noise` the law of a coin between whole numbers; floats appear only where
-an estimate or a reading of a curve is computed, never where a coin is thrown.
+factors ratio × e^log and gives them to the wheels of `noise` as they are; floats appear only where an estimate or a
+reading of a curve is computed, never where a coin is thrown.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +20,7 @@ from numpy.typing import NDArray
 from deniable import noise
 from deniable.curves.check import exactly_one
 from deniable.errors import InvalidParameter
-from deniable.noise import check
-from deniable.noise.enclosure import GUARD, exp_minus, ratio
-from deniable.noise.laws import Cumulative, Law
-from deniable.noise.simple import Coin
-from deniable.noise.table import Table
+from deniable.noise import Wheel, check
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -41,11 +35,17 @@ LEAST_EPSILON: Final = 1e-6
 LARGEST_EPSILON: Final = 50.0
 """Below, an estimate needs 10¹² people to say anything; above, a lie is so rare (e⁻⁵⁰) that nobody is protected."""
 
+FARTHEST: Final = Fraction(2**80)
+"""Beyond e⁵⁰ by far, and small enough for a float."""
+
 ROUNDING: Final = 8 * 2.0**-53
 """Granted to one logarithm, one quotient and their sum, when a number must not come out too small."""
 
-MOST_IN_A_TABLE: Final = 4096
-"""Up to so many categories a table of all distances is made; beyond, a coin and a uniform draw do the same."""
+MOST_ON_A_WHEEL: Final = 1024
+"""Up to so many categories there is a wheel of all distances; beyond, a coin and a uniform draw do the same."""
+
+Weights = list[tuple[Fraction, Fraction]]
+"""Pairs (factor, exponent), each the weight factor × e^exponent."""
 
 
 @final
@@ -69,7 +69,8 @@ class Odds:
 
     def within(self, name: str, asked: object) -> Odds:
         """Itself, if it is strong enough to estimate anything and weak enough to protect anybody."""
-        if self.ratio <= 0 or not LEAST_EPSILON <= self.log + Fraction(log(self.ratio)) <= LARGEST_EPSILON:
+        possible = 1 / FARTHEST < self.ratio < FARTHEST
+        if not possible or not LEAST_EPSILON <= self.log + Fraction(log(self.ratio)) <= LARGEST_EPSILON:
             rule = f"must make the truth likelier, with ε between {LEAST_EPSILON:g} and {LARGEST_EPSILON:g}"
             raise InvalidParameter(name, asked, rule)
         return self
@@ -102,93 +103,65 @@ class Odds:
 
     def heads(self, size: int, entropy: Entropy | None, *, yes: int = 1, no: int = 1) -> NDArray[np.bool_]:
         """Coins that show True with probability yes × odds / (yes × odds + no)."""
-        out = np.empty(size, dtype=np.bool_)
-        _coin(self, yes, no).fill(out, entropy or noise.current())
-        return out
+        return _coin(self, yes, no).spin(size=size, entropy=entropy).view(np.bool_)
 
-    def rare_bits(self, out: NDArray[np.uint8], entropy: Entropy | None) -> None:
-        """Fill with bytes in which each bit is 1 with probability 1 / (1 + odds), independently. One draw among the 256
+    def rare_bits(self, shape: tuple[int, ...], entropy: Entropy | None) -> NDArray[np.uint8]:
+        """Bytes in which each bit is 1 with probability 1 / (1 + odds), independently. One spin of a wheel of all 256
         bytes makes eight bits.
         """
-        drawn = np.empty(out.size, dtype=np.int64)
-        _bytes(self).fill(drawn, entropy or noise.current())
-        out[...] = drawn.reshape(out.shape)
+        return _bytes(self).spin(size=shape, entropy=entropy).astype(np.uint8, copy=False)
 
-    def away(self, categories: int, size: int, entropy: Entropy | None) -> NDArray[np.int64]:
+    def away(self, categories: int, size: int, entropy: Entropy | None) -> NDArray[np.unsignedinteger[Any]]:
         """How far a report is from the answer, cyclically: 0 with weight odds, each other distance with weight 1."""
-        out = np.empty(size, dtype=np.int64)
-        if categories <= MOST_IN_A_TABLE:
-            _distances(self, categories).fill(out, entropy or noise.current())
-            return out
-        out[:] = 1 + noise.uniform(below=categories - 1, size=size, entropy=entropy)
-        out[self.heads(size, entropy, no=categories - 1)] = 0
-        return out
+        if categories <= MOST_ON_A_WHEEL:
+            return _distances(self, categories).spin(size=size, entropy=entropy)
+        lies = noise.uniform(below=categories - 1, size=size, entropy=entropy).astype(np.uint32)
+        lies += np.uint32(1)
+        lies[self.heads(size, entropy, no=categories - 1)] = 0
+        return lies
 
     def written(self) -> dict[str, float | str]:
         """As the keyword argument that makes it again."""
         return {"odds": exact(self.ratio)} if self.log == 0 else {"epsilon": exact(self.log)}
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Weighted(Law):
-    """P(i) ∝ factors_i e^-gaps_i for i = 0, 1, ..., where some item has gap 0 and factor 1, and no gap is negative."""
-
-    factors: tuple[Fraction, ...]
-    gaps: tuple[Fraction, ...]
-
-    @classmethod
-    def of(cls, weights: Iterable[tuple[Fraction, Fraction]]) -> Weighted:
-        """From pairs (factor, exponent)."""
-        factors, exponents = zip(*weights, strict=True)
-        top = max(exponents)
-        base = max(factor for factor, exponent in zip(factors, exponents, strict=True) if exponent == top)
-        return cls(tuple(f / base for f in factors), tuple(top - e for e in exponents))
-
-    def cumulative(self, bits: int, reach: int) -> Cumulative:
-        # A factor of 2^e magnifies the error of what it multiplies as much.
-        inner = bits + GUARD + math.ceil(max(self.factors)).bit_length() + len(self.factors).bit_length()
-        known = {gap: exp_minus(gap, inner) for gap in set(self.gaps)}
-        pairs = [(known[gap], factor) for gap, factor in zip(self.gaps, self.factors, strict=True)]
-        lows = [*accumulate(low * f.numerator // f.denominator for (low, _), f in pairs)]
-        highs = [*accumulate(-(-high * f.numerator // f.denominator) for (_, high), f in pairs)]
-        shares = [ratio(part, (lows[-1], highs[-1]), bits) for part in zip(lows[:-1], highs[:-1], strict=True)]
-        return Cumulative(0, [low for low, _ in shares], [high for _, high in shares], False, False)
-
-
-def coin_law(odds: Odds, yes: int, no: int) -> Weighted:
+def coin_weights(odds: Odds, yes: int, no: int) -> Weights:
     """1 with weight yes × odds, 0 with weight no."""
-    return Weighted.of([(Fraction(no), Fraction(0)), (odds.ratio * yes, odds.log)])
+    return [(Fraction(no), Fraction(0)), (odds.ratio * yes, odds.log)]
 
 
-def byte_law(odds: Odds) -> Weighted:
+def byte_weights(odds: Odds) -> Weights:
     """The byte b with weight odds^-(ones in b)."""
     powers = [(odds.ratio**-ones, -odds.log * ones) for ones in range(9)]
-    return Weighted.of(powers[byte.bit_count()] for byte in range(256))
+    return [powers[byte.bit_count()] for byte in range(256)]
 
 
-def distance_law(odds: Odds, categories: int) -> Weighted:
+def distance_weights(odds: Odds, categories: int) -> Weights:
     """0 with weight odds, each of 1, ..., categories - 1 with weight 1."""
-    return Weighted.of([(odds.ratio, odds.log), *([(Fraction(1), Fraction(0))] * (categories - 1))])
+    return [(odds.ratio, odds.log), *([(Fraction(1), Fraction(0))] * (categories - 1))]
 
 
-# The odds are public, so samplers made for them may be kept; `noise.choice` keeps nothing, because others draw from
-# weights that were computed from data.
+def _wheel(weights: Weights) -> Wheel:
+    factors, exponents = zip(*weights, strict=True)
+    return Wheel(weights=factors, log_weights=exponents)
 
 
-@lru_cache(maxsize=64)
-def _coin(odds: Odds, yes: int, no: int) -> Coin:
-    return Coin(coin_law(odds, yes, no))
+# The odds are public, so wheels made for them may be kept: about half a megabyte each.
+
+
+@lru_cache(maxsize=32)
+def _coin(odds: Odds, yes: int, no: int) -> Wheel:
+    return _wheel(coin_weights(odds, yes, no))
 
 
 @lru_cache(maxsize=16)
-def _bytes(odds: Odds) -> Table:
-    return Table(byte_law(odds))
+def _bytes(odds: Odds) -> Wheel:
+    return _wheel(byte_weights(odds))
 
 
 @lru_cache(maxsize=16)
-def _distances(odds: Odds, categories: int) -> Table:
-    return Table(distance_law(odds, categories))
+def _distances(odds: Odds, categories: int) -> Wheel:
+    return _wheel(distance_weights(odds, categories))
 
 
 def up(value: Fraction) -> float:

@@ -104,10 +104,9 @@ class Coins:
 
 def _bits_at(chance: Fraction, shape: tuple[int, ...], entropy: Entropy | None) -> Packed:
     """Bytes in which each bit is 1 with this probability."""
-    made = np.full(shape, 255 if chance == 1 else 0, dtype=np.uint8)
     if 0 < chance < 1:
-        Odds((1 - chance) / chance, Fraction(0)).rare_bits(made, entropy)
-    return made
+        return Odds((1 - chance) / chance, Fraction(0)).rare_bits(shape, entropy)
+    return np.full(shape, 255 if chance == 1 else 0, dtype=np.uint8)
 
 
 @lru_cache(maxsize=64)
@@ -310,6 +309,10 @@ class BloomRappor(Protocol):
 
     def filter_of(self, answer: str, *, cohort: int) -> Ints:
         """The bits that an answer sets in a cohort. Public: anybody can compute it."""
+        if not isinstance(answer, str):
+            raise InvalidParameter("answer", NOTHING, "must be a text")
+        if not 0 <= check.whole("cohort", cohort) < self.cohorts:
+            raise InvalidParameter("cohort", cohort, f"must be below {self.cohorts}, and not negative")
         found = set()
         for number in range(self.hashes):
             digest = blake2b(answer.encode(), digest_size=16, key=b"%d %d" % (cohort, number)).digest()
@@ -318,7 +321,7 @@ class BloomRappor(Protocol):
 
     def estimate(self, reports: Any, *, candidates: Sequence[str] = ()) -> Fitted:
         """The share of people with each candidate answer."""
-        asked = _texts("candidates", candidates)
+        asked = border.texts("candidates", candidates)
         if not asked or len(set(asked)) != len(asked):
             raise InvalidParameter("candidates", NOTHING, "must be at least one text, none of them twice")
         rows, cohorts = self._checked(reports)
@@ -354,7 +357,7 @@ class BloomRappor(Protocol):
         rule = "must be a cohort and its bits in hexadecimal each, as encode writes them"
         width = border.width(self.bits)
         try:
-            parts = [text.split(" ") for text in texts]
+            parts = [text.split(" ") for text in border.texts("reports", texts, rule)]
             cohorts = np.array([int(cohort) for cohort, _ in parts], dtype=np.int64)
             rows = np.array([list(bytes.fromhex(row)) for _, row in parts], dtype=np.uint8).reshape(-1, width)
         except (ValueError, OverflowError):
@@ -365,7 +368,7 @@ class BloomRappor(Protocol):
         return {"bits": self.bits, "hashes": self.hashes, "cohorts": self.cohorts, **self.coins.written()}
 
     def _memory(self, answers: Any, entropy: Entropy | None) -> Memory:
-        texts = _texts("answers", answers)
+        texts = border.texts("answers", answers)
         cohorts = noise.uniform(below=self.cohorts, size=len(texts), entropy=entropy)
         rows = np.zeros((len(texts), border.width(self.bits)), dtype=np.uint8)
         known: dict[tuple[str, int], Packed] = {}
@@ -388,19 +391,6 @@ class BloomRappor(Protocol):
             raise InvalidParameter("reports", NOTHING, rule)
         border.some(len(rows))
         return rows, cohorts
-
-
-def _texts(name: str, values: Any) -> list[str]:
-    rule = "must be a list of texts"
-    if isinstance(values, str | bytes):
-        raise InvalidParameter(name, NOTHING, rule)
-    try:
-        listed = list(values)
-    except TypeError:
-        raise InvalidParameter(name, NOTHING, rule) from None
-    if not all(isinstance(value, str) for value in listed):
-        raise InvalidParameter(name, NOTHING, rule)
-    return listed
 
 
 def _remembered(memory: Any, width: int) -> None:

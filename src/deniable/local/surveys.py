@@ -14,6 +14,7 @@ import csv
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -76,7 +77,8 @@ class Design:
             try:
                 return [float(value) for value in values]
             except (TypeError, ValueError):
-                raise InvalidParameter("answers", NOTHING, "must all be numbers, and none may be missing") from None
+                remedy = "leave out the rows of those who did not answer: who took part is public anyway"
+                raise InvalidParameter("answers", NOTHING, "must all be numbers, and none missing", remedy) from None
         known: Mapping[str, int] = {word: i for i, word in enumerate(self.categories)} or YES_AND_NO
         words = [_word(value) for value in values]
         if not self.categories:
@@ -193,6 +195,8 @@ def survey(
     """
     design = Design(str(question), *_protocol(epsilon, categories, low, high, protocol))
     numbered = design.numbered(_column(answers, design.question))
+    if not numbered:
+        raise InvalidParameter("answers", NOTHING, "must hold the answer of at least one person")
     done = Survey(design, design.protocol.randomize(numbered, entropy=entropy))
     if out is not None:
         done.save(out)
@@ -209,8 +213,8 @@ def _protocol(
     """The protocol, and the categories as texts."""
     if (low is None) != (high is None):
         raise InvalidParameter("low, high", NOTHING, "give both bounds of a number, or none")
-    if kind is not None and kind not in PROTOCOLS.values():
-        raise InvalidParameter("protocol", kind, f"must be one of the classes {', '.join(PROTOCOLS)}")
+    if kind is not None and not any(kind is one for one in PROTOCOLS.values()):
+        raise InvalidParameter("protocol", NOTHING, f"must be one of the classes {', '.join(PROTOCOLS)}")
     if low is not None:
         if categories is not None:
             raise InvalidParameter(
@@ -269,13 +273,22 @@ def _csv_column(path: Path, question: str) -> list[Any]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.reader(file)
-            names = [name.strip() for name in next(rows, [])]
-            if names.count(question) != 1:
-                raise InvalidParameter("question", question, "must be the name of exactly one column of the file")
-            place = names.index(question)
+            place = _place(next(rows, []), question)
             return [row[place] if place < len(row) else "" for row in rows if row]
     except (UnicodeDecodeError, csv.Error):
         raise InvalidParameter("answers", NOTHING, "must be a CSV file in UTF-8") from None
+
+
+def _place(names: list[str], question: str) -> int:
+    """Where the column is. The first line is not shown: in a file without names it is somebody's answers."""
+    # As it is written, or else without the blanks around it.
+    found = [i for i, name in enumerate(names) if name == question]
+    found = found or [i for i, name in enumerate(names) if name.strip() == question.strip()]
+    if len(found) == 1:
+        return found[0]
+    rule = "is the name of several columns" if found else "is the name of no column"
+    remedy = "rename all but one" if found else "the first line must name the columns, with commas between them"
+    raise InvalidParameter("question", question, rule, remedy)
 
 
 def _new_file(path: Path) -> Any:
@@ -340,6 +353,7 @@ def _show_design(done: Survey, out: str, as_json: bool) -> None:
                 "promise",
                 f"from a report, a guess with a 50 % prior is right at most {percent_up(curve.guess(prior=0.5))}",
             ),
+            ("next", f"deniable survey --estimate {shlex.quote(out)}"),
         ],
     )
 
@@ -359,11 +373,14 @@ def _show_estimate(done: Survey, confidence: float, as_json: bool) -> None:
         return
     shares = isinstance(found, Shares)
     shown = [
-        (name, *(_number(value, shares) for value in row), _bar(row[0]) if shares else "")
+        (name or "(empty)", *(_number(value, shares) for value in row), _bar(row[0]) if shares else "")
         for name, *row in zip(names, *columns, strict=True)
     ]
-    heads = ("answer", "share" if shares else "value", "±", f"{confidence:.4g} low", "high", "")
+    level = f"{100 * confidence:.6g} %"
+    heads = ("answer", "share" if shares else "value", "std. error", f"{level} low", f"{level} high", "")
     _print_rows(f"{done.design.question}: {found.people:,} people, {done.design.protocol!r}", heads, shown)
+    if shares and not all(0 <= value <= 1 for value in columns[0]):
+        print("A share outside of 0 to 100 % is no mistake: estimates are unbiased, so noise may carry them there.")
 
 
 def _need_rich() -> None:
@@ -378,13 +395,15 @@ def _print_rows(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]])
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title, "bold"), title_justify="left", box=None, pad_edge=False, show_header=any(heads))
+    table = Table(box=None, pad_edge=False, show_header=any(heads))
     for place, head in enumerate(heads):
         numeric_column = any(heads) and 0 < place < len(heads) - 1
         table.add_column(head, justify="right" if numeric_column else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table, highlight=False)
+    console = Console()
+    console.print(Text(title, "bold"))
+    console.print(table, highlight=False)
 
 
 def _listed(values: Any) -> list[float]:

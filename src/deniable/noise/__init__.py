@@ -19,11 +19,13 @@ from deniable.noise.samplers import (
     rounded_gaussian,
     uniform,
 )
+from deniable.noise.wheel import Wheel
 
 __all__ = [
     "Entropy",
     "Grid",
     "ReplayEntropy",
+    "Wheel",
     "bernoulli",
     "bernoulli_exp",
     "binomial",

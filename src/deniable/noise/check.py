@@ -17,10 +17,15 @@ Rational = int | float | Fraction | Decimal
 """What a parameter may be. Each of these *is* a rational number; a float is the one it stores."""
 
 
+def blamed(value: Any) -> Any:
+    """What an error may show: no table or column, which may be data in the wrong place."""
+    return NOTHING if hasattr(value, "__len__") and not isinstance(value, str | bytes) else value
+
+
 def whole(name: str, value: Any) -> int:
     """A whole number (an int, or a numpy integer)."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
-        raise InvalidParameter(name, value, "must be a whole number")
+        raise InvalidParameter(name, blamed(value), "must be a whole number")
     return int(value)
 
 
@@ -37,7 +42,7 @@ def rational(name: str, value: Any) -> Fraction:
     if isinstance(value, Fraction):
         return value
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | Decimal | np.number):
-        raise InvalidParameter(name, value, "must be a real number")
+        raise InvalidParameter(name, blamed(value), "must be a real number")
     if isinstance(value, numbers.Rational):
         return Fraction(int(value)) if isinstance(value, numbers.Integral) else Fraction(value)
     try:
@@ -73,6 +78,15 @@ def shape(value: Any) -> Shape:
     """`size` as numpy understands it: a count, or a tuple of counts."""
     dimensions = value if isinstance(value, tuple | list) else (value,)
     return tuple(count("size", dimension) for dimension in dimensions)
+
+
+def is_sequence(values: Any) -> bool:
+    """Whether these are several values in some order; an array without dimensions is a number."""
+    return (
+        isinstance(values, Iterable)
+        and not isinstance(values, str | bytes | dict | set | frozenset)
+        and getattr(values, "ndim", 1) > 0
+    )
 
 
 def rationals(name: str, values: Iterable[Any]) -> list[Fraction]:

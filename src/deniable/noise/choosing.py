@@ -9,7 +9,6 @@ adding them up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeGuard, final
@@ -96,13 +95,15 @@ def is_below(u: int, bits: int, factor: Fraction, z: Fraction, entropy: Entropy)
 
 def _numbers(name: str, values: Any) -> Numbers:
     """Finite numbers, as an array where one holds them. They may be computed from data, so no error shows them."""
-    if isinstance(values, str | bytes | dict | set) or not isinstance(values, Iterable):
+    if not check.is_sequence(values):
         raise InvalidParameter(name, NOTHING, "must be a sequence of numbers")
     listed = values if hasattr(values, "__len__") else list(values)
     try:
         array = np.asarray(listed)
     except (TypeError, ValueError):  # rows of different lengths
         array = np.empty(0, dtype=object)
+    if np.ma.is_masked(values):
+        raise InvalidParameter(name, NOTHING, "each entry must be there: none may be masked")
     if array.ndim != 1 or array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
         return check.rationals(name, listed)
     if not array.size:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
+from deniable.errors import InvalidParameter
 from deniable.noise import check
 
 Words = npt.NDArray[np.uint64]
@@ -71,9 +72,10 @@ class Entropy(ABC):
 
     def bits(self, count: int) -> int:
         """A whole number of `count` random bits."""
-        if check.count("count", count) <= WORD:
-            return self.word() >> (WORD - count)
-        return int.from_bytes(self.bytes((count + 7) // 8), "little") >> (-count % 8)
+        asked = check.count("count", count)
+        if asked <= WORD:
+            return self.word() >> (WORD - asked)
+        return int.from_bytes(self.bytes((asked + 7) // 8), "little") >> (-asked % 8)
 
 
 @final
@@ -218,3 +220,12 @@ atexit.register(_PROCESS.forget)
 def current() -> Entropy:
     """The process-wide cryptographic source: what every sampler uses when it is given none."""
     return _PROCESS
+
+
+def given_or_current(entropy: Entropy | None) -> Entropy:
+    """The source of one call: the one given to it, or that of the process."""
+    if entropy is None:
+        return current()
+    if not isinstance(entropy, Entropy):
+        raise InvalidParameter("entropy", entropy, "must be an Entropy")
+    return entropy

@@ -129,8 +129,11 @@ class Grid:
 
     def values(self, steps: Any) -> Any:
         """Steps as floats, rounded once at the end: a float for a number, an array for anything else."""
-        array = np.asarray(steps)
-        if array.dtype.kind not in "iu":
+        try:
+            array = np.asarray(steps)
+        except ValueError:  # rows of different lengths
+            array = np.empty(0, dtype=np.str_)
+        if array.dtype.kind not in "iu" or np.ma.is_masked(steps):
             raise InvalidParameter("steps", NOTHING, "must be whole numbers of 64 bits")
         floats = array * math.ldexp(1.0, self.exponent)
         return float(floats) if floats.ndim == 0 else floats

@@ -18,7 +18,7 @@ from deniable.noise import check
 from deniable.noise.blocks import WideDiscreteGaussian, WideGeometric, WideLaplace, WideRoundedGaussian, block_bits
 from deniable.noise.check import Rational
 from deniable.noise.choosing import Chooser
-from deniable.noise.entropy import Entropy, current
+from deniable.noise.entropy import Entropy, given_or_current
 from deniable.noise.laws import (
     Bernoulli,
     BernoulliExp,
@@ -62,17 +62,9 @@ def _remembered(make: Callable[P, T]) -> Callable[P, T]:
     return made
 
 
-def _source(entropy: Entropy | None) -> Entropy:
-    if entropy is None:
-        return current()
-    if not isinstance(entropy, Entropy):
-        raise InvalidParameter("entropy", entropy, "must be an Entropy")
-    return entropy
-
-
 def _drawn(sampler: Sampler, size: Size | None, entropy: Entropy | None) -> int | Integers:
     # One draw is handed on as it comes. A variable would touch the number, and small ones are nearer at hand.
-    source = _source(entropy)
+    source = given_or_current(entropy)
     if size is None:
         return sampler.one(source)
     out = np.empty(check.shape(size), dtype=np.int64)
@@ -81,7 +73,7 @@ def _drawn(sampler: Sampler, size: Size | None, entropy: Entropy | None) -> int 
 
 
 def _flipped(coin: Coin, size: Size | None, entropy: Entropy | None) -> bool | Flags:
-    source = _source(entropy)
+    source = given_or_current(entropy)
     if size is None:
         return coin.one(source)
     out = np.empty(check.shape(size), dtype=np.bool_)
@@ -335,7 +327,7 @@ def permutation(n: int, *, entropy: Entropy | None = None) -> Integers:
     >>> sorted(noise.permutation(4).tolist())
     [0, 1, 2, 3]
     """
-    count, source = check.count("n", n), _source(entropy)
+    count, source = check.count("n", n), given_or_current(entropy)
     keys = [source.words(count)]
     while True:
         order = np.lexsort(keys[::-1])
