@@ -156,7 +156,7 @@ def test_a_file_that_is_no_csv_is_refused_without_quoting_it(tmp_path) -> None:
     with pytest.raises(InvalidParameter, match="several columns"):
         survey(path, question="a", epsilon=1.0)
     path.write_text("", encoding="utf-8")
-    with pytest.raises(InvalidParameter, match="several columns"):
+    with pytest.raises(InvalidParameter, match="no column"):
         survey(path, question="a", epsilon=1.0)
     with pytest.raises(FileNotFoundError):
         survey(tmp_path / "not there.csv", question="a", epsilon=1.0)
@@ -365,7 +365,7 @@ def test_odd_headers_are_found_and_quoted_commas_are_one_answer(tmp_path, capsys
         rows.writerow(["Do you smoke, ever?", " drink ", "age", "age ", ""])
         rows.writerows([" YES ", ["tea", "coffee, black", ""][i % 3], 30, 99, 'well,\n"hm"'] for i in range(30))
     survey_command(path, question="Do you smoke, ever?", epsilon=1, out=tmp_path / "a")
-    assert f"deniable survey --estimate {tmp_path / 'a'}" in capsys.readouterr().out.replace("\n", "")
+    assert f"deniable survey --estimate {tmp_path / 'a'}" in capsys.readouterr().out
     survey_command(path, question="drink", epsilon=1, categories=["tea", "coffee, black", ""], out=tmp_path / "b")
     survey_command(estimate=tmp_path / "b")
     shown = capsys.readouterr().out

@@ -353,9 +353,9 @@ def _show_design(done: Survey, out: str, as_json: bool) -> None:
                 "promise",
                 f"from a report, a guess with a 50 % prior is right at most {percent_up(curve.guess(prior=0.5))}",
             ),
-            ("next", f"deniable survey --estimate {shlex.quote(out)}"),
         ],
     )
+    print(f"Next: deniable survey --estimate {shlex.quote(out)}")  # not wrapped, so that it can be copied
 
 
 def _show_estimate(done: Survey, confidence: float, as_json: bool) -> None:
