@@ -465,7 +465,7 @@ def test_a_declared_dimension_is_kept() -> None:
 def test_a_vector_is_refused_by_a_mechanism_for_one_number(mechanism: Additive) -> None:
     """Its error would speak about one coordinate, and its sensitivity perhaps too."""
     for value in ([1, 2], [1], np.array([1, 2, 3]), np.array([[1]]), pd.Series([1, 2])):
-        with pytest.raises(InvalidParameter, match="one number; for a vector, .* dimension="):
+        with pytest.raises(InvalidParameter, match=r"one number; for a vector, .* dimension="):
             mechanism.release(value)
     assert mechanism.release(42) == pytest.approx(42, abs=200)
     assert mechanism.release(np.array(42)) == pytest.approx(42, abs=200)

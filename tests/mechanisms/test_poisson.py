@@ -241,7 +241,7 @@ def test_every_draw_is_at_a_public_rate(monkeypatch: pytest.MonkeyPatch) -> None
         assert sizes == {mechanism.denominator}
 
 
-@pytest.mark.parametrize("value", [0, 7, 63, 64, 100])
+@pytest.mark.parametrize("value", [0, 63, 100])
 def test_large_rates_are_put_together_exactly(value: int) -> None:
     """Rates of three sizes of pieces and a rest, 12,000 draws: chi-square at a false alarm of 1e-9; 1.5 % is seen."""
     mechanism = PoissonMechanism.linear(low=4000.3, high=4064.7, top=100)

@@ -167,8 +167,8 @@ def choose(
 
 
 def is_kept(x: Fraction, entropy: Entropy | None) -> bool:
-    """True with probability e^-x, for an x that was computed from data: unlike `noise.bernoulli_exp`, which keeps a coin
-    for the next toss, this leaves no trace of x behind.
+    """True with probability e^-x, for an x that was computed from data: `noise.bernoulli_exp` keeps its coin for the
+    next toss, this leaves no trace of x behind.
     """
     source = noise.current() if entropy is None else entropy
     return is_below(source.word(), WORD, Fraction(1), x, source)

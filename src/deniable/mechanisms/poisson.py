@@ -14,11 +14,12 @@ needs no top and its estimate is unbiased.
 
 Rates are rational numbers, and both conditions are checked in rational arithmetic.
 
-**How a count is drawn.** Drawing at the rate of a value would make a table for that rate: its time, and which tables are
-kept, would speak about the value. So every draw is at a public rate, and the value only decides which of them count. A
-rate is its whole part in pieces 1, 2⁶, 2¹², 2¹⁸ and 2²³, and a rest below 1: as many pieces of each size are drawn as
-the largest rate may need, and those that the whole part is made of are added up; of one more Poisson(1) number each
-count is kept with probability rest. Sums of independent Poisson counts are Poisson counts, and so are thinned ones.
+**How a count is drawn.** Drawing at the rate of a value would make a table for that rate: its time, and which tables
+are kept, would speak about the value. So every draw is at a public rate, and the value only decides which of them
+count. A rate is its whole part in pieces 1, 2⁶, 2¹², 2¹⁸ and 2²³, and a rest below 1: as many pieces of each size are
+drawn as the largest rate may need, and those that the whole part is made of are added up; of one more Poisson(1) number
+each count is kept with probability rest. Sums of independent Poisson counts are Poisson counts, and so are thinned
+ones.
 """
 
 from __future__ import annotations
