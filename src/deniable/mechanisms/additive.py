@@ -6,7 +6,8 @@ The kind of number is decided when the mechanism is made, never by the data:
     Laplace(sensitivity=1.0, ...)     a float sensitivity: for real numbers; answers are floats on a fine grid
 
 (An answer whose type followed the value's type would give a table away whose sum happens to be empty, hence 0, not
-0.0.) A vector's sensitivity is that of the whole vector: L1 for Laplace, L2 for Gaussian noise.
+0.0.) Without `dimension=` a mechanism releases one number; with it, a vector of so many, and the sensitivity is that of
+the whole vector: L1 for Laplace, L2 for Gaussian noise.
 
 **Real numbers.** A value x is rounded to the grid of spacing s = 2^k, integer noise is added in steps of s, and the sum
 becomes a float last. Why this keeps the promise of textbook noise:
@@ -47,7 +48,7 @@ from deniable.curves import Curve, check
 from deniable.curves.rounding import quotient_up
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.mechanisms import exact, tails
-from deniable.mechanisms.steps import ANY, Additive, check_growth, grid_exponent, is_whole
+from deniable.mechanisms.steps import Additive, check_growth, grid_exponent, is_whole
 from deniable.units import Sensitivity
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ __all__ = ["DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Laplace", "gaussi
 
 SHARP: Final = 10_000
 """Largest whole sensitivity at which the lattice's own curve is used; beyond it lemma B loses nothing that shows."""
+WIDEST_LAW: Final = 10_000
+"""Widest discrete Gaussian noise whose own law is worked out; beyond it zCDP, which holds for all of them."""
 
 
 # -- Laplace ---------------------------------------------------------------------------------------------------------
@@ -102,7 +105,7 @@ class _LaplaceNoise(Additive):
         self._fill(Fraction(m), width, None, dimension, promise)
 
     def _real(self, bound: Fraction, level: _Level, dimension: Any) -> None:
-        count = check.integer("dimension", ANY if dimension is None else dimension, 1)
+        count = check.integer("dimension", 1 if dimension is None else dimension, 1)
         promise, ratio = _real_laplace(bound, *level)
         k = grid_exponent(bound / ratio, "sensitivity", float(bound))
         step = Fraction(2) ** k
@@ -339,7 +342,7 @@ class Gaussian(Additive):
         self._fill(bound, width, None, dimension, curves.gaussian(mu=promised))
 
     def _fill_real(self, bound: Fraction, ratio: Fraction, promised: float, dimension: Any) -> None:
-        count = check.integer("dimension", ANY if dimension is None else dimension, 1)
+        count = check.integer("dimension", 1 if dimension is None else dimension, 1)
         k = grid_exponent(bound / ratio, "sensitivity", float(bound))
         step = Fraction(2) ** k
         rounding = math.isqrt(count - 1) + 1
@@ -365,7 +368,7 @@ class DiscreteGaussian(Additive):
 
     For all neighbours D, D′ by which one number moves by Δ: as hard to tell apart as `curves.discrete_gaussian`. A
     vector that moves by v (whole numbers, ‖v‖² <= Δ₂²) has the product of the curves of the v_i; the curve is the worst
-    over all such v while they can be listed, and zcdp(ρ) beyond. `dimension=1` says that there is one number only.
+    over all such v while they can be listed, and zcdp(ρ) beyond.
 
     Say the noise by `sigma=`, `rho=`, or `epsilon=` and `delta=`. (It is not μ-GDP for any μ: see `Gaussian`.)
 
@@ -395,7 +398,7 @@ class DiscreteGaussian(Additive):
         check.exactly_one(sigma=sigma, rho=rho, epsilon=epsilon)
         if delta is not None and epsilon is None:
             raise InvalidParameter("delta", delta, "goes with epsilon=")
-        single = dimension is not None and check.integer("dimension", dimension, 1) == 1
+        single = dimension is None or check.integer("dimension", dimension, 1) == 1
         if sigma is not None:
             width: Any = exact.short(exact.positive("sigma", sigma))
         elif rho is not None:
@@ -434,10 +437,10 @@ def _vector_curve(square: int, single: bool, sigma: Fraction) -> Curve:
     Moving further is never better (the noise is log-concave), so shifts of squared length exactly `square` are enough.
     """
     narrow = exact.down(sigma)
-    if single:
+    if single and narrow <= WIDEST_LAW:
         return curves.discrete_gaussian(sigma=narrow, sensitivity=math.isqrt(square))
     shifts = list(_sums_of_squares(square, math.isqrt(square))) if square <= 16 else []
-    if not shifts or narrow > 10_000:
+    if not shifts or narrow > WIDEST_LAW:
         return curves.zcdp(rho=exact.up(square / (2 * sigma * sigma)))
     return curves.worst_of(
         *(curves.product(curves.discrete_gaussian(sigma=narrow, sensitivity=v) for v in shift) for shift in shifts)

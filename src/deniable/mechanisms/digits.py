@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from deniable import noise
 from deniable.mechanisms import exact
+from deniable.noise.choosing import is_below
+from deniable.noise.table import WORD
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -160,5 +162,13 @@ def choose(
     while True:
         drawn = int(noise.choice(log_weights=above, weights=shares, entropy=entropy))
         surplus = Fraction(float(above[drawn])) - scores[drawn] / scale
-        if noise.bernoulli_exp(x=surplus, entropy=entropy):
+        if is_kept(surplus, entropy):
             return drawn
+
+
+def is_kept(x: Fraction, entropy: Entropy | None) -> bool:
+    """True with probability e^-x, for an x that was computed from data: `noise.bernoulli_exp` keeps its coin for the
+    next toss, this leaves no trace of x behind.
+    """
+    source = noise.current() if entropy is None else entropy
+    return is_below(source.word(), WORD, Fraction(1), x, source)

@@ -23,7 +23,7 @@ from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.mechanisms import exact, tails, values
 from deniable.mechanisms.additive import DiscreteLaplace, Gaussian
-from deniable.mechanisms.base import Mechanism, Processed
+from deniable.mechanisms.base import Mechanism, Processed, witnessed
 from deniable.mechanisms.steps import Additive
 from deniable.units import Relation, Sensitivity, Unit
 
@@ -320,10 +320,13 @@ class UnknownKeys(Mechanism):
         """The same from exact counts by key that were made elsewhere. Keys without a row must not be among them."""
         if not isinstance(counts, dict):
             raise values.refused("must be a dict of counts by key")
+        if entropy is not None:
+            witnessed(entropy)
         present = {key: count for key, count in counts.items() if values.whole(count) > 0}
         if not present:
             return {}
-        noisy = self.noise.release(values.wholes(list(present.values())), entropy=entropy)
+        exact_counts = values.wholes(list(present.values()))
+        noisy = exact_counts + self.noise.draw(exact_counts.shape, entropy)
         kept = [(int(count), key) for key, count in zip(present, noisy, strict=True) if count >= self.threshold]
         # The order of the rows must not show: it may tell who came first.
         kept.sort(key=lambda pair: (-pair[0], str(type(pair[1])), str(pair[1])))

@@ -13,12 +13,19 @@ near the top of its range and says little about small values. The linear form gr
 needs no top and its estimate is unbiased.
 
 Rates are rational numbers, and both conditions are checked in rational arithmetic.
+
+**How a count is drawn.** Drawing at the rate of a value would make a table for that rate: its time, and which tables
+are kept, would speak about the value. So every draw is at a public rate, and the value only decides which of them
+count. A rate is its whole part in pieces 1, 2⁶, 2¹², 2¹⁸ and 2²³, and a rest below 1: as many pieces of each size are
+drawn as the largest rate may need, and those that the whole part is made of are added up; of one more Poisson(1) number
+each count is kept with probability rest. Sums of independent Poisson counts are Poisson counts, and so are thinned
+ones.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -40,6 +47,8 @@ DIGITS: Final = 60
 """Rates of the transport form are rounded up to multiples of 2⁻⁶⁰ of the lowest promised rate."""
 EVERYWHERE: Final = 1000
 """Largest `top` up to which the error of the linear form is looked at for every value."""
+PIECES: Final = (1, 2**6, 2**12, 2**18, 2**23)
+"""Public rates that counts are made of: five tables are enough, and 220 draws up to a rate of 2²³."""
 
 
 @final
@@ -71,9 +80,16 @@ class PoissonMechanism(Mechanism):
     """Values are clamped to 0..top."""
     rates: tuple[Fraction, ...]
     """The rate of each value from 0 to top; empty for the linear form."""
+    drawn: tuple[tuple[int, int], ...] = field(init=False, compare=False)
+    """The public rates that every count is made of, largest first, and how many draws of each."""
+    denominator: int = field(init=False, compare=False)
+    """A common one of all rates, so that no coin shows by its size which rate it is for."""
 
     def __post_init__(self) -> None:
         _check_rates(self.rates, self.low, self.high, self.sensitivity)
+        ends = self.rates or (self.low, (self.high - self.low) / self.sensitivity)
+        object.__setattr__(self, "drawn", _pieces(exact.floor(self.rate(self._most))))
+        object.__setattr__(self, "denominator", math.lcm(*(end.denominator for end in ends)))
 
     @classmethod
     def linear(
@@ -132,7 +148,14 @@ class PoissonMechanism(Mechanism):
             witnessed(entropy)
         if values.is_array(value):
             raise values.refused("must be one whole number", "for disjoint counts use Parallel, one mechanism a count")
-        return int(noise.poisson(rate=exact.short(self.rate(values.whole(value))), entropy=entropy))
+        whole, rest = divmod(self.rate(values.whole(value)), 1)
+        total = 0
+        for rate, count in self.drawn:
+            taken, whole = divmod(whole, rate)
+            total += int(np.dot(noise.poisson(rate=rate, size=count, entropy=entropy), np.arange(count) < taken))
+        heads = int(rest * self.denominator)
+        tosses = noise.poisson(rate=1, entropy=entropy)
+        return total + sum(noise.uniform(below=self.denominator, entropy=entropy) < heads for _ in range(tosses))
 
     def estimate(self, count: Any) -> Any:
         """The value that a count speaks for. Linear: unbiased, (count − low)·w/(high − low). Transport: the value whose
@@ -206,6 +229,14 @@ def _transport_rates(low: Fraction, high: Fraction, step: int, top: int) -> tupl
         else:
             falling.append(rounded_up(falling[below - step] * low / high))
     return tuple(reversed(falling))
+
+
+def _pieces(largest: int) -> tuple[tuple[int, int], ...]:
+    """How many draws of each public rate make up any whole rate up to the largest one."""
+    found: list[tuple[int, int]] = []
+    for rate in reversed([piece for piece in PIECES if piece <= largest]):
+        found.append((rate, found[-1][0] // rate - 1 if found else largest // rate))
+    return tuple(found)
 
 
 def _check_rates(rates: tuple[Fraction, ...], low: Fraction, high: Fraction, step: int) -> None:

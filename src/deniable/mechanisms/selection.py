@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
 
-from deniable import curves, noise
+from deniable import curves
 from deniable.curves import Curve, check
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.mechanisms import exact, values
@@ -265,19 +265,17 @@ class _NoisySelection(Selection):
     def race(self, scores: Sequence[Fraction], winners: int, entropy: Entropy | None) -> Race:
         """Scores plus noise: all that may be among the `winners` largest."""
 
+    def pick(self, scores: Sequence[Fraction], entropy: Entropy | None) -> int:
+        return highest(self.race(scores, 1, entropy), entropy)
+
 
 class _FlippingSelection(_NoisySelection):
     __slots__ = ()
 
     def race(self, scores: Sequence[Fraction], winners: int, entropy: Entropy | None) -> Race:
+        # The same law as the coins (Ding et al. 2021), without a coin for each score: how many are tossed until one
+        # shows heads would be seen by a clock.
         return exponential_race(scores, self.scale, winners, entropy)
-
-    def pick(self, scores: Sequence[Fraction], entropy: Entropy | None) -> int:
-        top = max(scores)
-        for index in noise.permutation(len(scores), entropy=entropy).tolist():
-            if noise.bernoulli_exp(x=(top - scores[index]) / self.scale, entropy=entropy):
-                return int(index)
-        raise AssertionError("the best candidate is always taken")
 
     def probabilities(self, scores: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         # Give each candidate a uniform time: P(i) = p_i ∫₀¹ Π_{j≠i} (1 - p_j t) dt, for each other one comes later, or
@@ -338,9 +336,6 @@ class _LaplaceSelection(_NoisySelection):
 
     def race(self, scores: Sequence[Fraction], winners: int, entropy: Entropy | None) -> Race:
         return laplace_race(scores, self.scale, winners, entropy)
-
-    def pick(self, scores: Sequence[Fraction], entropy: Entropy | None) -> int:
-        return highest(self.race(scores, 1, entropy), entropy)
 
     def probabilities(self, scores: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         # P(i) = ∫ f(x - u_i) Π_{j≠i} F(x - u_j) dx, by Gauss-Legendre between the kinks. What is 60 scales away from

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 FINENESS: Final = 46
 """Noise is between 2⁴⁶ and 2⁴⁷ steps wide: so fine that rounding costs nothing, so coarse that steps are floats."""
 
-ANY: Final = 2**20
-"""Numbers in one release when `dimension` is not given: the rounding of that many is paid for."""
-
 WIDEST: Final = 2**50
 """Widest noise, in steps, that is sure to fit into 64 bits. Refused here, before any data is touched."""
 
@@ -46,7 +43,7 @@ class Additive(Mechanism):
     exponent: int | None
     """Steps are 2^exponent wide; None: whole numbers, as they are."""
     dimension: int | None
-    """How many numbers are released at once; None: any (for real numbers, at most `ANY`)."""
+    """How many numbers are released at once; None: one, which is no vector."""
     promise: Curve
 
     LEVEL: ClassVar[str]
@@ -97,7 +94,7 @@ class Additive(Mechanism):
         return f"{type(self).__name__}{kind}(sensitivity={shown!r}, {self.LEVEL}={self._level!r}{size})"
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
-        """The value with noise: a number for a number, an array for an array, list or series.
+        """The value with noise: a number for a number, and with `dimension=` an array for an array, list or series.
 
         NaN and infinities are refused: no sensitivity bounds how far they are from other values.
         """
@@ -130,25 +127,25 @@ class Additive(Mechanism):
         array: Any = values.wholes(value) if self.exponent is None else values.reals(value)
         if array.size == 0:
             raise values.refused("must not be empty")
-        if self.dimension is not None and array.size != self.dimension:
+        if self.dimension is None:
+            # The sensitivity and the error of one number are not those of a vector: nobody may mix them up unawares.
+            raise values.refused("must be one number", "for a vector, say how many numbers it has: dimension=")
+        if array.size != self.dimension:
             raise values.refused(f"must hold {self.dimension} numbers, as declared")
         if self.exponent is None:
             return array + self.draw(array.shape, entropy)  # both lie within ±2⁶²: no overflow
-        if self.dimension is None and array.size > ANY:
-            raise values.refused(f"holds more than {ANY:,} numbers", "say how many: dimension=")
         if not np.isfinite(array).all():
             raise values.refused("must be finite", "NaN and infinities have no sensitivity; clamp to public bounds")
         return noisy_floats(array, self.draw(array.shape, entropy), self.exponent)
 
-    def error(self, *, confidence: float, dimension: int | None = None) -> float:
-        """With probability at least `confidence`, all numbers of an answer (`dimension` of them, 1 if never said) are
-        this near to the truth; exact for one coordinate and for independent ones.
+    def error(self, *, confidence: float) -> float:
+        """With probability at least `confidence`, all numbers of an answer are this near to the truth at once: the
+        exact quantile, as their noises are independent.
 
         For real numbers it has the rounding to the grid in it. Answers of more than 2⁵³ steps are rounded to the next
         float on top of it.
         """
-        count = check.integer("dimension", dimension if dimension is not None else self.dimension or 1, 1)
-        reach = self._reach(tails.miss(confidence, count))
+        reach = self._reach(tails.miss(confidence, self.dimension or 1))
         if self.exponent is None:
             return float(reach)
         return exact.up((reach + Fraction(1, 2)) * self.spacing)

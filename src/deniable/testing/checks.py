@@ -220,8 +220,8 @@ def _privacy(case: _Case) -> Check:
 def _error(case: _Case, distance: Callable[[Any, Any], float] | None) -> Check:
     try:
         reaches = {c: float(case.mechanism.error(confidence=c)) for c in COVERED}
-    except (AttributeError, InvalidOperation):
-        return Check("error", None, "the mechanism tells no error")
+    except (AttributeError, TypeError, InvalidOperation, InvalidParameter):
+        return Check("error", None, "the mechanism tells no error, or not by confidence= alone")
     how = _far if distance is None else distance
     worst, at = 1.0, COVERED[0]
     for value, answers in zip(case.neighbours, case.samples, strict=True):

@@ -1,0 +1,90 @@
+"""The pictures of the pages: all of them are drawn by docs/draw.py, all that it draws are shown, and none is stale."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from deniable import plots
+
+DOCS = Path(__file__).parents[2] / "docs"
+SHOWN = re.compile(r"!\[(?P<words>[^\]]*)\]\((?P<path>[^)]*pictures/[^)]+)\)")
+LARGEST = 80_000
+NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
+
+
+def _draw() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("draw", DOCS / "draw.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault("draw", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+DRAW = _draw()
+FILES = {DRAW.file_name(picture): picture for picture in DRAW.PICTURES}
+PAGES = sorted(DOCS.rglob("*.md"))
+
+
+def test_pages_and_list_and_folder_agree() -> None:
+    shown = {
+        (page.parent / match["path"]).resolve() for page in PAGES for match in SHOWN.finditer(page.read_text("utf-8"))
+    }
+    assert {path.name for path in shown} == set(FILES) == {path.name for path in (DOCS / "pictures").iterdir()}
+    assert all(path.is_file() for path in shown)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(f"mechanisms/{name}" for name in ("additive", "counting", "limits", "selection", "statistics", "threshold")),
+        "noise",
+        "local",
+        "testing",
+    ],
+)
+def test_every_family_has_a_picture_with_words_for_those_who_do_not_see_it(page: str) -> None:
+    found = list(SHOWN.finditer((DOCS / f"{page}.md").read_text("utf-8")))
+    assert found
+    assert all(len(match["words"]) > 60 for match in found)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_picture_is_small_and_says_what_one_sees(name: str) -> None:
+    path = DOCS / "pictures" / name
+    assert path.stat().st_size < LARGEST
+    parts = list(ElementTree.parse(path).iter())
+    names = {part.get("id") for part in parts}
+    used = {link.removeprefix("#") for part in parts if (link := part.get("{http://www.w3.org/1999/xlink}href"))}
+    assert used
+    assert used <= names, "letters and marks are there"
+    figure = FILES[name]()
+    assert isinstance(figure, plots.Figure)
+    assert len(figure.note) > 60
+
+
+def _parts(path: Path) -> tuple[str, list[float]]:
+    text = path.read_text("utf-8")
+    return NUMBER.sub("0", text), [float(n) for n in NUMBER.findall(text)]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_picture_is_stale(name: str, tmp_path: Path) -> None:
+    """Drawn again it has the same strokes, up to a hundredth of a point: another processor may round differently."""
+    matplotlib = pytest.importorskip("matplotlib")
+    held = DOCS / "pictures" / name
+    if f"Matplotlib v{matplotlib.__version__}," not in held.read_text("utf-8"):
+        pytest.skip("drawn by another version of matplotlib")
+    DRAW.draw(FILES[name], tmp_path / name)
+    (words, numbers), (again, found) = _parts(held), _parts(tmp_path / name)
+    assert again == words, "run: make pictures"
+    np.testing.assert_allclose(found, numbers, atol=0.01, err_msg="run: make pictures")
