@@ -71,6 +71,10 @@ test-quick: .venv/.ready-to-develop  ## the same without the slow ones
 coverage: .venv/.ready-to-develop  ## the tests, and which lines they miss
 	@$(BIN)/python -m pytest $(IN_PARALLEL) --cov --cov-report=term --cov-report=html
 
+.PHONY: pictures
+pictures: .venv/.ready-to-develop  ## draw the pictures of the docs again
+	@$(BIN)/python docs/draw.py
+
 .PHONY: check
 check: .venv/.ready-to-develop  ## format, lint, types, doors between rooms, docs build
 	@$(BIN)/ruff format --check .
