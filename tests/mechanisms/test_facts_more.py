@@ -357,6 +357,9 @@ def test_errata_b44_ours_is_no_float_noise() -> None:
     assert laws.covered(naive, count, 0.265)
     assert laws.covered(count - naive, count, 1 - 0.279)
     assert inside(generator.laplace(1, 1, count)) == 0
-    for mechanism in (Laplace(sensitivity=1.0, scale=1), Gaussian(sensitivity=1.0, sigma=1)):
+    for mechanism in (
+        Laplace(sensitivity=1.0, scale=1, dimension=count),
+        Gaussian(sensitivity=1.0, sigma=1, dimension=count),
+    ):
         for value in (0.0, 1.0, 0.1, 1 / 3):
             assert inside(mechanism.release(np.full(count, value), entropy=noise.ReplayEntropy(44))) == 0
