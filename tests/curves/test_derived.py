@@ -519,3 +519,19 @@ def test_random_expressions_of_masses_by_enumeration(tree: Exact, epsilon: float
         low, high = getattr(curve, way).delta_bounds(epsilon=epsilon)
         assert low <= float(exact) + 1e-12
         assert high >= float(exact) - 1e-12
+
+
+@pytest.mark.parametrize("failure", [1e-12, 1e-7, 0.01, 0.5])
+@pytest.mark.parametrize("mu", [0.05, 0.5, 3.0])
+def test_a_chance_of_failure_beside_one_law_is_read_in_closed_form(mu: float, failure: float) -> None:
+    """δ(ε) = δ + (1 - δ) δ_μ(ε), by mpmath at 50 digits; a budget that is spent to the end shows its own ε."""
+    with mp.workdps(50):
+        wide, lost = mp.mpf(mu), mp.mpf(failure)
+        curve = curves.gaussian(mu=mu) * curves.approximate(epsilon=0, delta=failure)
+        for epsilon in (0.0, 0.3, 1.0, 7.0):
+            at = mp.mpf(epsilon)
+            alone = mp.ncdf(wide / 2 - at / wide) - mp.e**at * mp.ncdf(-wide / 2 - at / wide)
+            truth = lost + (1 - lost) * alone
+            low, high = curve.delta_bounds(epsilon=epsilon)
+            assert low <= truth <= high
+            assert high - low <= 1e-9 * high

@@ -3,7 +3,8 @@ there is.
 
 Routes, in the order tried:
 
-1. `simplify`: Gaussians merge into one (μ² adds), finite laws multiply exactly while they stay small.
+1. `simplify`: Gaussians merge into one (μ² adds), finite laws multiply exactly while they stay small, a failure with
+   probability δ joins one other law.
 2. One law left, run once: its own closed form.
 3. Otherwise `compose.py`: tilted FFT panels on a lattice, refined until the bracket is narrow.
 """
@@ -23,7 +24,7 @@ from deniable.curves.laws import finite
 from deniable.curves.laws.base import Law
 from deniable.curves.laws.closed import GaussianLaw
 from deniable.curves.laws.finite import FiniteLaw
-from deniable.curves.laws.shaped import IdentityLaw
+from deniable.curves.laws.shaped import FailingLaw, IdentityLaw
 from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
 
 WIDTH = 1e-4
@@ -83,7 +84,18 @@ def simplify(factors: Sequence[Factor], side: Side) -> tuple[Factor, ...]:
                 joined[-1] = Factor(both, 1)
                 continue
         joined.append(factor)
-    return tuple(rest + joined)
+    return _with_failure(tuple(rest + joined))
+
+
+def _with_failure(factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
+    """One law beside one that only fails or tells nothing: such a pair has a closed form."""
+    if len(factors) != 2 or any(f.uses != 1 for f in factors):
+        return factors
+    other, last = factors[0].law, factors[1].law  # finite laws come last
+    fails = isinstance(last, FiniteLaw) and last.losses.tolist() == [0.0] and 0 < last.infinity < 1
+    if not fails or abs(float(last.masses[0]) + last.infinity - 1) > 8 * UNIT_ROUNDOFF:  # type: ignore[attr-defined]
+        return factors
+    return (Factor(FailingLaw(other, last.infinity), 1),)
 
 
 @dataclass(slots=True)

@@ -44,6 +44,57 @@ class IdentityLaw(Law):
 
 
 @dataclass(frozen=True, slots=True)
+class FailingLaw(Law):
+    """As private as `base`, but everything is told with probability `failure` = φ: δ(ε) = φ + (1 - φ) δ_base(ε).
+
+    What `approximate(0, δ)` does to one other law. The two failures are events of their own, so the best test takes the
+    one under P whole and is the base's best test elsewhere.
+    """
+
+    base: Law
+    failure: float
+
+    @property
+    def lowest(self) -> float:
+        return self.base.lowest
+
+    @property
+    def highest(self) -> float:
+        return self.base.highest
+
+    @property
+    def infinity(self) -> float:
+        return self.failure + (1 - self.failure) * self.base.infinity
+
+    @property
+    def infinity_error(self) -> float:
+        return self.base.infinity_error + 4 * UNIT_ROUNDOFF if self.base.infinity else 0.0
+
+    @property
+    def atoms(self) -> tuple[float, ...]:
+        return self.base.atoms
+
+    @property
+    def scale(self) -> float:
+        return self.base.scale
+
+    def tails(self, loss: Floats) -> Tails:
+        first, second, error = self.base.tails(loss)
+        kept = 1 - self.failure
+        return Tails(self.failure + kept * first, kept * second, error + 4 * UNIT_ROUNDOFF)
+
+    def moment(self, order: float) -> float | None:
+        return math.inf if order > 0 else None
+
+    def profile(self, epsilon: Floats) -> tuple[Floats, Floats]:
+        low, high = self.base.profile(epsilon)
+        # Nothing of the base left: the failure alone, which is exact. Else three roundings.
+        slack = np.where(high > 0, 4 * UNIT_ROUNDOFF, 0.0)
+        least, most = (self.failure + (1 - self.failure) * each for each in (low, high))
+        return least * (1 - slack), np.minimum(most * (1 + slack), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
 class SampledForward(Law):
     """(1-q)Q + qP against Q: a person who takes part with probability q, compared with one who does not.
 
