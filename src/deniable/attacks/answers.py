@@ -43,8 +43,8 @@ class Differencing(Attack):
     Where everybody's secret is flipped at random before it is counted, the difference is Z's flipped secret: right with
     probability e^ε/(1 + e^ε), which is the cap.
 
-    >>> round(Differencing(people=100).expected(Laplace(sensitivity=1.0, scale=1.0)), 12)
-    0.62091833768
+    >>> round(Differencing(people=100).expected(Laplace(sensitivity=1.0, scale=1.0)), 7)
+    0.6209183
     """
 
     people: int
@@ -105,8 +105,8 @@ class Averaging(Attack):
 
     >>> round(Averaging(answers=500).expected(Laplace(sensitivity=1.0, epsilon=1.0)), 6)
     1.0
-    >>> round(Averaging(answers=500).deviation(Laplace(sensitivity=1.0, epsilon=1.0)), 12)
-    0.063245553203
+    >>> round(Averaging(answers=500).deviation(Laplace(sensitivity=1.0, epsilon=1.0)), 7)
+    0.0632456
     """
 
     answers: int

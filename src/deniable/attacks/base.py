@@ -6,14 +6,14 @@ at every number of rounds. The coin matters: a guess from what is true of people
 leak and is bounded by no mechanism. A coin can only be known from the release.
 
 What the attacker sees about that person has a curve, and with even odds nobody is right more often than
-curve.guess(prior=1/2) = (1 + δ(0))/2, however clever they are and whatever they know about everybody else (FACTS 5, 29).
+curve.guess(prior=1/2) = (1 + δ(0))/2, however clever they are and whatever they know about everybody else (FACTS 5).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
@@ -68,11 +68,12 @@ Defence = Mechanism | Protocol | BoundedNoise | None
 class Outcome:
     """What an attack achieved: how often it was right, and how often it could have been.
 
-    >>>     >>> outcome = Outcome("differencing", "Laplace(ε = 1)", hits=620, trials=1000, curve=curves.laplace(scale=1))
+    >>> from deniable import curves
+    >>> outcome = Outcome("differencing", "Laplace", hits=620, trials=1000, curve=curves.laplace(scale=1))
     >>> outcome.rate, [round(end, 3) for end in outcome.interval]
     (0.62, [0.589, 0.65])
     >>> print(outcome)
-    differencing against Laplace(ε = 1): right 62.0 % of the time (95 % sure: 58.9 to 65.1 %). Blind guesses are right
+    differencing against Laplace: right 62.0 % of the time (95 % sure: 58.9 to 65.1 %). Blind guesses are right
     50 % of the time, and behind this curve nobody is right more often than 69.68 %.
     """
 
@@ -172,7 +173,7 @@ class Attack(ABC):
         """Play so many rounds and count the right guesses."""
         rounds = check.integer("trials", self.ROUNDS if trials is None else trials, 1)
         sure = check.inner_probability("confidence", confidence)
-        curve = self._curve(defence)
+        curve = self.promised(defence)
         chance = np.random.default_rng()  # of the world and of ties; noise comes from the defence
         play = self._player(defence, chance)
         hits, left = 0, rounds
@@ -184,7 +185,8 @@ class Attack(ABC):
                 progress(size)
         return Outcome(self.NAME, named(defence), hits, rounds, curve, confidence=sure, expected=self.expected(defence))
 
-    def _curve(self, defence: Defence) -> Curve | None:
+    def promised(self, defence: Defence) -> Curve | None:
+        """The curve of everything the attacker sees of the person's secret; None where there is no privacy."""
         if defence is not None and not isinstance(defence, Mechanism | Protocol | BoundedNoise):
             raise InvalidParameter(
                 "defence",
@@ -290,9 +292,9 @@ def gaussian_share(epsilon: float, delta: float, parts: int) -> Mechanism:
 def laplace_sum_tail(count: int, x: float) -> float:
     """P(S > x) for the sum of `count` Laplace variables of scale 1, x >= 0.
 
-    S = G - G′ with gamma variables of shape k. Expanding P(G > x + g) = e^-(x+g) Σ_(j<k) (x+g)^j/j! and integrating over
-    g leaves Σ_(l<k) Poisson(l; x) P(NB(k, 1/2) <= k-1-l), and the last is the incomplete beta function I_½(k, k-l). For
-    k = 2 it is FACTS 4: (1 + x/2) e^-x / 2.
+    S = G - G′ with gamma variables of shape k. Expanding P(G > x + g) = e^-(x+g) Σ_(j<k) (x+g)^j/j! and integrating
+    over g leaves Σ_(l<k) Poisson(l; x) P(NB(k, 1/2) <= k-1-l), and the last is the incomplete beta function
+    I_½(k, k-l). For k = 2 it is FACTS 4: (1 + x/2) e^-x / 2.
 
     >>> round(2 * laplace_sum_tail(2, 0.5), 12) == round((1 + 0.25) * math.exp(-0.5), 12)
     True
@@ -314,6 +316,16 @@ def normal_cdf(x: Any) -> Any:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Theory:
+    """What is known without playing: along a number, the cap and the closed form (where there is one)."""
+
+    x: tuple[float, ...]
+    cap: tuple[float, ...]
+    expected: tuple[float, ...] | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """Outcomes along one number: ε, the number of answers, ... Several names side by side."""
 
@@ -321,6 +333,7 @@ class Sweep:
     label: str
     """What the number is."""
     series: Mapping[str, Mapping[float, Outcome]]
+    theory: Mapping[str, Theory]
     bare: Outcome | None = None
     """Without privacy."""
 
@@ -347,19 +360,43 @@ def sweep(
     progress: Progress | None = None,
 ) -> Sweep:
     """An attack without privacy, and against its usual defences at each of these ε."""
-    levels = [check.positive("epsilon", level) for level in np.atleast_1d(check.numbers_array("epsilon", epsilon))]
-    if len(set(levels)) != len(levels):
-        raise InvalidParameter("epsilon", epsilon, "must not say the same ε twice")
+    levels = sorted(_levels(epsilon))
     series: dict[str, dict[float, Outcome]] = {}
     bare = attack.run(trials=trials, confidence=confidence, progress=progress)
-    for level in sorted(levels):
+    for level in levels:
         for name, defence in attack.defences(epsilon=level, delta=delta).items():
             outcome = attack.run(defence, trials=trials, confidence=confidence, progress=progress)
             series.setdefault(name, {})[level] = outcome
-    return Sweep(attack.NAME, "ε", series, bare)
+    between = np.geomspace(levels[0] / 1.5, levels[-1] * 1.5, POINTS).tolist()
+    grid = [attack.defences(epsilon=level, delta=delta) for level in between]
+    theory = {name: theory_of(attack, between, [made[name] for made in grid]) for name in series}
+    return Sweep(attack.NAME, "ε", series, theory, bare)
 
 
-def rounds_of(attack: Attack, *, epsilon: list[float], delta: float | None = None, trials: int | None = None) -> int:
+POINTS: Final = 13
+"""Places along a sweep at which caps and closed forms are worked out."""
+
+
+def theory_of(attack: Attack, places: Sequence[float], defences: Sequence[Defence]) -> Theory:
+    """Caps and closed forms of one attack against each of these defences."""
+    curves = [attack.promised(defence) for defence in defences]
+    known = [attack.expected(defence) for defence in defences]
+    return Theory(
+        tuple(places),
+        tuple(1.0 if curve is None else curve.guess(prior=BLIND) for curve in curves),
+        None if None in known else tuple(one for one in known if one is not None),
+    )
+
+
+def _levels(epsilon: Any) -> list[float]:
+    listed = [epsilon] if isinstance(epsilon, int | float) else epsilon
+    levels = [check.positive("epsilon", float(level)) for level in check.numbers_array("epsilon", listed)]
+    if len(set(levels)) != len(levels):
+        raise InvalidParameter("epsilon", epsilon, "must not say the same ε twice")
+    return levels
+
+
+def rounds_of(attack: Attack, *, epsilon: Any, delta: float | None = None, trials: int | None = None) -> int:
     """How many rounds `sweep` will play in all, for a progress bar."""
-    runs = 1 + sum(len(attack.defences(epsilon=level, delta=delta)) for level in epsilon)
+    runs = 1 + sum(len(attack.defences(epsilon=level, delta=delta)) for level in _levels(epsilon))
     return runs * (attack.ROUNDS if trials is None else trials)

@@ -284,16 +284,16 @@ class Intersection(TableAttack):
         evidence = np.zeros(rounds)
         for _ in range(self.releases):
             wrong = chance.binomial(self.size - 1, self.chance, size=rounds)  # the rest have neither value
+            counts = np.stack([np.where(secrets, wrong, 1), np.where(secrets, 1, wrong)])
             if isinstance(defence, Histogram):
-                own = 1 + np.asarray(defence.noise.draw(rounds, None))
-                other = wrong + np.asarray(defence.noise.draw(rounds, None))
-                evidence += np.where(secrets, 1, -1) * self._weight(defence, own, other)
+                counts = counts + np.asarray(defence.noise.draw(counts.shape, None))
+                evidence += self._weight(defence, counts[1], counts[0])
             else:
-                evidence += np.where(secrets, 1, -1) * (wrong == 0)
+                evidence += (counts[0] == 0).astype(float) - (counts[1] == 0)
         return right(secrets, evidence, chance)
 
-    def _weight(self, defence: Histogram, own: Ints, other: Ints) -> Floats:
-        """The log-likelihood ratio of "the first count is the person's value's" against "the second is"."""
+    def _weight(self, defence: Histogram, yes: Ints, no: Ints) -> Floats:
+        """The log-likelihood ratio of "the person is in the first count" against "in the second"."""
         from scipy.special import gammaln, xlog1py, xlogy
 
         n, wrong = self.size - 1, np.arange(self.size)
@@ -308,11 +308,12 @@ class Intersection(TableAttack):
             top = each.max(axis=1)
             return np.asarray(top + np.log(np.exp(each - top[:, None]) @ law))
 
-        return as_own(own) + as_other(other) - as_own(other) - as_other(own)
+        # Differences of what belongs to one count: equal counts must weigh nothing at all, not a rounding error.
+        return (as_own(yes) - as_other(yes)) - (as_own(no) - as_other(no))
 
 
 def log_noise(defence: Histogram, z: Ints) -> Floats:
-    """log P(noise = z), up to a constant. (A rounded Gaussian is taken for a Gaussian: an attacker need not be exact.)"""
+    """log P(noise = z), up to a constant; a rounded Gaussian is taken for a Gaussian: attackers need not be exact."""
     width = float(defence.noise.width)
     if isinstance(defence.noise, DiscreteLaplace):
         return np.asarray(-np.abs(z) / width)

@@ -65,8 +65,9 @@ class Logistic:
     penalty: float
 
     def sensitivity(self, people: int) -> float:
-        """How far in L2 one replaced person moves the weights: 2/(nλ), for a loss whose gradient is at most ‖x‖ <= 1 and
-        an objective that is λ-strongly convex (Chaudhuri et al. 2011, Corollary 8); and what training leaves undone.
+        """How far in L2 one replaced person moves the weights: 2/(nλ), for a loss whose gradient is at most ‖x‖ <= 1
+        and an objective that is λ-strongly convex (Chaudhuri et al. 2011, Corollary 8); and what training leaves
+        undone.
         """
         return (2 / (people * self.penalty) + 2 * CLOSE / self.penalty) * (1 + 1e-12)
 
@@ -106,7 +107,7 @@ class Logistic:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """Nearest neighbours: the share of yes among the people near a point, the nearer the heavier (weights e^(-d²/2h²))."""
+    """Nearest neighbours: the share of yes among people, each with weight e^(-d²/2h²) at a distance d."""
 
     width: float
 

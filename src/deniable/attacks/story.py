@@ -54,12 +54,12 @@ def _attribute() -> Attack:
 STORIES: Final[dict[str, Story]] = {
     "linkage": Story(
         _linkage,
-        "A table without names: sex, birth date, ZIP code, and a secret. Somebody who knows the first three of a person "
-        "looks up the fourth. (Made-up people, ZIP code areas as large as real ones.)",
+        "A table without names: sex, birth date, ZIP code, and a secret. Somebody who knows the first three of a "
+        "person looks up the fourth. (Made-up people, ZIP code areas as large as real ones.)",
     ),
     "homogeneity": Story(
         lambda: Homogeneity(size=4),
-        "A 4-anonymous table: nobody can tell four people apart. But the other three of this class all have the secret.",
+        "A 4-anonymous table: four people each look alike. But the other three of this class all have the secret.",
     ),
     "intersection": Story(
         lambda: Intersection(size=4, chance=0.25),
