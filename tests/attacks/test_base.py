@@ -181,9 +181,10 @@ WRONG = {
         InvalidParameter,
         "left out",
     ),
-        lambda a: a.run(mechanisms.Laplace(sensitivity=1.0, epsilon=1.0).then(str.upper), trials=5),
-        Exception,
-        "",
+    "no number": (
+        lambda a: a.run(mechanisms.Laplace(sensitivity=1.0, epsilon=1.0).then(lambda y: "much"), trials=5),
+        InvalidParameter,
+        "with a number",
     ),
     "epsilon 0": (lambda a: attacks.sweep(a, epsilon=[0.0]), InvalidParameter, "positive"),
     "epsilon nan": (lambda a: attacks.sweep(a, epsilon=[math.nan]), InvalidParameter, "finite"),

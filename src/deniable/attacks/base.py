@@ -257,11 +257,11 @@ def noisy(defence: Defence, answers: Ints, chance: np.random.Generator) -> Float
         raise InvalidOperation(f"{type(defence).__name__} does not release numbers")
     if isinstance(defence, Additive) and defence.dimension is None:
         return np.asarray(defence.release(answers), dtype=np.float64)  # independent noise for each
+    listed = [defence.release(int(answer)) for answer in answers.ravel()]
     try:
-        listed = [float(defence.release(int(answer))) for answer in answers.ravel()]
+        return np.array([float(one) for one in listed]).reshape(answers.shape)
     except (TypeError, ValueError):
         raise InvalidParameter("defence", NOTHING, "must answer a whole number with a number") from None
-    return np.array(listed).reshape(answers.shape)
 
 
 def coins(rounds: int, chance: np.random.Generator) -> Bits:
