@@ -14,7 +14,7 @@ from deniable.attacks.base import laplace_sum_tail, noisy, right
 from deniable.errors import DeniableError, InvalidOperation, InvalidParameter
 from tests.attacks.games import above, agrees
 
-X, Y = worlds.traits(people=200, features=30, seed=2)
+X, Y = worlds.traits(people=200, features=40, seed=2)
 
 EVERY = {
     "linkage": lambda: attacks.Linkage(attacks.population(areas=2, seed=1), quasi=["sex", "birth", "zip"]),
@@ -25,7 +25,7 @@ EVERY = {
     "reconstruction": lambda: attacks.Reconstruction(people=16, questions=64),
     "linear reconstruction": lambda: attacks.LinearReconstruction(people=8, questions=24),
     "membership": lambda: attacks.StatisticsMembership(people=10, rates=np.full(60, 0.3)),
-    "model membership": lambda: attacks.ModelMembership(features=X, labels=Y, people=15, penalty=0.003),
+    "model membership": lambda: attacks.ModelMembership(features=X, labels=Y, people=12, penalty=0.003),
     "attribute inference": lambda: attacks.AttributeInference(features=X, labels=Y, people=30, width=0.2),
 }
 FEW = {"linear reconstruction": 60, "model membership": 60}
@@ -216,7 +216,7 @@ MISMATCHED = {
     "reconstruction": local.DuchiMean(low=0.0, high=1.0, epsilon=1.0),
     "linear reconstruction": local.OptimizedUnary(categories=3, epsilon=1.0),
     "membership": local.RandomizedResponse(epsilon=1.0),
-    "model membership": mechanisms.Gaussian(sensitivity=1e-6, mu=1.0, dimension=31),
+    "model membership": mechanisms.Gaussian(sensitivity=1e-6, mu=1.0, dimension=41),
     "attribute inference": mechanisms.Laplace(sensitivity=1.0, epsilon=1.0),
 }
 

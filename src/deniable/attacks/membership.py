@@ -140,15 +140,16 @@ class StatisticsMembership(Attack):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class ModelMembership(Attack):
-    """From a trained model to who was in its training set: members have a smaller loss (Yeom et al. 2018).
+    """From a trained model to who was in its training set: a likelihood ratio (Carlini et al. 2022, "LiRA").
 
-    A logistic regression is trained on n people and its weights are published. The attacker compares the person's loss
-    with a threshold: the median of losses that they saw when they trained models of their own, with and without.
+    A logistic regression is trained on n people and its weights are published. For each of a few people the attacker
+    has trained models of their own, with that person and without. What a model says of a person's label, the log-odds
+    of the truth, is about normal in either case; the guess is the likelier case.
 
     Behind a mechanism the weights are published with noise (output perturbation, Chaudhuri, Monteleoni & Sarwate 2011).
     With features of norm at most 1 and penalty λ, replacing one person moves the weights by at most 2/(nλ) in L2.
 
-    `features` and `labels` are the people to draw from: any table of numbers and yes or no.
+    `features` and `labels` are the people to draw from: any table of numbers, and yes or no for each row.
     """
 
     model: Logistic
@@ -156,9 +157,11 @@ class ModelMembership(Attack):
     labels: NDArray[np.bool_]
     people: int
     NAME: ClassVar[str] = "model membership"
-    ROUNDS: ClassVar[int] = 600
-    OWN: ClassVar[int] = 200
-    """Models that the attacker trains to learn the threshold."""
+    ROUNDS: ClassVar[int] = 1_000
+    TARGETS: ClassVar[int] = 12
+    """People whom the attacker is after."""
+    OWN: ClassVar[int] = 24
+    """Models that the attacker trains with each of them, and without."""
 
     def __init__(self, *, features: Any, labels: Any, people: int, penalty: float) -> None:
         x, y = features_of(features, labels)
@@ -208,25 +211,34 @@ class ModelMembership(Attack):
     def _player(self, defence: Defence, chance: np.random.Generator) -> Callable[[int], int]:
         if isinstance(defence, BoundedNoise):
             raise self._refuse(defence, "Laplace or Gaussian noise for real numbers")
-        threshold = float(np.median(self._losses(defence, self.OWN, chance)[1]))
-        return lambda rounds: self._judged(defence, rounds, threshold, chance)
+        targets = chance.permutation(len(self.features))[: self.TARGETS]
+        learnt = [self._learnt(defence, int(person), chance) for person in targets]
+        return lambda rounds: self._judged(defence, rounds, list(zip(targets, learnt, strict=True)), chance)
 
     def _play(self, defence: Defence, rounds: int, chance: np.random.Generator) -> int:
         return self._player(defence, chance)(rounds)
 
-    def _judged(self, defence: Defence, rounds: int, threshold: float, chance: np.random.Generator) -> int:
-        inside, losses = self._losses(defence, rounds, chance)
-        return right(inside, threshold - losses, chance)
+    def _learnt(self, defence: Defence, person: int, chance: np.random.Generator) -> Floats:
+        """Mean and standard deviation of the log-odds without the person and with them."""
+        seen = [[self._odds(defence, person, inside, chance) for _ in range(self.OWN)] for inside in (False, True)]
+        return np.stack([np.mean(seen, axis=1), np.std(seen, axis=1) + 1e-9], axis=1)
 
-    def _losses(self, defence: Defence, rounds: int, chance: np.random.Generator) -> tuple[Any, Floats]:
-        inside = coins(rounds, chance)
-        losses = np.empty(rounds)
+    def _judged(self, defence: Defence, rounds: int, targets: list[Any], chance: np.random.Generator) -> int:
+        inside, evidence = coins(rounds, chance), np.empty(rounds)
         for i in range(rounds):
-            picked = chance.permutation(len(self.features))[: self.people + 1]
-            person = picked[0]
-            trained = np.append(picked[2:], person if inside[i] else picked[1])
-            weights = self.model.fit(self.features[trained], self.labels[trained])
-            if isinstance(defence, Mechanism):
-                weights = np.asarray(defence.release(weights))
-            losses[i] = self.model.loss(weights, self.features[person], bool(self.labels[person]))
-        return inside, losses
+            person, learnt = targets[chance.integers(0, len(targets))]
+            odds = self._odds(defence, int(person), bool(inside[i]), chance)
+            likely = -(((odds - learnt[:, 0]) / learnt[:, 1]) ** 2) / 2 - np.log(learnt[:, 1])
+            evidence[i] = likely[1] - likely[0]
+        return right(inside, evidence, chance)
+
+    def _odds(self, defence: Defence, person: int, inside: bool, chance: np.random.Generator) -> float:
+        """What a model trained with the person, or with somebody else in their place, says of their label."""
+        others = chance.permutation(len(self.features) - 1)[: self.people]
+        others += others >= person
+        if inside:
+            others[0] = person
+        weights = self.model.fit(self.features[others], self.labels[others])
+        if isinstance(defence, Mechanism):
+            weights = np.asarray(defence.release(weights))
+        return self.model.odds(weights, self.features[person], bool(self.labels[person]))

@@ -99,9 +99,9 @@ class Logistic:
     def _objective(self, signed: Floats, weights: Floats) -> float:
         return float(np.mean(np.logaddexp(0, -(signed @ weights))) + self.penalty / 2 * weights @ weights)
 
-    def loss(self, weights: Floats, x: Floats, y: bool) -> float:
-        """-log of the probability that the model gives to the true label."""
-        return float(np.logaddexp(0, -(1 if y else -1) * (x @ weights)))
+    def odds(self, weights: Floats, x: Floats, y: bool) -> float:
+        """The log-odds that the model gives to the true label."""
+        return float((1 if y else -1) * (x @ weights))
 
 
 @final

@@ -42,8 +42,8 @@ def _statistics() -> Attack:
 
 
 def _model() -> Attack:
-    x, y = traits(people=400, features=40, seed=3)
-    return ModelMembership(features=x, labels=y, people=25, penalty=0.003)
+    x, y = traits(people=400, features=80, seed=3)
+    return ModelMembership(features=x, labels=y, people=20, penalty=0.003)
 
 
 def _attribute() -> Attack:
@@ -88,7 +88,7 @@ STORIES: Final[dict[str, Story]] = {
     ),
     "model-membership": Story(
         _model,
-        "A logistic regression with 40 features is trained on 25 people. Was this one among them? Members fit better.",
+        "A logistic regression with 80 features is trained on 20 people. Was this one among them? Members fit better.",
     ),
     "attribute": Story(
         _attribute,
