@@ -373,7 +373,7 @@ def sweep(
     return Sweep(attack.NAME, "ε", series, theory, bare)
 
 
-POINTS: Final = 13
+POINTS: Final = 21
 """Places along a sweep at which caps and closed forms are worked out."""
 
 
