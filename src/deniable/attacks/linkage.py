@@ -16,6 +16,7 @@ import numpy as np
 
 from deniable.attacks import measures
 from deniable.attacks.base import (
+    AT_ONCE,
     BLIND,
     Attack,
     Bits,
@@ -241,10 +242,10 @@ class Intersection(TableAttack):
     """Two harmless tables about one person: the secret is in both classes, and little else is (Ganta et al. 2008).
 
     The person's secret is one of two values. In each of `releases` tables the person is in a class of `size` people, of
-    whom each other one has the wrong value with probability `chance`. A table rules the wrong value out if its class
-    does not have it. Without privacy the guess is right with probability 1 - r^m/2, r = 1 - (1 - chance)^(size - 1):
-    the more tables, the surer, though each is k-anonymous (source 001; FACTS 7). Counts in noisy classes compose:
-    curve ** m.
+    whom each other one has the first value with probability `chance`, the second with the same probability, or neither.
+    A table rules a value out if its class does not have it. Without privacy the guess is right with probability
+    1 - r^m/2, r = 1 - (1 - chance)^(size - 1): the more tables, the surer, though each is k-anonymous (source 001;
+    FACTS 7). Counts in noisy classes compose: curve ** m.
 
     >>> round(Intersection(size=4, chance=0.25).expected(None), 6)
     0.832886
@@ -257,7 +258,8 @@ class Intersection(TableAttack):
 
     def __post_init__(self) -> None:
         check.integer("size", self.size, 1)
-        check.probability("chance", self.chance)
+        if check.probability("chance", self.chance) > BLIND:
+            raise InvalidParameter("chance", self.chance, "must be at most 1/2: it is of either value")
         check.integer("releases", self.releases, 1)
 
     @property
@@ -283,33 +285,39 @@ class Intersection(TableAttack):
         secrets = coins(rounds, chance)
         evidence = np.zeros(rounds)
         for _ in range(self.releases):
-            wrong = chance.binomial(self.size - 1, self.chance, size=rounds)  # the rest have neither value
-            counts = np.stack([np.where(secrets, wrong, 1), np.where(secrets, 1, wrong)])
+            others = chance.multinomial(self.size - 1, [self.chance, self.chance, 1 - 2 * self.chance], size=rounds)
+            counts = others[:, :2] + np.stack([~secrets, secrets], axis=1)
             if isinstance(defence, Histogram):
                 counts = counts + np.asarray(defence.noise.draw(counts.shape, None))
-                evidence += self._weight(defence, counts[1], counts[0])
+                evidence += self._weight(defence, counts)
             else:
-                evidence += (counts[0] == 0).astype(float) - (counts[1] == 0)
-        return right(secrets, evidence, chance)
+                evidence += (counts[:, 0] == 0).astype(float) - (counts[:, 1] == 0)
+        return right(secrets, np.where(np.abs(evidence) < 1e-12, 0.0, evidence), chance)
 
-    def _weight(self, defence: Histogram, yes: Ints, no: Ints) -> Floats:
-        """The log-likelihood ratio of "the person is in the first count" against "in the second"."""
-        from scipy.special import gammaln, xlog1py, xlogy
+    def _weight(self, defence: Histogram, counts: Ints) -> Floats:
+        """The log-likelihood ratio of "the person is in the second count" against "in the first"."""
+        no, yes, law = self._others()
 
-        n, wrong = self.size - 1, np.arange(self.size)
-        ways = gammaln(n + 1) - gammaln(wrong + 1) - gammaln(n - wrong + 1)
-        law = np.exp(ways + xlogy(wrong, self.chance) + xlog1py(n - wrong, -self.chance))
-
-        def as_own(count: Ints) -> Floats:
-            return log_noise(defence, count - 1)
-
-        def as_other(count: Ints) -> Floats:
-            each = log_noise(defence, count[:, None] - wrong)
+        def likely(secret: int) -> Floats:
+            each = law + log_noise(defence, counts[:, :1] - no - (1 - secret))
+            each = each + log_noise(defence, counts[:, 1:] - yes - secret)
             top = each.max(axis=1)
-            return np.asarray(top + np.log(np.exp(each - top[:, None]) @ law))
+            return np.asarray(top + np.log(np.exp(each - top[:, None]).sum(axis=1)))
 
-        # Differences of what belongs to one count: equal counts must weigh nothing at all, not a rounding error.
-        return (as_own(yes) - as_other(yes)) - (as_own(no) - as_other(no))
+        return likely(1) - likely(0)
+
+    def _others(self) -> tuple[Ints, Ints, Floats]:
+        """How many others may have each value, and the logarithm of the probability."""
+        from scipy.special import gammaln, xlogy
+
+        n = self.size - 1
+        no, yes = (grid.ravel() for grid in np.mgrid[: n + 1, : n + 1])
+        no, yes = no[no + yes <= n], yes[no + yes <= n]
+        ways = gammaln(n + 1) - gammaln(no + 1) - gammaln(yes + 1) - gammaln(n - no - yes + 1)
+        return no, yes, ways + xlogy(no + yes, self.chance) + xlogy(n - no - yes, 1 - 2 * self.chance)
+
+    def _at_once(self) -> int:
+        return max(1, AT_ONCE // (self.size * (self.size + 1)))
 
 
 def log_noise(defence: Histogram, z: Ints) -> Floats:

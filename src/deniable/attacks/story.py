@@ -197,21 +197,20 @@ def show(told: Story, found: Sweep) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("ε", justify="right")
     table.add_column("defence")
-    for head in ("right guesses", "closed form", "nobody beats"):
+    known = any(outcome.expected is not None for outcome in found.outcomes)
+    for head in ("right guesses", *(["closed form"] if known else []), "nobody beats"):
         table.add_column(head, justify="right", no_wrap=True)
+
+    def add(level: str, name: str, outcome: Outcome) -> None:
+        theory = [_percent(outcome.expected)] if known else []
+        cap = "" if outcome.curve is None else percent_up(outcome.cap)
+        table.add_row(level, name, _measured(outcome, Text), *theory, cap)
+
     if found.bare is not None:
-        table.add_row("", "none", _measured(found.bare, Text), _percent(found.bare.expected), "")
-    levels = sorted({level for series in found.series.values() for level in series})
-    for level in levels:
+        add("", "none", found.bare)
+    for level in sorted({level for series in found.series.values() for level in series}):
         for place, (name, series) in enumerate(found.series.items()):
-            outcome = series[level]
-            table.add_row(
-                f"{level:g}" if place == 0 else "",
-                name,
-                _measured(outcome, Text),
-                _percent(outcome.expected),
-                percent_up(outcome.cap),
-            )
+            add(f"{level:g}" if place == 0 else "", name, series[level])
     console.print()
     console.print("\n".join(textwrap.wrap(told.opening, console.width)), markup=False)
     console.print()
