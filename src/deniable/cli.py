@@ -2,6 +2,7 @@
 
     deniable curve "gaussian(sigma=50)**1000 * laplace(scale=4)" --delta 1e-6
     deniable survey answers.csv --question smokes --epsilon 1 --out reports.csv
+    deniable attack reconstruction --epsilon 0.1 1 10
     deniable demo --out demo-output
 
 Exit codes: 0 done · 1 could not be done (a missing extra, a file that cannot be written) · 2 asked wrongly.
@@ -129,6 +130,37 @@ def build() -> "typer.Typer":
                 confidence=confidence,
                 as_json=as_json,
             )
+
+    @app.command()
+    def attack(
+        name: Annotated[str, typer.Argument(help="Such as reconstruction; a wrong name lists them all.")],
+        levels: Annotated[list[float] | None, typer.Argument(hidden=True)] = None,
+        epsilon: Annotated[list[float] | None, typer.Option(help="One or more: --epsilon 0.1 1 10.")] = None,
+        delta: Annotated[float | None, typer.Option(help="Also try Gaussian noise with this δ.")] = None,
+        trials: Annotated[int | None, typer.Option(help="Rounds of each run.")] = None,
+        confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+        plot: Annotated[Path | None, typer.Option(help="Also draw it: a .png, .svg or .pdf file.")] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    ) -> None:
+        """Attack a made-up world: without privacy it works, behind a mechanism it meets its cap."""
+        from deniable.attacks.story import attack_command
+
+        # An option takes one number; those that follow it arrive as arguments.
+        asked = [*(epsilon or []), *(levels or [])]
+        with plain_errors():
+            record = attack_command(
+                name,
+                epsilon=asked,
+                delta=delta,
+                trials=trials,
+                confidence=confidence,
+                plot=plot,
+                as_json=as_json,
+            )
+            if record is not None:
+                print(json.dumps(portable(record), ensure_ascii=False, indent=2, allow_nan=False))
+            if plot is not None:
+                print(f"Saved {plot}", file=sys.stderr)
 
     @app.command()
     def demo(

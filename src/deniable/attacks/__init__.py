@@ -1,0 +1,96 @@
+"""Why all this: attacks that work where there is no privacy, and meet their cap where there is.
+
+Every attack is the same game. A coin decides a person's secret; the curator publishes something; the attacker guesses.
+Without privacy the guess is (nearly) always right. Behind a mechanism with a curve nobody is right more often than
+`curve.guess(prior=0.5)`, whatever else they know: (1 + δ(0))/2, and e^ε/(1 + e^ε) for any ε-DP mechanism.
+
+>>> from deniable import attacks, mechanisms
+>>> attack = attacks.Differencing(people=100)
+>>> attack.run().rate
+1.0
+>>> outcome = attack.run(mechanisms.Laplace(sensitivity=1.0, epsilon=1.0), trials=4000)
+>>> outcome.beats_cap
+False
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deniable.attacks.answers import Averaging, Differencing
+    from deniable.attacks.base import Attack, BoundedNoise, Outcome, Sweep, sweep
+    from deniable.attacks.inference import AttributeInference
+    from deniable.attacks.linkage import Homogeneity, Intersection, Linkage, candidates
+    from deniable.attacks.measures import Anonymity, anonymity, expected_uniqueness
+    from deniable.attacks.membership import ModelMembership, StatisticsMembership
+    from deniable.attacks.reconstruction import LinearReconstruction, Reconstruction
+    from deniable.attacks.story import STORIES
+    from deniable.attacks.worlds import HOSPITAL_A, HOSPITAL_B, population
+
+_HOMES = {
+    "Anonymity": "measures",
+    "Attack": "base",
+    "AttributeInference": "inference",
+    "Averaging": "answers",
+    "BoundedNoise": "base",
+    "Differencing": "answers",
+    "HOSPITAL_A": "worlds",
+    "HOSPITAL_B": "worlds",
+    "Homogeneity": "linkage",
+    "Intersection": "linkage",
+    "LinearReconstruction": "reconstruction",
+    "Linkage": "linkage",
+    "ModelMembership": "membership",
+    "Outcome": "base",
+    "Reconstruction": "reconstruction",
+    "STORIES": "story",
+    "StatisticsMembership": "membership",
+    "Sweep": "base",
+    "anonymity": "measures",
+    "candidates": "linkage",
+    "expected_uniqueness": "measures",
+    "population": "worlds",
+    "sweep": "base",
+}
+
+__all__ = [
+    "HOSPITAL_A",
+    "HOSPITAL_B",
+    "STORIES",
+    "Anonymity",
+    "Attack",
+    "AttributeInference",
+    "Averaging",
+    "BoundedNoise",
+    "Differencing",
+    "Homogeneity",
+    "Intersection",
+    "LinearReconstruction",
+    "Linkage",
+    "ModelMembership",
+    "Outcome",
+    "Reconstruction",
+    "StatisticsMembership",
+    "Sweep",
+    "anonymity",
+    "candidates",
+    "expected_uniqueness",
+    "population",
+    "sweep",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name when it is first used (PEP 562), so that importing this room costs next to nothing."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,66 @@
+"""What to draw of an attack: measured rates, what was to be expected, and what nobody beats."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.curves.looks import percent_up
+from deniable.plots.spec import REFERENCE, Axis, Band, Figure, Line, Mark, Marker, Panel
+
+if TYPE_CHECKING:
+    from deniable.attacks.base import Outcome, Sweep
+
+LOWEST, HIGHEST = 0.45, 1.02
+
+
+def one(outcome: Outcome) -> Figure:
+    """One outcome among what is possible at every prior."""
+    prior = np.linspace(0, 1, 101)
+    blind = np.maximum(prior, 1 - prior)
+    cap = np.ones_like(prior) if outcome.curve is None else np.asarray(outcome.curve.guess(prior=prior))
+    low, high = outcome.interval
+    marks: tuple[Mark, ...] = (
+        Line("blind guess", _floats(prior), _floats(blind), REFERENCE, "dashed"),
+        Line(f"nobody beats {percent_up(outcome.cap)} at even odds", _floats(prior), _floats(cap), 1),
+        Band((0.485, 0.515), (low, low), (high, high)),
+        Marker(0.5, outcome.rate),
+        Line(f"measured {100 * outcome.rate:.1f} %", (0.485, 0.515), (outcome.rate, outcome.rate), 0),
+    )
+    panel = Panel(Axis("what was believed before", 0, 1), Axis("right guesses", LOWEST, HIGHEST), marks)
+    return Figure(f"{_title(outcome.attack)} against {outcome.defence}", (panel,), outcome.sentence)
+
+
+def several(sweep: Sweep) -> Figure:
+    """Outcomes along one number: for each name the measured rates with their intervals, the closed form and the cap."""
+    marks: list[Mark] = []
+    low = min(min(theory.x) for theory in sweep.theory.values())
+    high = max(max(theory.x) for theory in sweep.theory.values())
+    if sweep.bare is not None:
+        marks.append(Line("no privacy", (low, high), (sweep.bare.rate,) * 2, REFERENCE))
+    marks.append(Line("blind guess", (low, high), (0.5, 0.5), REFERENCE, "dotted"))
+    for colour, (name, series) in enumerate(sweep.series.items()):
+        theory = sweep.theory[name]
+        rates = tuple(outcome.rate for outcome in series.values())
+        known = theory.expected is not None
+        marks.append(Line(name, theory.x if known else tuple(series), theory.expected or rates, colour))
+        marks.append(Line(f"{name}: cap", theory.x, theory.cap, colour, "dashed"))
+        for x, outcome in series.items():
+            marks += [Line("", (x, x), outcome.interval, colour), Marker(x, outcome.rate, colour=colour)]
+    panel = Panel(Axis(sweep.label, low, high, "log"), Axis("right guesses", LOWEST, HIGHEST), tuple(marks))
+    sure = sweep.outcomes[0].confidence
+    note = (
+        f"Dots: measured, with {100 * sure:.10g} % intervals. Lines: closed form, where there is one, otherwise the "
+        "dots joined. Dashed: what nobody can beat. A coin decides the secret: a blind guess is right half of the time."
+    )
+    return Figure(_title(sweep.attack), (panel,), note, height=4.4)
+
+
+def _title(name: str) -> str:
+    return name[:1].upper() + name[1:]
+
+
+def _floats(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(float(v) for v in values if math.isfinite(v))

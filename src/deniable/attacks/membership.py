@@ -1,0 +1,244 @@
+"""Membership: was this person among those whose data were used? Asked of published averages, and of a model.
+
+In both, a coin decides whether the person is in; if not, somebody else is in their place. So neighbours differ by one
+person replaced.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.attacks import measures
+from deniable.attacks.answers import noise_deviation
+from deniable.attacks.base import (
+    AT_ONCE,
+    Attack,
+    BoundedNoise,
+    Defence,
+    Floats,
+    Ints,
+    coins,
+    gaussian_share,
+    moves_by_one,
+    noisy,
+    normal_cdf,
+    right,
+    share_of,
+)
+from deniable.attacks.models import Logistic, features_of
+from deniable.curves import Curve, check
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.local import Protocol
+from deniable.mechanisms import Gaussian, Laplace, Mechanism
+from deniable.mechanisms.steps import Additive
+from deniable.units import Sensitivity
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class StatisticsMembership(Attack):
+    """From averages of many attributes to who was in the sample (Homer et al. 2008; Sankararaman et al. 2009).
+
+    d yes-or-no attributes with public rates p; published is how many of n people have each. The attacker weighs the
+    person's own attributes by the likelihood ratio of "in" against "out", with the counts' law taken as normal of
+    variance V = (n-1)p(1-p) + s², s the noise: evidence Σ (x-p)(count-np)/V - Σ (x-p)²/2V. For many attributes it is
+    right with probability about Φ(√(Σ p(1-p)/V)/2): Φ(√(d/n)/2) without noise, so d > 10 n attributes give
+    everybody away however large n is.
+
+    A replaced person moves each of the d counts by at most 1, and each is released by itself: curve ** d.
+    """
+
+    people: int
+    rates: Floats
+    rows: NDArray[np.bool_] | None
+    """Real people to draw from; None: attributes are drawn independently at these rates."""
+    NAME: ClassVar[str] = "membership"
+    ROUNDS: ClassVar[int] = 4_000
+
+    def __init__(self, *, people: int, rates: Any) -> None:
+        listed = check.numbers_array("rates", rates)
+        if np.any((listed <= 0) | (listed >= 1)):
+            raise InvalidParameter("rates", NOTHING, "must lie strictly between 0 and 1")
+        self._fill(check.integer("people", people, 1), listed, None)
+
+    @classmethod
+    def of_table(cls, table: measures.Table, *, attributes: Sequence[str], people: int) -> StatisticsMembership:
+        """Samples of so many people from a table of yes-or-no columns; the whole table is the public reference."""
+        given = np.stack(measures.columns(table, attributes), axis=1)
+        try:
+            rows = given.astype(np.float64)
+        except (TypeError, ValueError):
+            rows = np.full((1, 1), np.nan)
+        if not np.all((rows == 0) | (rows == 1)):
+            raise InvalidParameter("attributes", NOTHING, "must be columns of yes and no (1 and 0), none missing")
+        if len(rows) < check.integer("people", people, 1) + 1:
+            raise InvalidParameter("people", people, "must be fewer than the table has rows")
+        rates = rows.mean(axis=0)
+        if np.any((rates == 0) | (rates == 1)):
+            raise InvalidParameter("attributes", NOTHING, "must not be the same for everybody")
+        made = object.__new__(cls)
+        made._fill(people, rates, rows == 1)
+        return made
+
+    def _fill(self, people: int, rates: Floats, rows: NDArray[np.bool_] | None) -> None:
+        for name, value in (("people", people), ("rates", rates), ("rows", rows)):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"StatisticsMembership({self.people} people, {len(self.rates)} attributes)"
+
+    def seen(self, defence: Mechanism | Protocol) -> Curve:
+        if not isinstance(defence, Additive):
+            raise self._refuse(defence, "Laplace or Gaussian noise")
+        return moves_by_one(defence, self.NAME).curve ** len(self.rates)
+
+    def defences(self, *, epsilon: float, delta: float | None = None) -> dict[str, Defence]:
+        made: dict[str, Defence] = {"Laplace on each count": share_of(epsilon, len(self.rates))}
+        if delta is None:
+            return made
+        return made | {"Gaussian on each count": gaussian_share(epsilon, delta, len(self.rates))}
+
+    def large_sample_rate(self, defence: Defence) -> float:
+        """About how often the guess is right, if there are many attributes and they are independent."""
+        spread = self.rates * (1 - self.rates)
+        return float(normal_cdf(math.sqrt(np.sum(spread / self._variance(defence))) / 2))
+
+    def _variance(self, defence: Defence) -> Floats:
+        found = (self.people - 1) * self.rates * (1 - self.rates) + noise_deviation(defence) ** 2
+        return np.asarray(np.maximum(found, 1e-9))
+
+    def _at_once(self) -> int:
+        return max(1, AT_ONCE // len(self.rates) // (1 if self.rows is None else self.people))
+
+    def _play(self, defence: Defence, rounds: int, chance: np.random.Generator) -> int:
+        inside = coins(rounds, chance)
+        person, somebody, others = self._drawn(rounds, chance)
+        counts = others + np.where(inside[:, None], person, somebody)
+        published = noisy(defence, counts, chance)
+        variance = self._variance(defence)
+        away = person - self.rates
+        evidence = np.sum(away * (published - self.people * self.rates - away / 2) / variance, axis=1)
+        return right(inside, evidence, chance)
+
+    def _drawn(self, rounds: int, chance: np.random.Generator) -> tuple[Ints, Ints, Ints]:
+        """The person, who is there instead of them, and the counts of the others."""
+        d = len(self.rates)
+        if self.rows is None:
+            one, two = ((chance.random((rounds, d)) < self.rates).astype(np.int64) for _ in range(2))
+            return one, two, chance.binomial(self.people - 1, self.rates, size=(rounds, d))
+        picked = np.stack([chance.permutation(len(self.rows))[: self.people + 1] for _ in range(rounds)])
+        drawn = self.rows[picked].astype(np.int64)
+        return drawn[:, 0], drawn[:, 1], drawn[:, 2:].sum(axis=1)
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class ModelMembership(Attack):
+    """From a trained model to who was in its training set: a likelihood ratio (Carlini et al. 2022, "LiRA").
+
+    A logistic regression is trained on n people and its weights are published. For each of a few people the attacker
+    has trained models of their own, with that person and without. What a model says of a person's label, the log-odds
+    of the truth, is about normal in either case; the guess is the likelier case.
+
+    Behind a mechanism the weights are published with noise (output perturbation, Chaudhuri, Monteleoni & Sarwate 2011).
+    With features of norm at most 1 and penalty λ, replacing one person moves the weights by at most 2/(nλ) in L2.
+
+    `features` and `labels` are the people to draw from: any table of numbers, and yes or no for each row.
+    """
+
+    model: Logistic
+    features: Floats
+    labels: NDArray[np.bool_]
+    people: int
+    NAME: ClassVar[str] = "model membership"
+    ROUNDS: ClassVar[int] = 1_000
+    TARGETS: ClassVar[int] = 12
+    """People whom the attacker is after."""
+    OWN: ClassVar[int] = 24
+    """Models that the attacker trains with each of them, and without."""
+
+    def __init__(self, *, features: Any, labels: Any, people: int, penalty: float) -> None:
+        x, y = features_of(features, labels)
+        if not 1 <= check.integer("people", people, 1) < len(x):
+            raise InvalidParameter("people", people, "must be fewer than there are rows to draw from")
+        for name, value in (
+            ("model", Logistic(penalty=check.positive("penalty", penalty))),
+            ("features", x),
+            ("labels", y),
+            ("people", people),
+        ):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"ModelMembership({self.people} people, {self.features.shape[1]} features)"
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far one replaced person moves the weights."""
+        l2 = self.model.sensitivity(self.people)
+        return Sensitivity(l2=l2, l1=l2 * math.sqrt(self.features.shape[1]) * (1 + 1e-15))
+
+    def seen(self, defence: Mechanism | Protocol) -> Curve:
+        if not isinstance(defence, Laplace | Gaussian) or defence.exponent is None:
+            raise self._refuse(defence, "Laplace or Gaussian noise for real numbers")
+        bound = self.sensitivity
+        needed = bound.l1 if isinstance(defence, Laplace) else bound.l2
+        if needed is None or defence.sensitivity < needed or defence.dimension != self.features.shape[1]:
+            rule = f"must be made for sensitivity={needed} and dimension={self.features.shape[1]}"
+            raise InvalidParameter("defence", defence, rule, "write attack.defences(epsilon=)")
+        return defence.curve
+
+    def defences(self, *, epsilon: float, delta: float | None = None) -> dict[str, Defence]:
+        bound, d = self.sensitivity, self.features.shape[1]
+        made: dict[str, Defence] = {
+            "Laplace on the weights": Laplace(sensitivity=bound, epsilon=epsilon, dimension=d),
+        }
+        if delta is None:
+            return made
+        return made | {
+            "Gaussian on the weights": Gaussian(sensitivity=bound, epsilon=epsilon, delta=delta, dimension=d)
+        }
+
+    def _at_once(self) -> int:
+        return 50  # so that progress can be seen
+
+    def _player(self, defence: Defence, chance: np.random.Generator) -> Callable[[int], int]:
+        if isinstance(defence, BoundedNoise):
+            raise self._refuse(defence, "Laplace or Gaussian noise for real numbers")
+        targets = chance.permutation(len(self.features))[: self.TARGETS]
+        learnt = [self._learnt(defence, int(person), chance) for person in targets]
+        return lambda rounds: self._judged(defence, rounds, list(zip(targets, learnt, strict=True)), chance)
+
+    def _play(self, defence: Defence, rounds: int, chance: np.random.Generator) -> int:
+        return self._player(defence, chance)(rounds)
+
+    def _learnt(self, defence: Defence, person: int, chance: np.random.Generator) -> Floats:
+        """Mean and standard deviation of the log-odds without the person and with them."""
+        seen = [[self._odds(defence, person, inside, chance) for _ in range(self.OWN)] for inside in (False, True)]
+        return np.stack([np.mean(seen, axis=1), np.std(seen, axis=1) + 1e-9], axis=1)
+
+    def _judged(self, defence: Defence, rounds: int, targets: list[Any], chance: np.random.Generator) -> int:
+        inside, evidence = coins(rounds, chance), np.empty(rounds)
+        for i in range(rounds):
+            person, learnt = targets[chance.integers(0, len(targets))]
+            odds = self._odds(defence, int(person), bool(inside[i]), chance)
+            likely = -(((odds - learnt[:, 0]) / learnt[:, 1]) ** 2) / 2 - np.log(learnt[:, 1])
+            evidence[i] = likely[1] - likely[0]
+        return right(inside, evidence, chance)
+
+    def _odds(self, defence: Defence, person: int, inside: bool, chance: np.random.Generator) -> float:
+        """What a model trained with the person, or with somebody else in their place, says of their label."""
+        others = chance.permutation(len(self.features) - 1)[: self.people]
+        others += others >= person
+        if inside:
+            others[0] = person
+        weights = self.model.fit(self.features[others], self.labels[others])
+        if isinstance(defence, Mechanism):
+            weights = np.asarray(defence.release(weights))
+        return self.model.odds(weights, self.features[person], bool(self.labels[person]))

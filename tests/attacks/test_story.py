@@ -1,0 +1,97 @@
+"""The command `deniable attack`: a story in a table, a picture, a record for machines, and plain errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deniable import attacks, cli
+from deniable.attacks.base import Attack
+
+pytest.importorskip("typer")
+from typer.testing import CliRunner
+
+
+def asked(*arguments: str, columns: int = 80) -> str:
+    result = CliRunner().invoke(cli.build(), list(arguments), env={"COLUMNS": str(columns)})
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli.build(), list(arguments))
+    assert "Traceback" not in result.stderr
+    return result.exit_code, result.stderr
+
+
+def test_the_story_of_reconstruction_fits_a_terminal() -> None:
+    text = asked("attack", "reconstruction", "--epsilon", "0.1", "1", "10", "--trials", "300")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "100.0 ± 1." in text  # without privacy
+    for words in (
+        "Laplace on each answer",
+        "randomized response",
+        "73.11 %",
+        "nobody beats",
+        "Nobody",
+        "beat the cap.",
+    ):
+        assert words in text
+    assert [line.split()[0] for line in text.splitlines() if "Laplace" in line] == ["0.1", "1", "10"]
+
+
+@pytest.mark.parametrize("name", attacks.STORIES)
+def test_every_story_is_told(name: str) -> None:
+    few = "20" if name in ("linear-reconstruction", "model-membership") else "100"
+    text = asked("attack", name, "--epsilon", "1", "--trials", few)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "Nobody" in text
+    assert isinstance(attacks.STORIES[name].make(), Attack)
+
+
+def test_a_picture_and_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "story.svg"
+    options = ("--epsilon", "1", "--epsilon", "0.5", "--delta", "1e-6", "--trials", "200", "--confidence", "0.99")
+    record = json.loads(asked("attack", "differencing", *options, "--plot", str(path), "--json"))
+    assert path.stat().st_size > 5_000
+    assert record["attack"] == "differencing"
+    assert record["no_privacy"]["rate"] == 1.0
+    assert [run["epsilon"] for run in record["runs"]] == [0.5] * 3 + [1.0] * 3
+    for run in record["runs"]:
+        assert run["interval"]["low"] <= run["rate"] <= run["interval"]["high"]
+        assert run["interval"]["confidence"] == 0.99
+        assert run["baseline"] == 0.5 < run["cap"]
+        assert not run["beats_cap"]
+
+
+WRONG = {
+    "unknown": (["attack", "guessing", "--epsilon", "1"], "there are linkage, homogeneity"),
+    "no epsilon": (["attack", "averaging"], "try --epsilon 0.1 1 10"),
+    "negative": (["attack", "averaging", "--epsilon", "-1"], "positive"),
+    "nan": (["attack", "averaging", "--epsilon", "nan"], "finite"),
+    "twice": (["attack", "averaging", "--epsilon", "1", "1"], "twice"),
+    "text": (["attack", "averaging", "--epsilon", "small"], "--epsilon"),
+    "more text": (["attack", "averaging", "--epsilon", "1", "small"], "valid number"),
+    "trials": (["attack", "averaging", "--epsilon", "1", "--trials", "0"], "at least 1"),
+    "picture": (["attack", "averaging", "--epsilon", "1", "--plot", "x.gif"], ".png, .svg, .pdf"),
+    "confidence": (["attack", "averaging", "--epsilon", "1", "--confidence", "2"], "strictly between"),
+    "many": (["attack", "averaging", "--epsilon", *map(str, range(1, 30))], "1 to 20"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_asked_wrongly_exits_with_2(name: str) -> None:
+    arguments, words = WRONG[name]
+    code, said = refused(*arguments)
+    assert code == 2
+    assert words in said
+
+
+def test_all_names_open() -> None:
+    assert sorted(attacks.__all__) == dir(attacks) == sorted(attacks._HOMES)
+    for name in attacks.__all__:
+        assert getattr(attacks, name) is not None
+    with pytest.raises(AttributeError):
+        attacks.guess  # noqa: B018 (the access is the test)
