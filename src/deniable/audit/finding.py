@@ -54,7 +54,8 @@ class Finding:
         said = "no ε" if math.isinf(self.claimed) else f"ε = {rounded_up(self.claimed, 4)}"
         if not self.refuted:
             share = f", {100 * self.ratio:.0f} % of it" if math.isfinite(self.ratio) else ""
-            return f"Consistent with the claim, which says {said} at {level}; measured with confidence {sure}: {measured}{share}."
+            agreed = f"Consistent with the claim, which says {said} at {level}"
+            return f"{agreed}; measured with confidence {sure}: {measured}{share}."
         text = f"Refuted with confidence {sure}: {measured}; the claim says {said}."
         if self.epsilon <= self.claimed and self.broken is not None:
             at = self.broken[0]

@@ -1,7 +1,7 @@
 """The search for an event that tells two neighbours apart, and its judgement by answers it has never seen.
 
 Answers are split in three: some teach scores, some choose a score and two borders on it, and all others judge the one
-event that was chosen. Everything that a finding says is judged at a third of its error rate: ε, the claim, the band.
+event that was chosen. The three statements of a finding, about ε, about the claim and the band, share its error rate.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from deniable.audit.answers import Answers, Floats
 from deniable.audit.scores import Score
 from deniable.curves import Curve
 
-STATEMENTS: Final = 3
-"""ε, the verdict on the claim, and the band: each has this part of the error rate."""
+FOR_EPSILON, FOR_CLAIM, FOR_BAND = 0.7, 0.2, 0.1
+"""How the error rate is shared by the three statements of a finding: ε, the verdict on the claim, and the band. ε is
+the one that feels it: broken claims are mostly broken by far."""
 LEVELS: Final = 32
 """Borders tried on one score: so many quantiles, and so many ranks towards either end."""
 BAND: Final = 24
 """Points of the trade-off band."""
 EPSILONS: Final = 24
 """Levels at which the claim is read."""
-CAUTION: Final = 1.0
+CAUTION: Final = 5.0
 """Standard errors of the choosing answers by which an event's promise is lowered: the best of many looks too good."""
 LEAST_SEARCH, MOST_SEARCH = 20_000, 300_000
 
@@ -153,7 +154,7 @@ class Chosen:
 
 def parts(total: int) -> tuple[int, int]:
     """How many answers teach, and how many teach or choose."""
-    search = min(max(total // 10, min(total // 2, LEAST_SEARCH)), MOST_SEARCH)
+    search = min(max(total // 7, min(total // 2, LEAST_SEARCH)), MOST_SEARCH)
     return search // 3, search
 
 
@@ -169,7 +170,7 @@ def search(
     every = Sample(joined(teach.answers, choose.answers), np.concatenate([teach.is_first, choose.is_first]))
     best = _Best()
     for score in found or [scores.Combined.column(0)]:
-        best.consider(score, choose if score.learned else every, judges, delta, miss / STATEMENTS, levels)
+        best.consider(score, choose if score.learned else every, judges, delta, miss * FOR_EPSILON, levels)
     assert best.event is not None
     assert best.ruler is not None
     breaking = None if best.breaking is None else (best.breaking, levels[best.level])

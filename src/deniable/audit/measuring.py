@@ -12,7 +12,7 @@ import numpy as np
 from deniable.audit import game, sampling, scores
 from deniable.audit.answers import Answers
 from deniable.audit.finding import Finding
-from deniable.audit.game import STATEMENTS, Chosen, Sample
+from deniable.audit.game import FOR_BAND, FOR_CLAIM, FOR_EPSILON, Chosen, Sample
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
 
@@ -233,17 +233,17 @@ def _pilot(sample: Sample, claim: Curve | None, delta: float, miss: float, own: 
 
 
 def _verdict(chosen: Chosen, judges: Sample, claim: Curve | None, delta: float, miss: float, trials: int) -> Finding:
-    each = miss / STATEMENTS
     tally = chosen.event.tally(judges)
-    epsilon = tally.epsilon(delta=delta, miss=each)
-    shown = game.band(chosen.ruler, judges, each)
+    epsilon = tally.epsilon(delta=delta, miss=miss * FOR_EPSILON)
+    shown = game.band(chosen.ruler, judges, miss * FOR_BAND)
     claimed = math.inf if claim is None else float(claim.epsilon(delta=delta))
     broken, refuted = None, None
     if claim is not None:
         if chosen.breaking is not None:
             event, level = chosen.breaking
-            p = event.tally(judges).p_value(epsilon=level.epsilon, delta=level.delta, miss=each)
-            broken = (level, p) if p <= each else None
+            allowed = miss * FOR_CLAIM
+            p = event.tally(judges).p_value(epsilon=level.epsilon, delta=level.delta, miss=allowed)
+            broken = (level, p) if p <= allowed else None
         floor = np.asarray(claim.beta(alpha=np.array(shown.alpha)))
         refuted = bool(epsilon > claimed or broken is not None or np.any(np.array(shown.beta) < floor))
     return Finding(epsilon, delta, refuted, 1 - miss, chosen.event, tally, shown, claim, claimed, broken, trials)
