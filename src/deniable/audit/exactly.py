@@ -2,8 +2,8 @@
 
 The laws here are written down from the definitions of the mechanisms, by enumeration and quadrature, and share nothing
 with the curves that the mechanisms promise. Answers of independent parts (bins, bits, coordinates) are factors whose
-curves multiply. Infinitely many outcomes are cut in the tails: where the loss is bounded, a tail is one outcome with its
-true masses; where it is not (Gaussian, Poisson), a tail is told apart for sure, which adds less than 10⁻¹⁵ to δ.
+curves multiply. Infinitely many outcomes are cut in the tails: where the loss is bounded, a tail is one outcome with
+its true masses; where it is not (Gaussian, Poisson), a tail is told apart for sure, which adds below 10⁻¹⁵ to δ.
 """
 
 from __future__ import annotations
@@ -35,21 +35,25 @@ from deniable.local.binary import FlippedAnswer
 from deniable.local.categorical import PRIME
 from deniable.local.numeric import on_grid
 from deniable.mechanisms import (
+    AboveThreshold,
+    BinaryInverseSensitivity,
     Composed,
     DiscreteGaussian,
     Gaussian,
     Histogram,
+    InverseSensitivity,
+    MonotoneAboveThreshold,
+    MonotoneSparseVector,
     PoissonMechanism,
+    SparseVector,
     Staircase,
     TopK,
     UnknownKeys,
 )
 from deniable.mechanisms.base import Asked, Processed
 from deniable.mechanisms.histogram import tally
-from deniable.mechanisms.inverse import _Inverse
 from deniable.mechanisms.selection import Selection
 from deniable.mechanisms.steps import Additive
-from deniable.mechanisms.threshold import _Threshold
 
 Law = Mapping[Any, float]
 Factors = list[tuple[Law, Law]]
@@ -111,11 +115,11 @@ def factors(mechanism: Any, a: Any, b: Any) -> Factors:
     single: Callable[[Any], Law] | None = None
     if isinstance(mechanism, Selection):
         single = lambda scores: dict(enumerate(mechanism.probabilities(scores).tolist()))  # noqa: E731
-    elif isinstance(mechanism, _Inverse):
+    elif isinstance(mechanism, InverseSensitivity | BinaryInverseSensitivity):
         single = lambda data: dict(enumerate(mechanism.probabilities(data).tolist()))  # noqa: E731
     elif isinstance(mechanism, TopK):
         single = lambda scores: dict(_peeled(mechanism.selector, list(scores), mechanism.count))  # noqa: E731
-    elif isinstance(mechanism, _Threshold):
+    elif isinstance(mechanism, AboveThreshold | MonotoneAboveThreshold | SparseVector | MonotoneSparseVector):
         single = lambda asked: _thresholds(mechanism, list(asked))  # noqa: E731
     if single is None:
         raise InvalidOperation(
@@ -299,7 +303,7 @@ def _peeled(selector: Selection, scores: list[Any], count: int) -> Iterator[tupl
     yield from go(places, (), 1.0)
 
 
-def _thresholds(mechanism: _Threshold, asked: list[Any]) -> Law:
+def _thresholds(mechanism: Any, asked: list[Any]) -> Law:
     """Which questions are above, for each value of the noisy threshold; then the mean over its noise."""
     return threshold_law(
         [float(Fraction(v) - mechanism.threshold) for v in asked],
@@ -361,11 +365,10 @@ def _coin(p: Any, q: Any) -> tuple[Law, Law]:
 
 def _local(protocol: Protocol, a: Any, b: Any) -> Factors:
     if isinstance(protocol, WarnerSurvey):
-        yes = {True: protocol.p, False: 1 - protocol.p}
-        return [_coin(yes[bool(a)], yes[bool(b)])]
+        return [_coin(*(protocol.p if value else 1 - protocol.p for value in (a, b)))]
     if isinstance(protocol, FlippedAnswer | TwoCoinSurvey):
-        yes = {True: protocol.support.own, False: protocol.support.other}
-        return [_coin(yes[bool(a)], yes[bool(b)])]
+        own, other = protocol.support.own, protocol.support.other
+        return [_coin(*(own if value else other for value in (a, b)))]
     if isinstance(protocol, DuchiMean):
         # The bit is 1 with probability x on the grid, and kept with probability E/(E + 1).
         kept = float(protocol.odds.number / (protocol.odds.number + 1))

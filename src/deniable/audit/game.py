@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from deniable.audit import binomial, scores
 from deniable.audit.answers import Answers, Floats
+from deniable.audit.promise import Promise
 from deniable.audit.scores import Score
-from deniable.curves import Curve
 
 FOR_EPSILON, FOR_CLAIM, FOR_BAND = 0.7, 0.2, 0.1
 """How the error rate is shared by the three statements of a finding: ε, the verdict on the claim, and the band. ε is
@@ -26,10 +26,8 @@ LEVELS: Final = 32
 """Borders tried on one score: so many quantiles, and so many ranks towards either end."""
 BAND: Final = 24
 """Points of the trade-off band."""
-EPSILONS: Final = 24
-"""Levels at which the claim is read."""
-CAUTION: Final = 5.0
-"""Standard errors of the choosing answers by which an event's promise is lowered: the best of many looks too good."""
+CAUTION: Final = 2.5
+"""Standard errors by which the counts of the choosing answers are doubted: the best of many events looks too good."""
 LEAST_SEARCH, MOST_SEARCH = 20_000, 300_000
 
 
@@ -154,7 +152,7 @@ class Chosen:
 
 def parts(total: int) -> tuple[int, int]:
     """How many answers teach, and how many teach or choose."""
-    search = min(max(total // 7, min(total // 2, LEAST_SEARCH)), MOST_SEARCH)
+    search = min(max(total // 10, min(total // 2, LEAST_SEARCH)), MOST_SEARCH)
     return search // 3, search
 
 
@@ -162,11 +160,18 @@ def parts(total: int) -> tuple[int, int]:
 
 
 def search(
-    teach: Sample, choose: Sample, *, judges: int, claim: Curve | None, delta: float, miss: float, own: Sequence[Score]
+    teach: Sample,
+    choose: Sample,
+    *,
+    judges: int,
+    claim: Promise | None,
+    delta: float,
+    miss: float,
+    own: Sequence[Score],
 ) -> Chosen:
     """The event that will prove most, and the one that speaks most against the claim."""
     found = list(own) or scores.learn(*teach.sides)
-    levels = _levels(claim, judges)
+    levels = _levels(claim)
     every = Sample(joined(teach.answers, choose.answers), np.concatenate([teach.is_first, choose.is_first]))
     best = _Best()
     for score in found or [scores.Combined.column(0)]:
@@ -193,18 +198,12 @@ def joined(one: Answers, other: Answers) -> Answers:
     return Answers(raw, np.concatenate(columns), keys, kinds)
 
 
-def _levels(claim: Curve | None, judges: int) -> list[Level]:
+def _levels(claim: Promise | None) -> list[Level]:
     if claim is None:
         return []
-    most = math.log(max(judges, 20) / 10)
-    epsilons = np.linspace(0.0, most, EPSILONS).tolist()
-    pure = float(claim.epsilon(delta=0.0))
-    if pure < most:
-        epsilons.append(pure)
-    deltas = np.asarray(claim.delta(epsilon=np.array(epsilons)))
+    found = [Level(e, d) for e, d in zip(claim.epsilons.tolist(), claim.deltas.tolist(), strict=True)]
     # Where δ is nearly 1 nothing can break it.
-    found = [Level(e, d) for e, d in zip(epsilons, deltas.tolist(), strict=True) if d < 1]
-    return found or [Level(most, 1.0)]
+    return [level for level in found if level.delta < 1] or found[:1]
 
 
 class _Best:
@@ -292,11 +291,20 @@ def _worth(
     z, grow = -float(ndtri(miss)), judges / chosen
     free = delta * directions / 2 * judges
     free = np.where(free < miss / 8, 0.0, free + z * np.sqrt(free) + 1)
-    wins, losses = right * grow - free, (wrong + 0.5) * grow
+    wins, losses = _fewer(right) * grow - free, _more(wrong) * grow
     with np.errstate(divide="ignore", invalid="ignore"):
-        errors = z * np.sqrt(1 / wins + 1 / losses) + CAUTION * np.sqrt(1 / right + 1 / (wrong + 0.5))
-        found = np.log(wins / losses) - errors
-    return np.where((wins > 0) & (right > 0) & np.isfinite(found), found, -math.inf)
+        found = np.log(wins / losses) - z * np.sqrt(1 / wins + 1 / losses)
+    return np.where((wins > 0) & np.isfinite(found), found, -math.inf)
+
+
+def _fewer(count: Floats) -> Floats:
+    """What a Poisson count may stand for at least (Wilson's interval)."""
+    return count + CAUTION**2 / 2 - CAUTION * np.sqrt(count + CAUTION**2 / 4)
+
+
+def _more(count: Floats) -> Floats:
+    """What a Poisson count may stand for at most."""
+    return count + CAUTION**2 / 2 + CAUTION * np.sqrt(count + CAUTION**2 / 4)
 
 
 def _excess(right: Floats, wrong: Floats, directions: Floats, chosen: int, level: Level) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -13,6 +13,8 @@ from deniable.audit import game, sampling, scores
 from deniable.audit.answers import Answers
 from deniable.audit.finding import Finding
 from deniable.audit.game import FOR_BAND, FOR_CLAIM, FOR_EPSILON, Chosen, Sample
+from deniable.audit.promise import Promise
+from deniable.audit.scores import Score
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
 
@@ -24,6 +26,8 @@ SECONDS: Final = 600.0
 """Time a mechanism has for all its answers unless told otherwise."""
 FIRST_ROUND: Final = 1000
 """Trials of the first round of `until_decided`; each further round has twice as many."""
+LEVELS: Final = 24
+"""At so many ε the claim is read."""
 NEARLY: Final = 0.98
 """`until_decided` stops when it has certified so much of the claim: more answers would not say more."""
 
@@ -101,20 +105,19 @@ def measure(
     >>> audit.measure(noisy, neighbours=(0.0, 2.0), trials=20_000, confidence=0.999).refuted
     True
     """
-    count, miss = _asked(trials, confidence)
-    level = check.probability("delta", delta)
-    promise = _claim(mechanism, claim)
-    own = scores.given(likelihood_ratio) if likelihood_ratio is not None else ()
+    count = _count(trials)
+    asked = _Question.of(_claim(mechanism, claim), delta, confidence, likelihood_ratio, count)
     if isinstance(neighbours, Patterns):
         spent = max(LEAST, int(count * PILOT / len(neighbours)))
-        pairs = [
-            (_pilot(sampling.draw(mechanism, pair, 2 * spent, seconds=seconds), promise, level, miss, own, count), pair)
-            for pair in neighbours
-        ]
-        neighbours, count = max(pairs, key=lambda scored: scored[0])[1], max(LEAST, int(count * (1 - PILOT)))
+        count = max(LEAST, int(count * (1 - PILOT)))
+        worth = {
+            i: asked.pilot(sampling.draw(mechanism, pair, 2 * spent, seconds=seconds), 2 * count)
+            for i, pair in enumerate(neighbours)
+        }
+        neighbours = neighbours.pairs[max(worth, key=lambda i: worth[i])]
     pair = _pair(neighbours)
     sample = sampling.draw(mechanism, pair, 2 * count, seconds=seconds, progress=progress)
-    return _judge(sample, promise, level, miss, own)
+    return asked.judge(sample)
 
 
 def compare(
@@ -138,7 +141,7 @@ def compare(
     """
     sides = [side if isinstance(side, np.ndarray) else list(side) for side in (first, second)]
     available = min(len(side) for side in sides)
-    _, miss = _asked(available, confidence, "answers")
+    asked = _Question.of(_claim(None, claim), delta, confidence, likelihood_ratio, _count(available, "answers"))
     rng = np.random.default_rng()
     # The coins give more than there are of one side with probability below 1e-14: eight standard deviations.
     total = 2 * available - math.ceil(8 * math.sqrt(2 * available))
@@ -152,8 +155,7 @@ def compare(
         for side, places in zip(sides, picked, strict=True)
     ]
     sample = Sample(Answers.of(sampling.merged(answers, is_first)), is_first)
-    own = scores.given(likelihood_ratio) if likelihood_ratio is not None else ()
-    return _judge(sample, _claim(None, claim), check.probability("delta", delta), miss, own)
+    return asked.judge(sample)
 
 
 def until_decided(
@@ -175,26 +177,25 @@ def until_decided(
     Round k has the error rate (1 - confidence)/(k(k + 1)), and they add up to 1 - confidence. Its event is chosen from
     all earlier rounds, and judged by its own answers.
     """
-    count, miss = _asked(most, confidence)
-    level, promise, pair = check.probability("delta", delta), _claim(mechanism, claim), _pair(neighbours)
-    own = scores.given(likelihood_ratio) if likelihood_ratio is not None else ()
+    count, pair = _count(most), _pair(neighbours)
+    whole = _Question.of(_claim(mechanism, claim), delta, confidence, likelihood_ratio, count)
     size, spent, rounds = min(FIRST_ROUND, count), 0, 0
     before: Sample | None = None
     while True:
         rounds += 1
-        share = miss / (rounds * (rounds + 1))
+        asked = replace(whole, miss=whole.miss / (rounds * (rounds + 1)))
         fresh = sampling.draw(mechanism, pair, 2 * size, seconds=seconds)
         spent += size
         if progress is not None:
             progress(spent, count)
         if before is None:
-            found = _judge(fresh, promise, level, share, own)
+            found = asked.judge(fresh)
         else:
             third = len(before) // 3
-            chosen = _search(before[:third], before[third:], len(fresh), promise, level, share, own)
-            found = _verdict(chosen, fresh, promise, level, share, spent)
+            chosen = asked.search(before[:third], before[third:], len(fresh))
+            found = asked.verdict(chosen, fresh, spent)
         if found.refuted or found.ratio >= NEARLY or spent >= count:
-            return _told(found, confidence, spent)
+            return replace(found, confidence=confidence, trials=spent)
         before = fresh if before is None else _recent(before, fresh)
         size = min(2 * size, count - spent)
 
@@ -205,56 +206,75 @@ def _recent(before: Sample, fresh: Sample) -> Sample:
     return joined[-game.MOST_SEARCH :] if len(joined) > game.MOST_SEARCH else joined
 
 
-def _told(found: Finding, confidence: float, trials: int) -> Finding:
-    from dataclasses import replace
-
-    return replace(found, confidence=confidence, trials=trials)
-
-
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 
-def _judge(sample: Sample, claim: Curve | None, delta: float, miss: float, own: Sequence[Any]) -> Finding:
-    taught, searched = game.parts(len(sample))
-    judges = sample[searched:]
-    chosen = _search(sample[:taught], sample[taught:searched], len(judges), claim, delta, miss, own)
-    return _verdict(chosen, judges, claim, delta, miss, len(sample) // 2)
+@final
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is asked of the answers."""
 
+    claim: Curve | None
+    promise: Promise | None
+    delta: float
+    miss: float
+    own: Sequence[Score]
 
-def _search(
-    teach: Sample, choose: Sample, judges: int, claim: Curve | None, delta: float, miss: float, own: Sequence[Any]
-) -> Chosen:
-    return game.search(teach, choose, judges=judges, claim=claim, delta=delta, miss=miss, own=own)
+    @classmethod
+    def of(
+        cls, claim: Curve | None, delta: float, confidence: float, ratio: Callable[[Any], float] | None, trials: int
+    ) -> _Question:
+        level, miss = check.probability("delta", delta), 1 - check.inner_probability("confidence", confidence)
+        if ratio is not None and not callable(ratio):
+            raise InvalidParameter("likelihood_ratio", ratio, "must be a function of an answer")
+        # Beyond log(2 trials) no answers can show anything.
+        most = math.log(2 * trials)
+        promise = None if claim is None else Promise.of(claim, most=most, read=LEVELS)
+        return cls(claim, promise, level, miss, scores.given(ratio) if ratio is not None else ())
 
+    def judge(self, sample: Sample) -> Finding:
+        """Search with a part of the answers, and judge with the rest."""
+        taught, searched = game.parts(len(sample))
+        judges = sample[searched:]
+        return self.verdict(
+            self.search(sample[:taught], sample[taught:searched], len(judges)), judges, len(sample) // 2
+        )
 
-def _pilot(sample: Sample, claim: Curve | None, delta: float, miss: float, own: Sequence[Any], trials: int) -> float:
-    half = len(sample) // 2
-    return _search(sample[:half], sample[half:], 2 * trials, claim, delta, miss, own).worth
+    def search(self, teach: Sample, choose: Sample, judges: int) -> Chosen:
+        return game.search(
+            teach, choose, judges=judges, claim=self.promise, delta=self.delta, miss=self.miss, own=self.own
+        )
 
+    def pilot(self, sample: Sample, judges: int) -> float:
+        """How much a pair of neighbours promises to show."""
+        half = len(sample) // 2
+        return self.search(sample[:half], sample[half:], judges).worth
 
-def _verdict(chosen: Chosen, judges: Sample, claim: Curve | None, delta: float, miss: float, trials: int) -> Finding:
-    tally = chosen.event.tally(judges)
-    epsilon = tally.epsilon(delta=delta, miss=miss * FOR_EPSILON)
-    shown = game.band(chosen.ruler, judges, miss * FOR_BAND)
-    claimed = math.inf if claim is None else float(claim.epsilon(delta=delta))
-    broken, refuted = None, None
-    if claim is not None:
-        if chosen.breaking is not None:
-            event, level = chosen.breaking
-            allowed = miss * FOR_CLAIM
-            p = event.tally(judges).p_value(epsilon=level.epsilon, delta=level.delta, miss=allowed)
-            broken = (level, p) if p <= allowed else None
-        floor = np.asarray(claim.beta(alpha=np.array(shown.alpha)))
-        refuted = bool(epsilon > claimed or broken is not None or np.any(np.array(shown.beta) < floor))
-    return Finding(epsilon, delta, refuted, 1 - miss, chosen.event, tally, shown, claim, claimed, broken, trials)
+    def verdict(self, chosen: Chosen, judges: Sample, trials: int) -> Finding:
+        tally = chosen.event.tally(judges)
+        epsilon = tally.epsilon(delta=self.delta, miss=self.miss * FOR_EPSILON)
+        shown = game.band(chosen.ruler, judges, self.miss * FOR_BAND)
+        claimed, broken, refuted = math.inf, None, None
+        if self.claim is not None and self.promise is not None:
+            claimed = float(self.claim.epsilon(delta=self.delta))
+            if chosen.breaking is not None:
+                event, level = chosen.breaking
+                allowed = self.miss * FOR_CLAIM
+                p = event.tally(judges).p_value(epsilon=level.epsilon, delta=level.delta, miss=allowed)
+                broken = (level, p) if p <= allowed else None
+            below = np.array(shown.beta) < self.promise.beta(shown.alpha)
+            refuted = bool(epsilon > claimed or broken is not None or np.any(below))
+        confidence = 1 - self.miss
+        return Finding(
+            epsilon, self.delta, refuted, confidence, chosen.event, tally, shown, self.claim, claimed, broken, trials
+        )
 
 
 # -- arguments -------------------------------------------------------------------------------------------------------
 
 
-def _asked(trials: Any, confidence: Any, name: str = "trials") -> tuple[int, float]:
-    count = check.integer(name, trials, LEAST)
-    return count, 1 - check.inner_probability("confidence", confidence)
+def _count(trials: Any, name: str = "trials") -> int:
+    return check.integer(name, trials, LEAST)
 
 
 def _claim(mechanism: Any, claim: Any) -> Curve | None:

@@ -46,13 +46,20 @@ def many(mechanism: Any) -> Many | None:
         return lambda value, count: (
             mechanism.release(np.full(count, value)) if np.ndim(value) == 0 else _each(mechanism.release, value, count)
         )
-    if isinstance(mechanism, Asked) and (inner := many(mechanism.mechanism)) is not None:
-        return lambda value, count: inner(mechanism.statistic(value), count)
-    if isinstance(mechanism, Processed) and (inner := many(mechanism.mechanism)) is not None:
-        return lambda value, count: [mechanism.function(answer) for answer in _listed(inner(value, count))]
-    if isinstance(mechanism, Composed) and all(many(part) is not None for part in mechanism.parts):
-        return lambda value, count: _rows([many(part)(value, count) for part in mechanism.parts])  # type: ignore[misc]
+    if isinstance(mechanism, Asked | Processed):
+        inner = many(mechanism.mechanism)
+        return None if inner is None else _around(mechanism, inner)
+    if isinstance(mechanism, Composed):
+        parts = [found for part in mechanism.parts if (found := many(part)) is not None]
+        if len(parts) == len(mechanism):
+            return lambda value, count: _rows([part(value, count) for part in parts])
     return None
+
+
+def _around(mechanism: Asked | Processed, inner: Many) -> Many:
+    if isinstance(mechanism, Asked):
+        return lambda value, count: inner(mechanism.statistic(value), count)
+    return lambda value, count: [mechanism.function(answer) for answer in _listed(inner(value, count))]
 
 
 def _listed(answers: Any) -> list[Any]:

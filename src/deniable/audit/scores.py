@@ -129,7 +129,7 @@ class Combined(Score):
         return cls(weights, "the answer" if place == 0 else f"number {place + 1}")
 
     def negated(self) -> Combined:
-        return Combined(tuple(-w for w in self.weights), f"minus {self.name}")
+        return Combined(tuple(-w for w in self.weights), f"minus ({self.name})")
 
     def __call__(self, answers: Answers) -> Floats:
         total = np.zeros(len(answers))
