@@ -81,7 +81,7 @@ def exact(mechanism: Any, *, neighbours: tuple[Any, Any] | None = None) -> Curve
     >>> from deniable import audit, mechanisms
     >>> picks = mechanisms.NoisyMax(sensitivity=1, epsilon=1)
     >>> round(audit.exact(picks, neighbours=([0, 1, 1], [1, 0, 0])).epsilon(delta=0), 4)
-    0.6799
+    0.7367
     """
     if isinstance(mechanism, Kernel):
         return mechanism.curve
