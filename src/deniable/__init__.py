@@ -9,7 +9,7 @@ This front door is lazy (PEP 562): importing it loads only the standard library,
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deniable import curves, errors, local, mechanisms, noise, plots, testing, units
+    from deniable import audit, curves, errors, local, mechanisms, noise, plots, testing, units
     from deniable.curves.calibration import calibrate
     from deniable.errors import DeniableError
     from deniable.mechanisms import (
@@ -47,6 +47,7 @@ __all__ = [
     "Sensitivity",
     "SparseVector",
     "Unit",
+    "audit",
     "calibrate",
     "curves",
     "errors",
@@ -76,6 +77,7 @@ _DOORS = {
     "Sensitivity": "deniable.units",
     "SparseVector": "deniable.mechanisms",
     "Unit": "deniable.units",
+    "audit": "deniable.audit",
     "calibrate": "deniable.curves.calibration",
     "curves": "deniable.curves",
     "errors": "deniable.errors",
