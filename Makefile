@@ -51,6 +51,9 @@ endef
 .venv-bench-noise/.ready: pyproject.toml benchmarks/requirements-noise.txt
 	$(call build_env,.venv-bench-noise,-e . -r benchmarks/requirements-noise.txt)
 
+.venv-bench-audit/.ready: pyproject.toml benchmarks/requirements-audit.txt
+	$(call build_env,.venv-bench-audit,-e . -r benchmarks/requirements-audit.txt)
+
 .PHONY: help
 help:  ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -106,12 +109,17 @@ bench-noise: .venv-bench-noise/.ready  ## exact noise and mechanisms beside othe
 bench-local: .venv-bench-noise/.ready  ## the local model beside pure-ldp, in one run
 	@.venv-bench-noise/bin/python benchmarks/local.py
 
+.PHONY: bench-audit
+bench-audit: .venv-bench-audit/.ready  ## audits beside jax-privacy, in one run
+	@.venv-bench-audit/bin/python benchmarks/audit.py
+
 .PHONY: test-long
-test-long: .venv/.ready-to-develop  ## a thousand million draws of noise: signs and digits (half an hour)
+test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a million answers of every mechanism (an hour)
 	@$(BIN)/python -m tests.noise.long_run
+	@$(BIN)/python -m tests.audit.long_run
 
 .PHONY: clean
 clean:  ## remove environments, caches and everything built
-	@rm -rf .venv .venv-bench .venv-bench-noise demo-output site build dist htmlcov .coverage .coverage.* \
+	@rm -rf .venv .venv-bench .venv-bench-noise .venv-bench-audit demo-output site build dist htmlcov .coverage .coverage.* \
 	  .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find src tests docs benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

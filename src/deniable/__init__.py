@@ -9,7 +9,7 @@ This front door is lazy (PEP 562): importing it loads only the standard library,
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deniable import attacks, curves, errors, local, mechanisms, noise, plots, testing, units
+    from deniable import attacks, audit, curves, errors, local, mechanisms, noise, plots, testing, units
     from deniable.curves.calibration import calibrate
     from deniable.errors import DeniableError
     from deniable.mechanisms import (
@@ -48,6 +48,7 @@ __all__ = [
     "SparseVector",
     "Unit",
     "attacks",
+    "audit",
     "calibrate",
     "curves",
     "errors",
@@ -78,6 +79,7 @@ _DOORS = {
     "SparseVector": "deniable.mechanisms",
     "Unit": "deniable.units",
     "attacks": "deniable.attacks",
+    "audit": "deniable.audit",
     "calibrate": "deniable.curves.calibration",
     "curves": "deniable.curves",
     "errors": "deniable.errors",

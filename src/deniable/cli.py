@@ -3,9 +3,11 @@
     deniable curve "gaussian(sigma=50)**1000 * laplace(scale=4)" --delta 1e-6
     deniable survey answers.csv --question smokes --epsilon 1 --out reports.csv
     deniable attack reconstruction --epsilon 0.1 1 10
+    deniable audit mylibrary:noisy_count --neighbours 0 1 --claim "laplace(scale=1)"
     deniable demo --out demo-output
 
-Exit codes: 0 done · 1 could not be done (a missing extra, a file that cannot be written) · 2 asked wrongly.
+Exit codes: 0 done · 1 could not be done (a missing extra, a file that cannot be written) · 2 asked wrongly · 3 an audit
+refuted the claim.
 Importing this module loads neither typer nor rich; they come with the extra `cli` when a command runs.
 """
 
@@ -161,6 +163,40 @@ def build() -> "typer.Typer":
                 print(json.dumps(portable(record), ensure_ascii=False, indent=2, allow_nan=False))
             if plot is not None:
                 print(f"Saved {plot}", file=sys.stderr)
+
+    @app.command()
+    def audit(
+        target: Annotated[str | None, typer.Argument(help="module:function, asked once for every trial.")] = None,
+        neighbours: Annotated[tuple[str, str] | None, typer.Option(help="Two values, as Python writes them.")] = None,
+        claim: Annotated[
+            str | None, typer.Option(help='Such as "laplace(scale=1)"; without it, its own curve.')
+        ] = None,
+        zoo: Annotated[bool, typer.Option("--zoo", help="Look at the zoo of known mistakes instead.")] = False,
+        trials: Annotated[int, typer.Option(help="Calls for each neighbour.")] = 100_000,
+        confidence: Annotated[float, typer.Option(help="That everything said is right.")] = 0.999,
+        delta: Annotated[float, typer.Option(help="The δ at which ε is measured.")] = 0.0,
+        seconds: Annotated[float, typer.Option(help="Time for all calls together.")] = 600.0,
+        plot: Annotated[Path | None, typer.Option(help="Also draw it: a .png, .svg or .pdf file.")] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    ) -> None:
+        """Measure what a mechanism really leaks, and say whether that refutes its claim."""
+        from deniable.audit import commands
+
+        with plain_errors():
+            if zoo:
+                raise typer.Exit(commands.zoo_command(trials=trials, confidence=confidence, as_json=as_json))
+            code = commands.audit_command(
+                target,
+                neighbours=neighbours,
+                claim=claim,
+                trials=trials,
+                confidence=confidence,
+                delta=delta,
+                seconds=seconds,
+                plot=plot,
+                as_json=as_json,
+            )
+            raise typer.Exit(code)
 
     @app.command()
     def demo(

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from deniable.audit.answers import numbers_of, plain
+from deniable.audit.promise import Promise
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter, NotPrivateWarning
 from deniable.mechanisms import Composed, Mechanism
 from deniable.testing import evidence, statistics
-from deniable.testing.evidence import Promise, plain
 from deniable.testing.report import Check, Report
 
 if TYPE_CHECKING:
@@ -188,14 +189,16 @@ def _support(case: _Case) -> Check:
         if alone > allowed:
             words = f"by the law, outcomes of probability {alone:.3g} are possible for one neighbour only"
             return Check("support", False, words)
-    found = evidence.strongest(evidence.one_sided, *case.samples, Promise.of(case.curve, case.trials), case.miss)
+    found = evidence.strongest(
+        evidence.one_sided, *case.samples, evidence.promise_of(case.curve, case.trials), case.miss
+    )
     if found.broken:
         return Check("support", False, f"of a kind seen on one side only, {found.words} for the other")
     return Check("support", True, "no kind of answer belongs to one neighbour alone")
 
 
 def _privacy(case: _Case) -> Check:
-    promise = Promise.of(case.curve, case.trials)
+    promise = evidence.promise_of(case.curve, case.trials)
     if case.laws is not None:
         p, q = case.laws
         for one, other in ((p, q), (q, p)):
@@ -240,7 +243,7 @@ def _error(case: _Case, distance: Callable[[Any, Any], float] | None) -> Check:
 
 
 def _far(value: Any, answer: Any) -> float:
-    truth, given = evidence.numbers_of(value), evidence.numbers_of(answer)
+    truth, given = numbers_of(value), numbers_of(answer)
     if truth is None or given is None or np.shape(value) != np.shape(answer):
         raise TypeError
     return float(np.abs(given - truth).max())
@@ -306,7 +309,7 @@ def _copies(case: _Case) -> Check:
 
 
 def _echo(case: _Case) -> Check:
-    promise = Promise.of(case.curve, case.trials)
+    promise = evidence.promise_of(case.curve, case.trials)
     for here, there in ((0, 1), (1, 0)):
         value = plain(case.neighbours[here])
         hits, others = (sum(plain(y) == value for y in case.samples[i]) for i in (here, there))
@@ -324,7 +327,7 @@ def _nan(case: _Case) -> Check:
     value = case.neighbours[0]
     if isinstance(value, float | np.floating):
         asked: Any = math.nan
-    elif (row := evidence.numbers_of(value)) is not None and np.asarray(value).dtype.kind == "f" and len(row):
+    elif (row := numbers_of(value)) is not None and np.asarray(value).dtype.kind == "f" and len(row):
         asked = np.where(np.arange(len(row)) == 0, math.nan, row).reshape(np.shape(value))
     else:
         return Check("nan", None, "values are no floats")
@@ -334,7 +337,7 @@ def _nan(case: _Case) -> Check:
         return Check("nan", True, "NaN is refused")
     except Exception as failed:
         return Check("nan", False, f"NaN must be refused by a ValueError or answered, not by {type(failed).__name__}")
-    row = evidence.numbers_of(answer)
+    row = numbers_of(answer)
     if row is not None and bool(np.isnan(row).any()):
         return Check("nan", False, "NaN comes back: it tells for sure that it was in the data")
     return Check("nan", True, "NaN is answered by a number")

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from deniable.curves import check
+from deniable.audit.binomial import at_least, at_most, clopper_pearson, lower_bound, upper_bound
 from deniable.errors import NOTHING, InvalidDistribution, InvalidParameter
+
+__all__ = ["at_least", "at_most", "chi_square", "clopper_pearson", "lower_bound", "upper_bound"]
 
 FALSE_ALARM: Final = 1e-9
 """How often a test may blame a correct mechanism."""
@@ -24,65 +26,6 @@ see broad ones (a wrong scale) with fewer draws."""
 
 UNSURE: Final = 1e-9
 """How far probabilities may be from adding up to one: they are floats."""
-
-
-def at_most(hits: int, trials: int, *, probability: float) -> float:
-    """P(X <= hits) for X binomial: exact, up to the rounding of the incomplete beta function.
-
-    >>> at_most(1, 3, probability=0.5)
-    0.5
-    """
-    from scipy.special import betainc
-
-    k, n = _draws(hits, trials)
-    p = check.probability("probability", probability)
-    return 1.0 if k == n else float(betainc(n - k, k + 1, 1 - p))
-
-
-def at_least(hits: int, trials: int, *, probability: float) -> float:
-    """P(X >= hits) for X binomial: exact, up to the rounding of the incomplete beta function.
-
-    >>> at_least(3, 3, probability=0.5)
-    0.125
-    """
-    from scipy.special import betainc
-
-    k, n = _draws(hits, trials)
-    p = check.probability("probability", probability)
-    return 1.0 if k == 0 else float(betainc(k, n - k + 1, p))
-
-
-def lower_bound(hits: Any, trials: int, *, miss: float) -> Any:
-    """Below the probability of a hit, except with probability `miss` (Clopper & Pearson 1934). Arrays in, arrays out.
-
-    The largest p with P(X >= hits) <= miss.
-    """
-    from scipy.special import betaincinv
-
-    k = np.asarray(hits, dtype=float)
-    found = np.where(k > 0, betaincinv(np.maximum(k, 1), trials - np.maximum(k, 1) + 1, miss), 0.0)
-    return float(found) if found.ndim == 0 else found
-
-
-def upper_bound(hits: Any, trials: int, *, miss: float) -> Any:
-    """Above the probability of a hit, except with probability `miss` (Clopper & Pearson 1934). Arrays in, arrays out.
-
-    The smallest p with P(X <= hits) <= miss, found as one minus a bound on the probability of no hit.
-    """
-    found = 1 - np.asarray(lower_bound(trials - np.asarray(hits, dtype=float), trials, miss=miss))
-    return float(found) if found.ndim == 0 else found
-
-
-def clopper_pearson(hits: int, trials: int, *, confidence: float) -> tuple[float, float]:
-    """An interval that holds the probability of a hit with probability at least `confidence`, at every sample size.
-
-    >>> low, high = clopper_pearson(0, 10, confidence=0.95)
-    >>> low, round(high, 4)
-    (0.0, 0.3085)
-    """
-    k, n = _draws(hits, trials)
-    miss = (1 - check.inner_probability("confidence", confidence)) / 2
-    return float(lower_bound(k, n, miss=miss)), float(upper_bound(k, n, miss=miss))
 
 
 def chi_square(counts: Sequence[int], probabilities: Sequence[float]) -> float:
@@ -133,11 +76,3 @@ def _entropy_tail(observed: list[float], share: list[float]) -> float:
     if d == 0 or g <= d:
         return 1.0
     return math.exp(-g + d * (1 + math.log(g / d)))
-
-
-def _draws(hits: int, trials: int) -> tuple[int, int]:
-    n = check.integer("trials", trials, 1)
-    k = check.integer("hits", hits, 0)
-    if k > n:
-        raise InvalidParameter("hits", k, f"must be at most trials={n}")
-    return k, n

@@ -1,0 +1,414 @@
+"""`exact`: the true curve of a mechanism on two neighbours, worked out from its law: no sampling, no claim.
+
+The laws here are written down from the definitions of the mechanisms, by enumeration and quadrature, and share nothing
+with the curves that the mechanisms promise. Answers of independent parts (bins, bits, coordinates) are factors whose
+curves multiply. Infinitely many outcomes are cut in the tails: where the loss is bounded, a tail is one outcome with
+its true masses; where it is not (Gaussian, Poisson), a tail is told apart for sure, which adds below 10⁻¹⁵ to δ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+
+from deniable import curves
+from deniable.curves import Curve, Kernel
+from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter
+from deniable.local import (
+    DuchiMean,
+    KaryRandomizedResponse,
+    LocalHashing,
+    OptimizedUnary,
+    Protocol,
+    Rappor,
+    SubsetSelection,
+    SymmetricUnary,
+    TwoCoinSurvey,
+    WarnerSurvey,
+)
+from deniable.local.binary import FlippedAnswer
+from deniable.local.categorical import PRIME
+from deniable.local.numeric import on_grid
+from deniable.mechanisms import (
+    AboveThreshold,
+    BinaryInverseSensitivity,
+    Composed,
+    DiscreteGaussian,
+    Gaussian,
+    Histogram,
+    InverseSensitivity,
+    MonotoneAboveThreshold,
+    MonotoneSparseVector,
+    PoissonMechanism,
+    SparseVector,
+    Staircase,
+    TopK,
+    UnknownKeys,
+)
+from deniable.mechanisms.base import Asked, Processed
+from deniable.mechanisms.histogram import tally
+from deniable.mechanisms.selection import Selection
+from deniable.mechanisms.steps import Additive
+
+Law = Mapping[Any, float]
+Factors = list[tuple[Law, Law]]
+"""Independent parts of the answer: each has a law for the first neighbour and one for the second."""
+
+NODES: Final = 24
+"""Of Gauss-Legendre quadrature on each piece between two kinks: the integrands are products of exponentials."""
+PIECES: Final = 4.0
+"""Scales of noise in one piece."""
+REACH: Final = 40.0
+"""Scales of noise beyond which less than 10⁻¹⁷ lies."""
+SIGMAS: Final = 19.0
+"""The same for Gaussian noise: less than 10⁻⁷⁹. At twice as many, masses are still floats."""
+MOST_OUTCOMES: Final = 10**6
+
+
+def exact(mechanism: Any, *, neighbours: tuple[Any, Any] | None = None) -> Curve:
+    """The true curve on a pair of neighbours, of a mechanism whose law is known: what no event can beat, and the best
+    event reaches.
+
+    Known: selections, thresholds, noise on whole numbers, histograms, unknown keys, Poisson, staircase, inverse
+    sensitivity, local protocols, products of these, a `Kernel` (all its pairs), and everything with a method
+    `law(value)` that gives a dict of probabilities by outcome.
+
+    >>> from deniable import audit, mechanisms
+    >>> picks = mechanisms.NoisyMax(sensitivity=1, epsilon=1)
+    >>> round(audit.exact(picks, neighbours=([0, 1, 1], [1, 0, 0])).epsilon(delta=0), 4)
+    0.7367
+    """
+    if isinstance(mechanism, Kernel):
+        return mechanism.curve
+    if not isinstance(neighbours, tuple | list) or len(neighbours) != 2:
+        raise InvalidParameter("neighbours", NOTHING, "must be two values that the mechanism can be asked about")
+    found = factors(mechanism, neighbours[0], neighbours[1])
+    return curves.product(_curve(p, q) for p, q in found if p != q)
+
+
+def _curve(p: Law, q: Law) -> Curve:
+    outcomes = [*p, *(y for y in q if y not in p)]
+    masses = [[max(0.0, float(law.get(y, 0.0))) for y in outcomes] for law in (p, q)]
+    return curves.from_pmf(*masses, tied=True)
+
+
+def factors(mechanism: Any, a: Any, b: Any) -> Factors:
+    """The laws of the independent parts of an answer, about one neighbour and about the other."""
+    law = getattr(mechanism, "law", None)
+    if callable(law):
+        return [(_checked(law(a)), _checked(law(b)))]
+    if isinstance(mechanism, Protocol):
+        return _local(mechanism, a, b)
+    if isinstance(mechanism, Composed):
+        return [factor for part in mechanism.parts for factor in factors(part, a, b)]
+    if isinstance(mechanism, Asked):
+        return factors(mechanism.mechanism, mechanism.statistic(a), mechanism.statistic(b))
+    if isinstance(mechanism, Processed):
+        return _processed(mechanism, a, b)
+    if isinstance(mechanism, Additive | Histogram | UnknownKeys | PoissonMechanism | Staircase):
+        return _numeric(mechanism, a, b)
+    single: Callable[[Any], Law] | None = None
+    if isinstance(mechanism, Selection):
+        single = lambda scores: dict(enumerate(mechanism.probabilities(scores).tolist()))  # noqa: E731
+    elif isinstance(mechanism, InverseSensitivity | BinaryInverseSensitivity):
+        single = lambda data: dict(enumerate(mechanism.probabilities(data).tolist()))  # noqa: E731
+    elif isinstance(mechanism, TopK):
+        single = lambda scores: dict(_peeled(mechanism.selector, list(scores), mechanism.count))  # noqa: E731
+    elif isinstance(mechanism, AboveThreshold | MonotoneAboveThreshold | SparseVector | MonotoneSparseVector):
+        single = lambda asked: _thresholds(mechanism, list(asked))  # noqa: E731
+    if single is None:
+        raise InvalidOperation(
+            f"the law of {type(mechanism).__name__} is not known; give it a method law(value), or audit.measure it"
+        )
+    return [(single(a), single(b))]
+
+
+def _checked(law: Any) -> Law:
+    if not isinstance(law, Mapping) or abs(math.fsum(float(p) for p in law.values()) - 1) > 1e-9:
+        raise InvalidDistribution("law", NOTHING, "must be a dict of probabilities that add up to 1")
+    return law
+
+
+def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
+    inner = factors(mechanism.mechanism, a, b)
+    if len(inner) != 1:
+        raise InvalidOperation("what is done to an answer of several parts mixes them; audit.measure it")
+    return [(_pushed(inner[0][0], mechanism.function), _pushed(inner[0][1], mechanism.function))]
+
+
+def _pushed(law: Law, function: Callable[[Any], Any]) -> Law:
+    found: dict[Any, float] = {}
+    for outcome, mass in law.items():
+        image = outcome if isinstance(outcome, str) and outcome.startswith(ENDS) else function(outcome)
+        found[image] = found.get(image, 0.0) + mass
+    return found
+
+
+# -- whole numbers ---------------------------------------------------------------------------------------------------
+
+BELOW: Final = "below"
+ABOVE: Final = "above"
+ENDS: Final = (BELOW, ABOVE)
+"""The outcomes that stand for the tails."""
+
+
+def _numeric(mechanism: Any, a: Any, b: Any) -> Factors:
+    if isinstance(mechanism, PoissonMechanism):
+        return [_poisson(float(mechanism.rate(a)), float(mechanism.rate(b)))]
+    if isinstance(mechanism, Staircase):
+        if mechanism.exponent is not None:
+            raise _real(mechanism)
+        return [_shifted(_stairs(mechanism), int(a), int(b))]
+    if isinstance(mechanism, Histogram):
+        counts = (mechanism.count(a).tolist(), mechanism.count(b).tolist())
+        return _coordinates(mechanism.noise, *counts)
+    if isinstance(mechanism, UnknownKeys):
+        return _keys(mechanism, tally(a), tally(b))
+    places = [np.atleast_1d(np.asarray(value)).ravel().tolist() for value in (a, b)]
+    return _coordinates(mechanism, *places)
+
+
+def _coordinates(noisy: Additive, a: list[int], b: list[int]) -> Factors:
+    law = _noise(noisy)
+    return [_shifted(law, x, y, unbounded=_is_gaussian(noisy)) for x, y in zip(a, b, strict=True) if x != y]
+
+
+def _real(mechanism: Any) -> InvalidOperation:
+    name = type(mechanism).__name__
+    return InvalidOperation(f"{name} for real numbers has some 2**50 outcomes; audit.measure it, or make it for ints")
+
+
+def _is_gaussian(noisy: Any) -> bool:
+    return isinstance(noisy, Gaussian | DiscreteGaussian)
+
+
+def _noise(noisy: Additive) -> dict[int, float]:
+    """The law of the noise on whole numbers, twice as far as it matters."""
+    if noisy.exponent is not None:
+        raise _real(noisy)
+    from scipy.special import ndtr
+
+    width = float(noisy.width)
+    reach = 2 * math.ceil(width * (SIGMAS if _is_gaussian(noisy) else REACH) + 1)
+    if reach > MOST_OUTCOMES:
+        raise InvalidOperation("the noise is too wide for an enumeration; audit.measure it")
+    z = np.arange(-reach, reach + 1)
+    if isinstance(noisy, Gaussian):
+        high = -np.abs(z) + 0.5
+        masses = ndtr(high / width) - ndtr((high - 1) / width)
+    elif isinstance(noisy, DiscreteGaussian):
+        weights = np.exp(-(z**2) / (2 * width**2))
+        masses = weights / math.fsum(weights)
+    else:
+        r = math.exp(-1 / width)
+        masses = (1 - r) / (1 + r) * np.exp(-np.abs(z) / width)
+    return dict(zip(z.tolist(), masses.tolist(), strict=True))
+
+
+def _stairs(mechanism: Staircase) -> dict[int, float]:
+    """e^(-ε) lower after `high` of every `step` numbers."""
+    reach = 2 * mechanism.step * math.ceil(REACH / mechanism.epsilon + 1)
+    full, rest = np.divmod(np.abs(np.arange(-reach, reach + 1)), mechanism.step)
+    weights = np.exp(-mechanism.epsilon * (full + (rest >= mechanism.high)))
+    masses = weights / math.fsum(weights)
+    return dict(zip(range(-reach, reach + 1), masses.tolist(), strict=True))
+
+
+def _shifted(law: dict[int, float], a: int, b: int, *, unbounded: bool = False) -> tuple[Law, Law]:
+    """Noise around two whole numbers: half of the law one by one, the rest at the ends."""
+    core = max(law) // 2
+    if abs(a - b) > core:
+        raise InvalidOperation("the values are too far apart for an enumeration; audit.measure it")
+    first, last = min(a, b) - core, max(a, b) + core
+    return tuple(  # type: ignore[return-value]
+        _window(law, at, first, last, side if unbounded else "") for at, side in ((a, " of a"), (b, " of b"))
+    )
+
+
+def _window(law: dict[int, float], at: int, first: int, last: int, side: str) -> Law:
+    found: dict[Any, float] = {y: law[y - at] for y in range(first, last + 1)}
+    found[BELOW + side] = math.fsum(p for z, p in law.items() if z + at < first)
+    found[ABOVE + side] = math.fsum(p for z, p in law.items() if z + at > last)
+    return found
+
+
+def _poisson(low: float, high: float) -> tuple[Law, Law]:
+    from scipy.special import gammainc, gammaincc, gammaln
+
+    most = max(low, high)
+    n = np.arange(math.ceil(most + 40 * math.sqrt(most) + 60))
+    first = max(0, math.floor(min(low, high) - 40 * math.sqrt(most)))
+    laws: list[Law] = []
+    for rate in (low, high):
+        masses = np.exp(n * math.log(rate) - rate - gammaln(n + 1))
+        law: dict[Any, float] = dict(zip(n[first:].tolist(), masses[first:].tolist(), strict=True))
+        law[f"{ABOVE} {rate}"] = float(gammainc(len(n), rate))
+        law[f"{BELOW} {rate}"] = float(gammaincc(first, rate)) if first else 0.0
+        laws.append(law)
+    return laws[0], laws[1]
+
+
+HIDDEN: Final = "hidden"
+
+
+def _keys(mechanism: UnknownKeys, a: dict[Any, int], b: dict[Any, int]) -> Factors:
+    """Each key by itself: hidden, or shown with a noisy count from the threshold upwards."""
+    noisy = _noise(mechanism.noise)
+    found: Factors = []
+    for key in {**a, **b}:
+        if a.get(key, 0) != b.get(key, 0):
+            pair = _shifted(noisy, a.get(key, 0), b.get(key, 0), unbounded=_is_gaussian(mechanism.noise))
+            found.append(
+                (
+                    _shown(pair[0], a.get(key, 0), mechanism.threshold),
+                    _shown(pair[1], b.get(key, 0), mechanism.threshold),
+                )
+            )
+    return found
+
+
+def _shown(law: Law, count: int, threshold: int) -> Law:
+    if count <= 0:
+        return {HIDDEN: 1.0}
+    hidden = math.fsum(p for y, p in law.items() if not _is_above(y, threshold))
+    return {HIDDEN: hidden, **{y: p for y, p in law.items() if _is_above(y, threshold)}}
+
+
+def _is_above(outcome: Any, threshold: int) -> bool:
+    return outcome.startswith(ABOVE) if isinstance(outcome, str) else outcome >= threshold
+
+
+# -- choices ---------------------------------------------------------------------------------------------------------
+
+
+def _peeled(selector: Selection, scores: list[Any], count: int) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Winners one after the other, each picked from those that are left."""
+    places = list(range(len(scores)))
+
+    def go(left: list[int], taken: tuple[int, ...], mass: float) -> Iterator[tuple[tuple[int, ...], float]]:
+        if len(taken) == count:
+            yield taken, mass
+            return
+        law = selector.probabilities([scores[i] for i in left]).tolist()
+        for place, p in zip(left, law, strict=True):
+            yield from go([i for i in left if i != place], (*taken, place), mass * p)
+
+    if math.perm(len(places), count) > MOST_OUTCOMES:
+        raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
+    yield from go(places, (), 1.0)
+
+
+def _thresholds(mechanism: Any, asked: list[Any]) -> Law:
+    """Which questions are above, for each value of the noisy threshold; then the mean over its noise."""
+    return threshold_law(
+        [float(Fraction(v) - mechanism.threshold) for v in asked],
+        threshold_scale=float(mechanism.threshold_scale),
+        answer_scale=float(mechanism.answer_scale),
+        positives=mechanism.positives,
+    )
+
+
+def threshold_law(asked: list[float], *, threshold_scale: float, answer_scale: float, positives: int | None) -> Law:
+    """The law of a sparse vector's answers ("above" or not, one a question, ended by the last positive that is allowed)
+    with Laplace noise on the threshold 0 and on the answers. An answer scale of 0: no noise.
+
+    >>> law = threshold_law([0.0], threshold_scale=1.0, answer_scale=1.0, positives=1)
+    >>> round(law[(True,)], 12), round(law[(False,)], 12)
+    (0.5, 0.5)
+    """
+    if 2 ** len(asked) > MOST_OUTCOMES:
+        raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
+    nodes, weights = laplace_nodes(threshold_scale, asked, answer_scale)
+    below = laplace_cdf(nodes[:, None] - np.array(asked)[None, :], answer_scale)
+    found: dict[Any, float] = {}
+    for answers in product((False, True), repeat=len(asked)):
+        ends = [i for i in range(len(asked)) if sum(answers[: i + 1]) == positives]
+        seen = answers[: ends[0] + 1] if ends else answers
+        if seen not in found:
+            terms = [1 - below[:, i] if above else below[:, i] for i, above in enumerate(seen)]
+            found[seen] = float(weights @ np.prod(terms, axis=0)) if terms else 1.0
+    return found
+
+
+def laplace_nodes(scale: float, kinks: list[float], finest: float) -> tuple[Any, Any]:
+    """Nodes and weights for means over Laplace noise of this scale, of functions that are smooth between kinks."""
+    ends = np.array([-REACH * scale, REACH * scale])
+    inner = [k for k in (*kinks, 0.0) if ends[0] < k < ends[1]]
+    width = PIECES * min(scale, finest or scale)
+    cuts = np.unique(np.concatenate([ends, inner, np.arange(ends[0], ends[1], width)]))
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    half = np.diff(cuts)[:, None] / 2
+    x = (cuts[:-1, None] + half * (1 + nodes)).ravel()
+    mass = (half * weights).ravel() * np.exp(-np.abs(x) / scale) / (2 * scale)
+    return x, mass / mass.sum()
+
+
+def laplace_cdf(x: Any, scale: float) -> Any:
+    """P(noise <= x); without noise (scale 0), whether x is at least 0."""
+    if scale == 0:
+        return (x >= 0).astype(float)
+    tail = np.exp(-np.abs(x) / scale) / 2
+    return np.where(x > 0, 1 - tail, tail)
+
+
+# -- the local model -------------------------------------------------------------------------------------------------
+
+
+def _coin(p: Any, q: Any) -> tuple[Law, Law]:
+    return {True: float(p), False: float(1 - p)}, {True: float(q), False: float(1 - q)}
+
+
+def _local(protocol: Protocol, a: Any, b: Any) -> Factors:
+    if isinstance(protocol, WarnerSurvey):
+        return [_coin(*(protocol.p if value else 1 - protocol.p for value in (a, b)))]
+    if isinstance(protocol, FlippedAnswer | TwoCoinSurvey):
+        own, other = protocol.support.own, protocol.support.other
+        return [_coin(*(own if value else other for value in (a, b)))]
+    if isinstance(protocol, DuchiMean):
+        # The bit is 1 with probability x on the grid, and kept with probability E/(E + 1).
+        kept = float(protocol.odds.number / (protocol.odds.number + 1))
+        shares = on_grid(np.array([a, b], dtype=float), protocol.low, protocol.high, protocol.steps) / protocol.steps
+        p, q = (float(kept * x + (1 - kept) * (1 - x)) for x in shares)
+        return [_coin(p, q)]
+    if a == b:
+        return []
+    if isinstance(protocol, KaryRandomizedResponse):
+        return [_kary(protocol.odds.number, protocol.categories)]
+    if isinstance(protocol, SymmetricUnary | OptimizedUnary | Rappor):
+        own, other = protocol.support.own, protocol.support.other
+        return [_coin(own, other), _coin(other, own)]
+    if isinstance(protocol, SubsetSelection):
+        return [_subsets(float(protocol.odds.number), protocol.categories, protocol.size)]
+    if isinstance(protocol, LocalHashing):
+        return [_hashes(float(protocol.odds.number), protocol.buckets)]
+    raise InvalidOperation(f"the law of {type(protocol).__name__} is not known; audit.measure it")
+
+
+def _kary(odds: Any, categories: int) -> tuple[Law, Law]:
+    lie = float(1 / (odds + categories - 1))
+    truth, rest = float(odds) * lie, (categories - 2) * lie
+    return {"a": truth, "b": lie, "other": rest}, {"a": lie, "b": truth, "other": rest}
+
+
+def _subsets(odds: float, d: int, w: int) -> tuple[Law, Law]:
+    """By which of the two answers is in the set; sets of one class are equally likely."""
+    total = math.comb(d - 1, w - 1) * odds + math.comb(d - 1, w)
+    both = math.comb(d - 2, w - 2) * odds / total if w >= 2 else 0.0
+    own, other = math.comb(d - 2, w - 1) * odds / total, math.comb(d - 2, w - 1) / total
+    none = math.comb(d - 2, w) / total
+    return {"a": own, "b": other, "both": both, "none": none}, {"a": other, "b": own, "both": both, "none": none}
+
+
+def _hashes(odds: float, buckets: int) -> tuple[Law, Law]:
+    """By whether the hash tells the answers apart, and which of the two buckets was said."""
+    sizes = [PRIME // buckets + (i < PRIME % buckets) for i in range(buckets)]
+    meet = sum(size * size for size in sizes) / PRIME**2
+    p, q = _kary(odds, buckets)
+    return tuple(  # type: ignore[return-value]
+        {"met": meet, **{y: (1 - meet) * mass for y, mass in law.items()}} for law in (p, q)
+    )

@@ -1,0 +1,88 @@
+"""What an audit found: numbers with their error rate, one plain sentence, a picture."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from deniable.audit.game import Band, Event, Level, Tally
+from deniable.curves import Curve
+from deniable.curves.looks import rounded_down, rounded_up
+
+if TYPE_CHECKING:
+    from deniable.plots import Figure
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding:
+    """Everything here holds at once with probability at least `confidence`, whatever the mechanism is."""
+
+    epsilon: float
+    """At `delta`, the mechanism is not ε-DP for any smaller ε: a certified lower bound. 0: nothing was proved."""
+    delta: float
+    refuted: bool | None
+    """Whether the claim is proved wrong; None if nothing was claimed. False is no proof that it is right."""
+    confidence: float
+    event: Event
+    """The rule whose guesses prove ε."""
+    tally: Tally
+    """Its right and wrong guesses about answers that did not choose it."""
+    band: Band
+    """Certified points of the trade-off between false alarms and misses."""
+    claim: Curve | None
+    claimed: float
+    """The claim's ε at `delta`; infinite if it says none."""
+    broken: tuple[Level, float] | None
+    """(ε, δ) of the claim that the guesses break, with the p-value; None if none is."""
+    trials: int
+    """How often the mechanism was asked about each neighbour, on average."""
+
+    @property
+    def ratio(self) -> float:
+        """The certified ε as a share of the claimed one; NaN if nothing finite was claimed."""
+        return self.epsilon / self.claimed if 0 < self.claimed < math.inf else math.nan
+
+    @property
+    def sentence(self) -> str:
+        """The finding in plain words."""
+        sure, level = f"{self.confidence:.10g}", f"δ = {self.delta:.3g}"
+        measured = f"ε is at least {rounded_down(self.epsilon, 4)} at {level}"
+        if self.claim is None:
+            return f"With confidence {sure}: {measured}."
+        said = "no ε" if math.isinf(self.claimed) else f"ε = {rounded_up(self.claimed, 4)}"
+        if not self.refuted:
+            share = f", {100 * self.ratio:.0f} % of it" if math.isfinite(self.ratio) else ""
+            agreed = f"Consistent with the claim, which says {said} at {level}"
+            return f"{agreed}; measured with confidence {sure}: {measured}{share}."
+        text = f"Refuted with confidence {sure}: {measured}; the claim says {said}."
+        if self.epsilon <= self.claimed and self.broken is not None:
+            at = self.broken[0]
+            text += f" At ε = {at.epsilon:.4g} it allows δ = {at.delta:.3g}, and the guesses show more."
+        return text
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def __repr__(self) -> str:
+        return f"<Finding: {self.sentence}>"
+
+    def plot(self) -> Figure:
+        """The certified attack beside the claim, as a spec for `plots.render`."""
+        import numpy as np
+
+        from deniable.plots.spec import REFERENCE, Axis, Figure, Line, Mark, Panel
+
+        marks: list[Mark] = [Line("learns nothing", (0.0, 1.0), (1.0, 0.0), REFERENCE, "dashed")]
+        if self.claim is not None:
+            alpha = 0.5 * (1 - np.cos(np.linspace(0, math.pi, 61)))
+            beta = self.claim.beta(alpha=alpha)
+            marks.append(Line("claimed: no attack gets below", _floats(alpha), _floats(beta), 0))
+        marks.append(Line("measured: an attack gets this low", self.band.alpha, self.band.beta, 1))
+        panel = Panel(Axis("false alarms α", 0, 1), Axis("misses β", 0, 1), tuple(marks), labels="inside", square=True)
+        return Figure("An audit", (panel,), self.sentence, height=5.0)
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    return tuple(float(v) for v in values)

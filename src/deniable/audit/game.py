@@ -1,0 +1,349 @@
+"""The search for an event that tells two neighbours apart, and its judgement by answers it has never seen.
+
+Answers are split in three: some teach scores, some choose a score and two borders on it, and all others judge the one
+event that was chosen. The three statements of a finding, about ε, about the claim and the band, share its error rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.audit import binomial, scores
+from deniable.audit.answers import Answers, Floats
+from deniable.audit.promise import Promise
+from deniable.audit.scores import Score
+
+FOR_EPSILON, FOR_CLAIM, FOR_BAND = 0.7, 0.2, 0.1
+"""How the error rate is shared by the three statements of a finding: ε, the verdict on the claim, and the band. ε is
+the one that feels it: broken claims are mostly broken by far."""
+LEVELS: Final = 32
+"""Borders tried on one score: so many quantiles, and so many ranks towards either end."""
+BAND: Final = 24
+"""Points of the trade-off band."""
+CAUTION: Final = 2.5
+"""Standard errors by which the counts of the choosing answers are doubted: the best of many events looks too good."""
+LEAST_SEARCH, MOST_SEARCH = 20_000, 300_000
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Answers with the coin that said which neighbour they are about."""
+
+    answers: Answers
+    is_first: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.is_first)
+
+    def __getitem__(self, chosen: slice) -> Sample:
+        return Sample(self.answers[chosen], self.is_first[chosen])
+
+    @property
+    def sides(self) -> tuple[Answers, Answers]:
+        return self.answers[self.is_first], self.answers[~self.is_first]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """A rule that guesses the neighbour from an answer: the first where the score is high, the second where it is low,
+    and nothing in between.
+    """
+
+    score: Score
+    first_from: float
+    second_to: float
+
+    def guesses(self, answers: Answers) -> NDArray[np.int8]:
+        """1 for the first neighbour, -1 for the second, 0 for a pass."""
+        found = self.score(answers)
+        return (found >= self.first_from).astype(np.int8) - (found <= self.second_to).astype(np.int8)
+
+    def guess(self, answer: Any) -> int:
+        """The guess about one answer."""
+        return int(self.guesses(Answers.of([answer]))[0])
+
+    @property
+    def directions(self) -> int:
+        """How many neighbours it ever guesses."""
+        return (self.first_from < math.inf) + (self.second_to > -math.inf)
+
+    @property
+    def words(self) -> str:
+        said = []
+        if self.first_from < math.inf:
+            said.append(f"the first neighbour where {self.score.words} is at least {self.first_from:.6g}")
+        if self.second_to > -math.inf:
+            said.append(f"the second where {self.score.words} is at most {self.second_to:.6g}")
+        return "guess " + (", ".join(said) if said else "nothing")
+
+    def __repr__(self) -> str:
+        return f"<Event: {self.words}>"
+
+    def tally(self, sample: Sample) -> Tally:
+        """Right and wrong guesses about a sample."""
+        guesses = self.guesses(sample.answers)
+        right = np.where(sample.is_first, guesses == 1, guesses == -1)
+        return Tally(int(right.sum()), int((guesses != 0).sum() - right.sum()), len(sample), self.directions)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Guesses of one event, counted."""
+
+    right: int
+    wrong: int
+    trials: int
+    directions: int
+
+    def epsilon(self, *, delta: float, miss: float) -> float:
+        """The ε that is certified at this δ."""
+        free = delta * self.directions / 2
+        return binomial.guessing_epsilon(self.right, self.wrong, self.trials, miss=miss, delta=free)
+
+    def p_value(self, *, epsilon: float, delta: float, miss: float) -> float:
+        """Of the claim that the mechanism is (ε, δ)-DP."""
+        free = delta * self.directions / 2
+        return binomial.guessing_p_value(self.right, self.wrong, self.trials, epsilon=epsilon, delta=free, miss=miss)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Level:
+    """(ε, δ) of a claim at the place where the search expects it to break."""
+
+    epsilon: float
+    delta: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Certified points of the trade-off, all at once: there is a test with false alarms at most `alpha` and misses at
+    most `beta`. What the neighbours really allow lies on or below the line through them.
+    """
+
+    alpha: tuple[float, ...]
+    beta: tuple[float, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """What the search has found."""
+
+    event: Event
+    """For ε at the δ asked."""
+    breaking: tuple[Event, Level] | None
+    """For the claim."""
+    ruler: tuple[Score, Floats]
+    """For the band: a score and borders."""
+    worth: float
+    """The ε that the search expects to certify, or standard errors beyond the claim."""
+
+
+def parts(total: int) -> tuple[int, int]:
+    """How many answers teach, and how many teach or choose."""
+    search = min(max(total // 10, min(total // 2, LEAST_SEARCH)), MOST_SEARCH)
+    return search // 3, search
+
+
+# -- search ----------------------------------------------------------------------------------------------------------
+
+
+def search(
+    teach: Sample,
+    choose: Sample,
+    *,
+    judges: int,
+    claim: Promise | None,
+    delta: float,
+    miss: float,
+    own: Sequence[Score],
+) -> Chosen:
+    """The event that will prove most, and the one that speaks most against the claim."""
+    found = list(own) or scores.learn(*teach.sides)
+    levels = _levels(claim)
+    every = Sample(joined(teach.answers, choose.answers), np.concatenate([teach.is_first, choose.is_first]))
+    best = _Best()
+    for score in found or [scores.Combined.column(0)]:
+        best.consider(score, choose if score.learned else every, judges, delta, miss * FOR_EPSILON, levels)
+    assert best.event is not None
+    assert best.ruler is not None
+    breaking = None if best.breaking is None else (best.breaking, levels[best.level])
+    return Chosen(best.event, breaking, best.ruler, best.excess if claim is not None else best.worth)
+
+
+def joined(one: Answers, other: Answers) -> Answers:
+    """One after the other."""
+    width = max(one.columns.shape[1], other.columns.shape[1])
+    raw = (
+        np.concatenate([one.raw, other.raw])
+        if isinstance(one.raw, np.ndarray) and isinstance(other.raw, np.ndarray)
+        else [*one.raw, *other.raw]
+    )
+    columns = [
+        np.pad(part.columns, ((0, 0), (0, width - part.columns.shape[1])), constant_values=np.nan)
+        for part in (one, other)
+    ]
+    keys, kinds = np.concatenate([one.keys, other.keys]), np.concatenate([one.kinds, other.kinds])
+    return Answers(raw, np.concatenate(columns), keys, kinds)
+
+
+def _levels(claim: Promise | None) -> list[Level]:
+    if claim is None:
+        return []
+    found = [Level(e, d) for e, d in zip(claim.epsilons.tolist(), claim.deltas.tolist(), strict=True)]
+    # Where δ is nearly 1 nothing can break it.
+    return [level for level in found if level.delta < 1] or found[:1]
+
+
+class _Best:
+    """The best events so far."""
+
+    def __init__(self) -> None:
+        self.event: Event | None = None
+        self.worth = -math.inf
+        self.breaking: Event | None = None
+        self.excess = -math.inf
+        self.level = 0
+        self.ruler: tuple[Score, Floats] | None = None
+        self.area = -math.inf
+
+    def consider(
+        self, score: Score, sample: Sample, judges: int, delta: float, miss: float, levels: list[Level]
+    ) -> None:
+        on = score(sample.answers)
+        first, second = np.sort(on[sample.is_first]), np.sort(on[~sample.is_first])
+        borders = _borders(np.sort(on))
+        area = _area(first, second)
+        if area > self.area:
+            self.area, self.ruler = area, (score, _spread(borders))
+        right, wrong, directions, place = _pairs(first, second, borders)
+        worth = _worth(right, wrong, directions, len(sample), judges, delta, miss)
+        at = int(np.argmax(worth))
+        if worth[at] > self.worth:
+            self.worth, self.event = float(worth[at]), _event(score, borders, place[at])
+        for number, level in enumerate(levels):
+            excess = _excess(right, wrong, directions, len(sample), level)
+            at = int(np.argmax(excess))
+            if excess[at] > self.excess:
+                self.excess, self.level = float(excess[at]), number
+                self.breaking = _event(score, borders, place[at])
+
+
+def _borders(on: Floats) -> Floats:
+    """Values of the score at which events may begin: quantiles, and ranks ever closer to both ends."""
+    n = len(on)
+    ranks = np.concatenate([np.linspace(0, n - 1, LEVELS), np.geomspace(1, max(2, n // 2), LEVELS) - 1])
+    places = np.unique(np.concatenate([ranks, n - 1 - ranks]).astype(int))
+    return np.unique(on[places[(places >= 0) & (places < n)]])
+
+
+def _spread(borders: Floats) -> Floats:
+    return borders if len(borders) <= BAND else borders[np.linspace(0, len(borders) - 1, BAND).astype(int)]
+
+
+def _area(first: Floats, second: Floats) -> float:
+    """The chance that a score of the first is above one of the second."""
+    if not len(first) or not len(second):
+        return 0.0
+    below = np.searchsorted(second, first, "left") + np.searchsorted(second, first, "right")
+    return float(below.mean() / (2 * len(second)))
+
+
+def _pairs(first: Floats, second: Floats, borders: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.int64]]:
+    """Right and wrong guesses for every pair of borders, how many neighbours are guessed, and the pair itself."""
+    k = len(borders)
+    high = [np.append(len(side) - np.searchsorted(side, borders, "left"), 0) for side in (first, second)]
+    low = [np.append(np.searchsorted(side, borders, "right"), 0) for side in (first, second)]
+    a, b = (grid.ravel() for grid in np.meshgrid(np.arange(k + 1), np.arange(k + 1), indexing="ij"))
+    kept = ((a == k) | (b == k) | (b < a)) & ~((a == k) & (b == k))
+    a, b = a[kept], b[kept]
+    right, wrong = high[0][a] + low[1][b], high[1][a] + low[0][b]
+    directions = (a < k).astype(float) + (b < k)
+    return right.astype(float), wrong.astype(float), directions, np.column_stack([a, b])
+
+
+def _event(score: Score, borders: Floats, place: Any) -> Event:
+    a, b = int(place[0]), int(place[1])
+    return Event(
+        score,
+        float(borders[a]) if a < len(borders) else math.inf,
+        float(borders[b]) if b < len(borders) else -math.inf,
+    )
+
+
+def _worth(
+    right: Floats, wrong: Floats, directions: Floats, chosen: int, judges: int, delta: float, miss: float
+) -> Floats:
+    """The ε that this event is expected to certify."""
+    from scipy.special import ndtri
+
+    z, grow = -float(ndtri(miss)), judges / chosen
+    free = delta * directions / 2 * judges
+    free = np.where(free < miss / 8, 0.0, free + z * np.sqrt(free) + 1)
+    wins, losses = _fewer(right) * grow - free, _more(wrong) * grow
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.log(wins / losses) - z * np.sqrt(1 / wins + 1 / losses)
+    return np.where((wins > 0) & np.isfinite(found), found, -math.inf)
+
+
+def _fewer(count: Floats) -> Floats:
+    """What a Poisson count may stand for at least (Wilson's interval)."""
+    return count + CAUTION**2 / 2 - CAUTION * np.sqrt(count + CAUTION**2 / 4)
+
+
+def _more(count: Floats) -> Floats:
+    """What a Poisson count may stand for at most."""
+    return count + CAUTION**2 / 2 + CAUTION * np.sqrt(count + CAUTION**2 / 4)
+
+
+def _excess(right: Floats, wrong: Floats, directions: Floats, chosen: int, level: Level) -> Floats:
+    """Standard errors by which right guesses are more than e^ε times the wrong ones, and δ."""
+    odds, free = math.exp(level.epsilon), level.delta * directions / 2 * chosen
+    lost = wrong + 0.5
+    return np.asarray((right - odds * lost - free) / np.sqrt(right + odds * odds * lost + free + 1))
+
+
+# -- judgement -------------------------------------------------------------------------------------------------------
+
+
+def band(ruler: tuple[Score, Floats], sample: Sample, miss: float) -> Band:
+    """Clopper-Pearson bounds at every border, in both directions, with a union bound over all of them."""
+    score, borders = ruler
+    on = score(sample.answers)
+    first, second = np.sort(on[sample.is_first]), np.sort(on[~sample.is_first])
+    if not len(first) or not len(second):
+        return Band((0.0, 1.0), (1.0, 0.0))
+    each = miss / (4 * len(borders))
+    points = [(0.0, 1.0), (1.0, 0.0)]
+    for one, other in ((first, second), (-second[::-1], -first[::-1])):
+        at = borders if one is first else -borders
+        # "The answer is about `one`": false alarms come from `other`, misses from `one`.
+        alarms = binomial.upper_bound(len(other) - np.searchsorted(other, at, "left"), len(other), miss=each)
+        misses = 1 - binomial.lower_bound(len(one) - np.searchsorted(one, at, "left"), len(one), miss=each)
+        points += list(zip(np.atleast_1d(alarms).tolist(), np.atleast_1d(misses).tolist(), strict=True))
+    hull = _hull(points)
+    return Band(tuple(a for a, _ in hull), tuple(b for _, b in hull))
+
+
+def _hull(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The lower convex hull: tests may be mixed by a coin."""
+    found: list[tuple[float, float]] = []
+    for x, y in sorted(points):
+        while len(found) >= 2 and (found[-1][0] - found[-2][0]) * (y - found[-2][1]) <= (
+            found[-1][1] - found[-2][1]
+        ) * (x - found[-2][0]):
+            found.pop()
+        if not found or x > found[-1][0]:
+            found.append((x, y))
+    return found

@@ -1,0 +1,381 @@
+"""Scores: a number for each answer, large where the first neighbour is likelier. Learnt from a part of the answers.
+
+No score can make an audit wrong: what it suggests is judged by answers that it has never seen. A bad score only finds
+less.
+
+    Column, Combined     a number of the answer, or a weighted sum of them (differences, logistic regression)
+    Binned               log-likelihood ratio by bins of such a number; several columns: naive Bayes
+    Outcomes             log-likelihood ratio of whole answers, or of their kinds (None, NaN, an exception)
+    Digits               the place of the last binary digit
+    Tree                 a small decision tree over all numbers
+    Given                the user's own log-likelihood ratio
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from deniable.audit.answers import Answers, Floats, Ints, last_digits
+
+BINS: Final = (12, 64)
+"""Coarse bins see tails with few draws, fine ones see shapes."""
+ALONE: Final = 8
+"""Columns looked at by themselves; of more, those that differ most."""
+PAIRED: Final = 4
+"""Up to so many columns, all differences of two of them are looked at."""
+DEPTH: Final = 5
+LEAF: Final = 20
+"""Fewest answers in a leaf of a tree."""
+CUTS: Final = 24
+"""Borders tried on one number in one node of a tree."""
+RIDGE: Final = 1e-3
+
+
+class Score(ABC):
+    """A number for each answer."""
+
+    __slots__ = ()
+    learned: bool = True
+    """Whether it was made from answers, which must then not choose between scores."""
+
+    @abstractmethod
+    def __call__(self, answers: Answers) -> Floats:
+        """The scores; never NaN."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What is looked at."""
+
+
+def learn(first: Answers, second: Answers) -> list[Score]:
+    """Every score that these answers suggest."""
+    found: list[Score] = []
+    both = np.concatenate([first.columns, second.columns])
+    varied = [j for j in range(both.shape[1]) if _varies(both[:, j])]
+    numbers: list[Combined] = [Combined.column(j) for j in _telling(first, second, varied)]
+    if len(varied) > 1:
+        numbers += _sums(both, varied)
+        numbers.append(_logistic(first, second, varied))
+    for number in numbers:
+        found += [number, number.negated()]
+        on = number(first), number(second)
+        found += [binned for bins in BINS if (binned := Binned.learn((number,), (on,), bins)) is not None]
+    if len(varied) > 1:
+        columns = tuple(Combined.column(j) for j in varied)
+        every = tuple((column(first), column(second)) for column in columns)
+        found += [binned for bins in BINS if (binned := Binned.learn(columns, every, bins)) is not None]
+        found.append(Tree.learn(first, second))
+    for name in ("keys", "kinds"):
+        outcomes = Outcomes.learn(name, getattr(first, name), getattr(second, name))
+        if outcomes is not None:
+            found.append(outcomes)
+    digits = last_digits(both)
+    if np.unique(digits).size > 1:
+        places = [last_digits(one.columns) for one in (first, second)]
+        found += [Digits(1.0), Digits(-1.0), DigitsRatio.learn(*places)]
+    return found
+
+
+def _varies(column: Floats) -> bool:
+    finite = column[np.isfinite(column)]
+    return bool(finite.size > 1 and finite.min() < finite.max())
+
+
+def _telling(first: Answers, second: Answers, varied: list[int]) -> list[int]:
+    """The columns whose laws differ most, by Kolmogorov's distance."""
+    if len(varied) <= ALONE:
+        return varied
+    return sorted(varied, key=lambda j: -_distance(first.columns[:, j], second.columns[:, j]))[:ALONE]
+
+
+def _distance(a: Floats, b: Floats) -> float:
+    a, b = np.sort(np.nan_to_num(a)), np.sort(np.nan_to_num(b))
+    at = np.concatenate([a, b])
+    return float(np.abs(np.searchsorted(a, at, "right") / len(a) - np.searchsorted(b, at, "right") / len(b)).max())
+
+
+def _sums(both: Floats, varied: list[int]) -> list[Combined]:
+    width = both.shape[1]
+    total = np.zeros(width)
+    total[varied] = 1.0
+    found = [Combined(tuple(total.tolist()), "the sum of the numbers")]
+    for i in range(min(len(varied), PAIRED)):
+        for j in range(i + 1, min(len(varied), PAIRED)):
+            weights = np.zeros(width)
+            weights[[varied[i], varied[j]]] = 1.0, -1.0
+            found.append(Combined(tuple(weights.tolist()), f"number {varied[i] + 1} minus number {varied[j] + 1}"))
+    return found
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Combined(Score):
+    """A weighted sum of the numbers. What is no number counts as 0."""
+
+    weights: tuple[float, ...]
+    name: str
+    learned = False
+
+    @classmethod
+    def column(cls, place: int) -> Combined:
+        weights = (0.0,) * place + (1.0,)
+        return cls(weights, "the answer" if place == 0 else f"number {place + 1}")
+
+    def negated(self) -> Combined:
+        return Combined(tuple(-w for w in self.weights), f"minus ({self.name})")
+
+    def __call__(self, answers: Answers) -> Floats:
+        total = np.zeros(len(answers))
+        for place, weight in enumerate(self.weights[: answers.columns.shape[1]]):
+            if weight:
+                with np.errstate(invalid="ignore"):
+                    total += weight * answers.columns[:, place]
+        return np.nan_to_num(total, nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+    @property
+    def words(self) -> str:
+        return self.name
+
+
+def _logistic(first: Answers, second: Answers, varied: list[int]) -> Combined:
+    """Logistic regression by Newton's method, a little pulled towards 0."""
+    both = np.nan_to_num(np.concatenate([first.columns, second.columns])[:, varied], posinf=0.0, neginf=0.0)
+    # Ranks would be robust; clipping far tails is nearly so and keeps the sum a sum.
+    low, high = np.quantile(both, [0.001, 0.999], axis=0)
+    centre, spread = both.mean(axis=0), np.maximum(both.std(axis=0), 1e-300)
+    x = (np.clip(both, low, high) - centre) / spread
+    x = np.column_stack([x, np.ones(len(x))])
+    y = np.repeat([1.0, 0.0], [len(first), len(second)])
+    w = np.zeros(x.shape[1])
+    for _ in range(8):
+        p = 1 / (1 + np.exp(-np.clip(x @ w, -30, 30)))
+        slope = x.T @ (y - p) - RIDGE * len(x) * w
+        bend = (x * (p * (1 - p))[:, None]).T @ x + RIDGE * len(x) * np.eye(x.shape[1])
+        w = w + np.linalg.solve(bend, slope)
+    weights = np.zeros(first.columns.shape[1])
+    weights[varied] = w[:-1] / spread
+    return Combined(tuple(weights.tolist()), "a weighted sum of the numbers")
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Binned(Score):
+    """The sum over some numbers of the log-likelihood ratios of the bins they fall into."""
+
+    numbers: tuple[Combined, ...]
+    edges: tuple[Floats, ...]
+    ratios: tuple[Floats, ...]
+
+    @classmethod
+    def learn(
+        cls, numbers: tuple[Combined, ...], samples: tuple[tuple[Floats, Floats], ...], bins: int
+    ) -> Binned | None:
+        edges, ratios = [], []
+        for on_first, on_second in samples:
+            both = np.concatenate([on_first, on_second])
+            cuts = np.unique(np.quantile(both, np.linspace(0, 1, bins + 1)[1:-1], method="lower"))
+            cuts = cuts[np.isfinite(cuts)]
+            counts = [
+                np.bincount(np.searchsorted(cuts, x, "right"), minlength=len(cuts) + 1) for x in (on_first, on_second)
+            ]
+            edges.append(cuts)
+            ratios.append(_log_ratio(*counts))
+        return cls(numbers, tuple(edges), tuple(ratios)) if any(len(cuts) for cuts in edges) else None
+
+    def __call__(self, answers: Answers) -> Floats:
+        total = np.zeros(len(answers))
+        for number, cuts, ratios in zip(self.numbers, self.edges, self.ratios, strict=True):
+            total += ratios[np.searchsorted(cuts, number(answers), "right")]
+        return total
+
+    @property
+    def words(self) -> str:
+        named = self.numbers[0].words if len(self.numbers) == 1 else "all numbers"
+        return f"the log-likelihood ratio of the bin of {named}"
+
+
+def _log_ratio(on_first: Any, on_second: Any) -> Floats:
+    """Log-likelihood ratios from counts, with half an answer added to each."""
+    p, q = np.asarray(on_first, dtype=float) + 0.5, np.asarray(on_second, dtype=float) + 0.5
+    return np.asarray(np.log(p / q) - math.log(p.sum() / q.sum()))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes(Score):
+    """The log-likelihood ratio of the outcome itself; 0 for one that was not seen."""
+
+    name: str
+    known: Ints
+    ratios: Floats
+
+    @classmethod
+    def learn(cls, name: str, first: Ints, second: Ints) -> Outcomes | None:
+        known, places = np.unique(np.concatenate([first, second]), return_inverse=True)
+        if len(known) == 1 or len(known) == len(places):  # always the same, or never twice
+            return None
+        counts = [np.bincount(part, minlength=len(known)) for part in (places[: len(first)], places[len(first) :])]
+        kept = counts[0] + counts[1] > 1
+        return cls(name, known[kept], _log_ratio(*counts)[kept])
+
+    def __call__(self, answers: Answers) -> Floats:
+        asked: Ints = getattr(answers, self.name)
+        places = np.minimum(np.searchsorted(self.known, asked), len(self.known) - 1)
+        return np.where(self.known[places] == asked, self.ratios[places], 0.0)
+
+    @property
+    def words(self) -> str:
+        return f"the log-likelihood ratio of the {'outcome' if self.name == 'keys' else 'kind of answer'}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Digits(Score):
+    """The place of the last binary digit, upwards or downwards."""
+
+    sign: float
+    learned = False
+
+    def __call__(self, answers: Answers) -> Floats:
+        return self.sign * last_digits(answers.columns)
+
+    @property
+    def words(self) -> str:
+        return f"{'minus ' if self.sign < 0 else ''}the place of the last binary digit"
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class DigitsRatio(Score):
+    """The log-likelihood ratio of the place of the last binary digit."""
+
+    inner: Outcomes | None
+
+    @classmethod
+    def learn(cls, first: Floats, second: Floats) -> DigitsRatio:
+        return cls(Outcomes.learn("keys", _whole(first), _whole(second)))
+
+    def __call__(self, answers: Answers) -> Floats:
+        if self.inner is None:
+            return np.zeros(len(answers))
+        places = _whole(last_digits(answers.columns))
+        return self.inner(Answers(answers.raw, answers.columns, places, answers.kinds))
+
+    @property
+    def words(self) -> str:
+        return "the log-likelihood ratio of the place of the last binary digit"
+
+
+def _whole(places: Floats) -> Ints:
+    return np.nan_to_num(places, posinf=2.0**40).astype(np.int64)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Given(Score):
+    """The user's own log-likelihood ratio of the first neighbour against the second."""
+
+    function: Callable[[Any], float]
+    learned = False
+
+    def __call__(self, answers: Answers) -> Floats:
+        return np.nan_to_num(np.array([float(self.function(answer)) for answer in answers.raw], dtype=np.float64))
+
+    @property
+    def words(self) -> str:
+        return "the log-likelihood ratio that was given"
+
+
+# -- trees -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree(Score):
+    """A decision tree: each node asks whether one number is at least a border. A leaf is a log-likelihood ratio."""
+
+    questions: tuple[tuple[int, float] | None, ...]
+    """Node i has the children 2i + 1 (no) and 2i + 2 (yes); None: a leaf."""
+    ratios: Floats
+
+    @classmethod
+    def learn(cls, first: Answers, second: Answers) -> Tree:
+        table = np.concatenate([_features(first), _features(second)])
+        is_first = np.repeat([True, False], [len(first), len(second)])
+        size = 2 ** (DEPTH + 1) - 1
+        questions: list[tuple[int, float] | None] = [None] * size
+        ratios = np.zeros(size)
+        rows: dict[int, Ints] = {0: np.arange(len(table))}
+        for node in range(size):
+            if node not in rows:
+                continue
+            here = rows[node]
+            yes = int(is_first[here].sum())
+            ratios[node] = float(
+                _log_ratio([yes, len(first) - yes], [len(here) - yes, len(second) - len(here) + yes])[0]
+            )
+            split = _best_split(table[here], is_first[here]) if node < size // 2 else None
+            if split is None:
+                continue
+            questions[node] = split
+            above = table[here, split[0]] >= split[1]
+            rows[2 * node + 1], rows[2 * node + 2] = here[~above], here[above]
+        return cls(tuple(questions), ratios)
+
+    def __call__(self, answers: Answers) -> Floats:
+        table = _features(answers)
+        node = np.zeros(len(answers), dtype=np.int64)
+        for place, question in enumerate(self.questions):
+            if question is not None:
+                here = np.flatnonzero(node == place)
+                node[here] = 2 * place + 1 + (table[here, question[0]] >= question[1])
+        return self.ratios[node]
+
+    @property
+    def words(self) -> str:
+        return "the log-likelihood ratio of a decision tree"
+
+
+def _features(answers: Answers) -> Floats:
+    """The numbers, their largest and smallest, and where the largest stands."""
+    x = np.nan_to_num(answers.columns, nan=-1e300, posinf=1e300, neginf=-1e300)
+    return np.column_stack([x, x.max(axis=1), x.min(axis=1), x.argmax(axis=1), np.clip(x, -1e9, 1e9).sum(axis=1)])
+
+
+def _best_split(table: Floats, is_first: Any) -> tuple[int, float] | None:
+    """The question that raises the likelihood most."""
+    best: tuple[float, int, float] | None = None
+    total, yes = len(table), int(is_first.sum())
+    if total < 2 * LEAF or yes in (0, total):
+        return None
+    for place in range(table.shape[1]):
+        column = table[:, place]
+        cuts = np.unique(np.quantile(column, np.linspace(0, 1, CUTS + 2)[1:-1], method="higher"))
+        bins = np.searchsorted(cuts, column, "right")
+        all_in = np.cumsum(np.bincount(bins, minlength=len(cuts) + 1)[::-1])[::-1][1:]
+        yes_in = np.cumsum(np.bincount(bins[is_first], minlength=len(cuts) + 1)[::-1])[::-1][1:]
+        gain = _likelihood(yes_in, all_in) + _likelihood(yes - yes_in, total - all_in)
+        gain[(all_in < LEAF) | (total - all_in < LEAF)] = -np.inf
+        if gain.size and (best is None or gain.max() > best[0]):
+            at = int(gain.argmax())
+            best = (float(gain[at]), place, float(cuts[at]))
+    if best is None or best[0] <= float(_likelihood(np.array([yes]), np.array([total]))[0]) + 2.0:
+        return None
+    return best[1], best[2]
+
+
+def _likelihood(yes: Any, total: Any) -> Floats:
+    p = (yes + 0.5) / (total + 1)
+    return np.asarray(yes * np.log(p) + (total - yes) * np.log1p(-p))
+
+
+def given(function: Callable[[Any], float]) -> Sequence[Score]:
+    """The one score of a user who knows the log-likelihood ratio."""
+    return [Given(function)]
