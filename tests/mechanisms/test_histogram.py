@@ -349,3 +349,16 @@ def test_equal_keys_have_one_spelling() -> None:
 
 def test_counts_beyond_all_integers_are_no_error() -> None:
     assert list(UnknownKeys(unit=Unit.row(), epsilon=1.0, delta=1e-6).release_counts({"a": 2**70})) == ["a"]
+
+
+@pytest.mark.parametrize(("epsilon", "size"), [(3.0, 5), (1.0, 2), (0.5, 7)])
+def test_a_group_can_make_its_own_key_appear(epsilon: float, size: int) -> None:
+    """A key that only `size` rows have is shown with probability P(Z >= τ − size) = r^(τ−size)/(1 + r), and never
+    without them: no promise about the group may be below that at any ε. Grouping δ by itself would say size·δ.
+    """
+    keys = UnknownKeys(unit=Unit.row(), epsilon=epsilon, delta=1e-6)
+    r = math.exp(-1 / float(keys.noise.width))
+    shown = r ** (keys.threshold - size) / (1 + r)
+    low, high = keys.curve.group(size=size).delta_bounds(epsilon=600.0)
+    assert size * keys.delta < shown <= high
+    assert low <= high < 3 * shown

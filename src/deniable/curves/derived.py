@@ -14,7 +14,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from deniable.curves import check, compose, lattice
-from deniable.curves.atoms import Gaussian, show
+from deniable.curves.atoms import Approximate, Gaussian, show
 from deniable.curves.attacker import SearchedProfile
 from deniable.curves.curve import Curve
 from deniable.curves.laws import finite, tabulated
@@ -227,13 +227,20 @@ def _finite(law: Law, side: compose.Side, size: int) -> FiniteLaw:
 def group(curve: Curve, *, size: int) -> Curve:
     """See `Curve.group`. A group of a product is the product of the groups: every factor meets the same chain of
     neighbours.
+
+    But for a δ beside other factors: "as private as the rest, up to δ" is most often said of one mechanism, such as
+    counts of which rare ones are hidden. Along a chain its δ grows as e^ε does, so the product is taken as a whole.
     """
     size = check.integer("size", size, 1)
     if size > LARGEST_GROUP:
         raise InvalidParameter("size", size, f"must be at most {LARGEST_GROUP:,}")
+    if size == 1:
+        return curve
+    if len(curve.factors) > 1 and any(isinstance(atom, Approximate) and atom.delta > 0 for atom, _ in curve.factors):
+        return Curve.of(Grouped(curve, size))
     result = Curve({})
     for atom, count in curve.factors:
-        one = Curve.of(atom) if size == 1 else atom.grouped(size)
+        one = atom.grouped(size)
         result = result * (one if one is not None else Curve.of(Grouped(Curve.of(atom), size))) ** count
     return result
 
