@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, final
+from typing import Any, Self, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.tables.schema import Table
@@ -86,7 +86,9 @@ def check_registration(name: str, table: Table, secret: bytes, known: Mapping[st
         raise InvalidOperation(f"a table {name!r} is registered already; give this one another name")
     if not isinstance(secret, bytes) or len(secret) < 16:
         # Not shown: whoever knows it knows which rows are kept.
-        raise InvalidParameter("secret", NOTHING, "must be at least 16 random bytes", "secrets.token_bytes(32) has them")
+        raise InvalidParameter(
+            "secret", NOTHING, "must be at least 16 random bytes", "secrets.token_bytes(32) has them"
+        )
 
 
 def places(table: Table, source: Sequence[str]) -> dict[str, int]:
@@ -120,6 +122,11 @@ def unreadable(column: str, kind: str) -> InvalidParameter:
         f"its type in the source cannot be read as {kind}",
         "nested, binary, time-of-day and interval columns have no kind; leave the column out or store it as text",
     )
+
+
+def group_of(values: Sequence[Any]) -> Group:
+    """The keys of a group as Python has them; 0 has no sign."""
+    return tuple(value + 0.0 if isinstance(value, float) else value for value in values)
 
 
 def complete(question: Collect, found: Mapping[Group, Numbers]) -> dict[Group, Numbers]:
