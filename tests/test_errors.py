@@ -23,6 +23,7 @@ from deniable.errors import (
     NotCertifiable,
     NotPrivateWarning,
     OutsideTheorem,
+    QuestionRefused,
     UnreadableRecord,
 )
 
@@ -72,6 +73,7 @@ EXAMPLES: list[DeniableError] = [
     NotCertifiable("needs a lattice of 2**40 points"),
     UnreadableRecord("version 9 is newer than this library"),
     BudgetExceeded("ε=0.5", "ε=0.31 at δ=1e-6", "lower ε"),
+    QuestionRefused("star", "rows cannot be listed", "ask for COUNT(*)"),
     NotPrivateWarning("made with replayable entropy"),
     MissingExtra("matplotlib", "plots"),
 ]

@@ -123,7 +123,7 @@ class Question:
     def domains(self) -> Mapping[str, Domain]:
         """What `post` may read: keys and measures by name."""
         below = self.relation.columns
-        found = {key.name: domain(key.expression, below) for key in self.keys}
+        found = {key.name: typed(key.expression, below).domain for key in self.keys}
         return found | {measure.name: answer_domain(measure, self.relation) for measure in self.measures}
 
     @property
@@ -243,7 +243,7 @@ def check_post(question: Question) -> Question:
 
 def check_key(key: Key, relation: Relation) -> None:
     """Refuse what cannot be a key of groups."""
-    kind = domain(key.expression, relation.columns).kind
+    kind = typed(key.expression, relation.columns).domain.kind
     if key.values is None:
         if kind is Kind.REAL:
             raise QuestionRefused(
@@ -267,7 +267,7 @@ def check_measure(measure: Measure, relation: Relation) -> None:
         if measure.function not in {"count", "count_persons"}:
             raise QuestionRefused("aggregate", f"{measure.function} needs a column", "SELECT AVG(cost) FROM visits")
         return
-    found = domain(measure.expression, relation.columns)
+    found = typed(measure.expression, relation.columns).domain
     if measure.function in {"count", "count_persons", "count_distinct"}:
         return
     if found.kind not in NUMBERS:
@@ -292,7 +292,7 @@ def answer_domain(measure: Measure, relation: Relation) -> Domain:
     if measure.function.startswith("count"):
         return Domain(Kind.INTEGER, None, None, False)
     assert measure.expression is not None
-    kind = domain(measure.expression, relation.columns).kind
+    kind = typed(measure.expression, relation.columns).domain.kind
     if measure.function == "sum":
         return Domain(kind, None, None, False)
     return Domain(kind if measure.function in {"min", "max"} else Kind.REAL)
