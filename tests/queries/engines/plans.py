@@ -191,7 +191,7 @@ def relation(draw: Any, tables: Mapping[str, Table], depth: int) -> Relation:
 def project(draw: Any, below: Relation) -> Relation:
     kinds = [Kind.INTEGER, Kind.REAL, Kind.TEXT, Kind.DATE, Kind.BOOLEAN]
     chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3))
-    new = [(f"Odd \"{i}\" näme", draw(expression(below.columns, kind))) for i, kind in enumerate(chosen)]
+    new = [(f'Odd "{i}" näme', draw(expression(below.columns, kind))) for i, kind in enumerate(chosen)]
     return Project(below, (*new, *((name, col(name)) for name in below.columns if not name.startswith("Odd"))))
 
 
@@ -200,7 +200,9 @@ def per_person(draw: Any, below: Relation) -> Relation:
     columns = below.columns
     keys = [("key", draw(expression(columns, draw(st.sampled_from([Kind.TEXT, Kind.BOOLEAN])), 1)))]
     aggregates: list[tuple[str, Exact]] = [("rows", Exact("count", None))]
-    for i, function in enumerate(draw(st.lists(st.sampled_from(["count", "count_distinct", "sum", "avg", "min", "max"]), max_size=3))):
+    for i, function in enumerate(
+        draw(st.lists(st.sampled_from(["count", "count_distinct", "sum", "avg", "min", "max"]), max_size=3))
+    ):
         kind = draw(st.sampled_from([Kind.INTEGER, Kind.REAL]))
         bounded = call("least", call("greatest", draw(expression(columns, kind, 1)), lit(-3)), lit(3))
         aggregates.append((f"a{i}", Exact(function, bounded)))

@@ -47,13 +47,13 @@ def registered(
 DATA = st.fixed_dictionaries({"visits": rows_for(VISITS, 14), "labs": rows_for(LABS, 8), "wards": rows_for(WARDS, 4)})
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=DATA, draw=st.data())
 def test_duckdb_collects_what_plain_python_collects(data: Any, draw: st.DataObject) -> None:
     kitchen = DuckDBKitchen()
     with kitchen.make() as engine:
         tables, stored = registered(kitchen, engine, data)
-        for _ in range(3):
+        for _ in range(4):
             asked = draw.draw(question(tables))
             if asked is not None:
                 assert engine.collect(asked) == evaluate.collected(asked, stored)

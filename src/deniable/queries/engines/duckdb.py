@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final, final
 
 from sqlglot import exp
@@ -87,6 +88,7 @@ class DuckDBEngine(Engine):
         except duckdb.Error:
             raise InvalidParameter("memory", memory, "DuckDB must understand it", 'write "2GB"') from None
         self._tables: dict[str, Stored] = {}
+        self._names = count()
         self._people: Kind | None = None
         self._filed = False
         self._locked = False
@@ -103,11 +105,11 @@ class DuckDBEngine(Engine):
             if self._locked:
                 raise InvalidOperation("questions were asked already; register every table before the first one")
             check_registration(name, table, secret, self._tables)
-            self._people = same_people(self._people, table)
+            people = same_people(self._people, table)
             with opened(self._connection, self._read, source, table) as found:
                 read = reading(table, found.origin, found.columns, _SPELLING, secret)
                 stored = self._keep(read, found, table, progress)
-            self._tables[name] = stored
+            self._tables[name], self._people = stored, people
             if table.unit is not None:
                 return replace(table, name=name)
             most = tuple(
@@ -152,7 +154,7 @@ class DuckDBEngine(Engine):
         self._run(f"DROP TABLE {here}")
 
     def _place(self, size: int) -> exp.Table:
-        here = exp.Table(this=name(f"t{len(self._tables)}"))
+        here = exp.Table(this=name(f"t{next(self._names)}"))
         if size > _LARGE:
             if not self._filed:
                 path = exp.Literal.string(os.path.join(self._folder, "tables.duckdb")).sql(dialect="duckdb")
