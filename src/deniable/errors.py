@@ -13,6 +13,7 @@
     ├── NotCertifiable                       a number that cannot be certified in bounded memory and time
     ├── UnreadableRecord (ValueError)        a dict that from_dict cannot read: unknown name, newer version
     ├── BudgetExceeded                       a filter or ledger refuses a cost; nothing was spent
+    ├── QuestionRefused (ValueError)         a question outside the dialect, by its text and the public schema alone
     ├── NotPrivateWarning (UserWarning)      an answer was made with replayable entropy: it protects nobody
     └── MissingExtra (ImportError)           an optional dependency is not installed; says which extra brings it
 
@@ -104,6 +105,46 @@ class BudgetExceeded(DeniableError):
         self.left = left
         self.remedy = remedy
         super().__init__(f"asked {asked}, left {left}; {remedy}")
+
+
+REFUSALS = {
+    "syntax": "the text is not SQL that can be read",
+    "too_long": "the text is too long",
+    "too_deep": "the question is nested too deeply or has too many parts",
+    "statement": "only one SELECT can be asked",
+    "clause": "a clause that questions do not have",
+    "table": "no such table",
+    "column": "no such column, or more than one",
+    "name": "two columns of one name, or a name that means nothing",
+    "star": "rows cannot be listed",
+    "aggregate": "an aggregate is missing, nested, or in a place where none can be",
+    "group": "a column is neither grouped nor aggregated",
+    "person": "whose row it is may be counted and joined on, and nothing else",
+    "function": "a function or operator outside the closed table",
+    "kinds": "an operator got values of a kind it does not take",
+    "constant": "a constant is needed, or one is out of range",
+    "bounds": "a number without public bounds, or with useless ones",
+    "key": "values that cannot be keys of groups",
+    "join": "a join that does not follow the person or a public key",
+    "subquery": "a sub-query in a place where none can be",
+    "window": "window functions look across people",
+    "union": "parts of a union that do not fit together",
+    "unit": "every row is its own person here",
+    "public": "nothing private is asked",
+    "options": "an option that is unknown or contradicts the schema",
+}
+"""Every code a refusal can have, and the rule behind it in general. Closed: programs may rely on it."""
+
+
+class QuestionRefused(DeniableError, ValueError):
+    """A question was refused before any data was read: its text and the public schema alone decided that."""
+
+    def __init__(self, code: str, rule: str, rewrite: str) -> None:
+        assert code in REFUSALS, code
+        self.code = code
+        self.rule = rule
+        self.rewrite = rewrite
+        super().__init__(f"{rule}; {rewrite}")
 
 
 class NotPrivateWarning(DeniableError, UserWarning):
