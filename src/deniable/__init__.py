@@ -9,9 +9,10 @@ This front door is lazy (PEP 562): importing it loads only the standard library,
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deniable import curves, errors, local, mechanisms, noise, plots, testing, units
+    from deniable import curves, errors, ledger, local, mechanisms, noise, plots, testing, units
     from deniable.curves.calibration import calibrate
     from deniable.errors import DeniableError
+    from deniable.ledger import Budget
     from deniable.mechanisms import (
         AboveThreshold,
         DiscreteGaussian,
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AboveThreshold",
+    "Budget",
     "DeniableError",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -50,6 +52,7 @@ __all__ = [
     "calibrate",
     "curves",
     "errors",
+    "ledger",
     "local",
     "mechanisms",
     "noise",
@@ -61,6 +64,7 @@ __all__ = [
 # Where each name lives. A name that is its module's own last part stands for the module itself.
 _DOORS = {
     "AboveThreshold": "deniable.mechanisms",
+    "Budget": "deniable.ledger",
     "DeniableError": "deniable.errors",
     "DiscreteGaussian": "deniable.mechanisms",
     "DiscreteLaplace": "deniable.mechanisms",
@@ -79,6 +83,7 @@ _DOORS = {
     "calibrate": "deniable.curves.calibration",
     "curves": "deniable.curves",
     "errors": "deniable.errors",
+    "ledger": "deniable.ledger",
     "local": "deniable.local",
     "mechanisms": "deniable.mechanisms",
     "noise": "deniable.noise",

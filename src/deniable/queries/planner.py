@@ -1,0 +1,169 @@
+"""From a question to noise: what is collected, which noise goes on it, and what that costs. No data is read here.
+
+Every part of a question (a statistic that several measures may share) gets a share of the cost. Under a Gaussian budget
+part i gets μ_i² = w_i·μ² and noise of σ_i = Δ_i/μ_i, so the whole is one Gaussian vector with Σμ_i² = μ²; under a pure
+budget ε_i = w_i·ε. Keys that are not public are one more part: a count of people, which a threshold turns into a yes or
+no for each key, at a δ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, final
+
+from deniable.curves import Curve
+from deniable.curves.filters import UNIT
+from deniable.curves.textbook_numbers import down as float_down
+from deniable.errors import QuestionRefused
+from deniable.mechanisms import DiscreteLaplace, Gaussian, Mechanism
+from deniable.mechanisms.histogram import least_threshold
+from deniable.mechanisms.prefix import GaussianPrefixSums, LaplacePrefixSums
+from deniable.queries.intervals import Shape
+from deniable.queries.recipes import Drawn, Recipe, recipe
+from deniable.tables.statistics import Cells, Collect, Count, CountPersons, Group, Moves, Statistic
+
+if TYPE_CHECKING:
+    from deniable.ledger import Budget, Cost
+    from deniable.queries.question import Question
+
+MOST_GROUPS: Final = 1_000_000
+MARGIN: Final = Fraction(2**40 - 1, 2**40)
+"""Noise is made for a level this little below what is paid, so that roundings never cost more than was asked."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A statistic, how far it can move, and its share of the cost."""
+
+    statistic: Statistic
+    moves: Moves
+    weight: Fraction
+
+    @property
+    def is_running(self) -> bool:
+        """Whether running totals of it are released, instead of itself."""
+        return isinstance(self.statistic, Cells)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one question collects and makes of it."""
+
+    question: Question
+    collect: Collect
+    parts: tuple[Part, ...]
+    recipes: tuple[Recipe, ...]
+    uses: tuple[tuple[int, ...], ...]
+    """For each recipe, which parts it needs."""
+    people: int | None
+    """The part whose noisy count decides which keys are shown; None where keys are public."""
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        return tuple(part.statistic for part in self.parts)
+
+
+def plan(question: Question) -> Plan:
+    """The plan of a question. Refuses what has no bounded sensitivity."""
+    relation = question.relation
+    known = _known(question)
+    found: dict[str, Statistic] = {}
+    recipes = tuple(recipe(measure, relation) for measure in question.measures)
+    uses = []
+    for each in recipes:
+        uses.append(tuple(_place(found, statistic) for statistic in each.statistics()))
+    people = None
+    if known is None:
+        people = _place(found, CountPersons() if relation.people else Count())
+    keys = tuple((key.name, key.expression) for key in question.keys)
+    collect = Collect(relation, keys, known, tuple(found.values()))
+    moves = collect.moves(question.neighbours)
+    share = Fraction(1, max(1, len(found)))
+    parts = tuple(
+        Part(statistic, move, share) for statistic, move in zip(collect.statistics, moves, strict=True)
+    )
+    return Plan(question, collect, parts, recipes, tuple(uses), people)
+
+
+def _place(found: dict[str, Statistic], statistic: Statistic) -> int:
+    """Where a statistic stands among those to collect; two that read alike are one, and paid for once."""
+    name = repr(statistic)
+    found.setdefault(name, statistic)
+    return list(found).index(name)
+
+
+def _known(question: Question) -> tuple[Group, ...] | None:
+    lists = [key.values for key in question.keys]
+    if any(values is None for values in lists):
+        return None
+    if math.prod(len(values or ()) for values in lists) > MOST_GROUPS:
+        raise QuestionRefused("key", f"a result has at most {MOST_GROUPS:,} groups", "group by fewer or coarser keys")
+    return tuple(product(*(values or () for values in lists)))
+
+
+# -- noise -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The mechanisms of a plan at one cost."""
+
+    mechanisms: tuple[Mechanism, ...]
+    shape: Shape
+    threshold: int | None
+    """The noisy number of people from which on a key is shown."""
+
+    @property
+    def curve(self) -> Curve:
+        """What the noise promises, the threshold's δ apart."""
+        curve = self.mechanisms[0].curve
+        for mechanism in self.mechanisms[1:]:
+            curve = curve * mechanism.curve
+        return curve
+
+    def deviation(self, part: int) -> Any:
+        """The standard deviation of a part's noise; of each total, for running totals."""
+        mechanism: Any = self.mechanisms[part]
+        if isinstance(mechanism, GaussianPrefixSums | LaplacePrefixSums):
+            return mechanism.spreads
+        return mechanism.deviation
+
+
+def noise(plan: Plan, budget: Budget, cost: Cost) -> Noise:
+    """The noise that a cost pays for. Everything released with it is at most as dear, by the budget's own price."""
+    level = budget.level_down(cost) * MARGIN
+    made = tuple(_mechanism(part, budget.currency, level) for part in plan.parts)
+    threshold = None
+    if plan.people is not None:
+        if cost.delta_units == 0:
+            raise QuestionRefused(
+                "key",
+                "keys that are not public are shown above a threshold, which needs a delta, and this budget has none",
+                "declare the keys in the schema, or use a budget with a delta",
+            )
+        reach = plan.collect.reach
+        people = isinstance(plan.parts[plan.people].statistic, CountPersons)
+        rows, each = (reach.touched, 1) if people else (reach.in_all, reach.in_one_group)
+        counted: Any = made[plan.people]
+        threshold = least_threshold(counted, rows=rows, each=each, delta=float_down(cost.delta_units * UNIT))
+    shape = Shape.LAPLACE if budget.currency == "epsilon" else Shape.NORMAL
+    return Noise(made, shape, threshold)
+
+
+def _mechanism(part: Part, currency: str, level: Fraction) -> Mechanism:
+    if currency == "epsilon":
+        epsilon = level * part.weight
+        if part.is_running:
+            return LaplacePrefixSums(cells=part.statistic.width, sensitivity=part.moves.l1, epsilon=float(epsilon))
+        return DiscreteLaplace(sensitivity=part.moves.l1, epsilon=epsilon)
+    square = (level**2 if currency == "mu2" else 2 * level) * part.weight
+    mu = math.sqrt(square) * float(MARGIN)
+    if part.is_running:
+        return GaussianPrefixSums(cells=part.statistic.width, sensitivity=part.moves.l1, mu=mu)
+    return Gaussian.whole(sensitivity=part.moves.sensitivity, mu=mu)
