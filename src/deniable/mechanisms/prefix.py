@@ -58,12 +58,12 @@ class _PrefixSums(Mechanism):
     @property
     def spreads(self) -> values.Floats:
         """The standard deviation of the noise on each total."""
-        return _deviation(self.noise) * np.sqrt((self._matrices()[1] ** 2).sum(axis=1))
+        return deviation_of(self.noise) * np.sqrt((self._matrices()[1] ** 2).sum(axis=1))
 
-    def deviation(self, weights: Any) -> float:
-        """The standard deviation of the noise on a fixed combination Σ weights_t·total_t."""
-        combined = np.asarray(weights, dtype=np.float64) @ self._matrices()[1]
-        return float(_deviation(self.noise) * math.sqrt(float(combined @ combined)))
+    def deviations_from_share(self, q: float) -> values.Floats:
+        """The standard deviation of the noise on total_t - q × the last total, for each t."""
+        back = self._matrices()[1]
+        return np.asarray(deviation_of(self.noise) * np.sqrt(((back - q * back[-1]) ** 2).sum(axis=1)))
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Floats:
         """Noisy totals of whole numbers, one for each cell; or of many such rows, each with its own noise.
@@ -160,7 +160,8 @@ def _cells(cells: Any) -> int:
     return count
 
 
-def _deviation(noisy: Additive) -> float:
+def deviation_of(noisy: Additive) -> float:
+    """The standard deviation of discrete Laplace or rounded Gaussian noise, in steps."""
     width = float(noisy.width)
     if isinstance(noisy, DiscreteLaplace):
         r = math.exp(-1 / width)

@@ -20,7 +20,7 @@ from deniable.curves.textbook_numbers import down as float_down
 from deniable.errors import QuestionRefused
 from deniable.mechanisms import DiscreteLaplace, Gaussian, Mechanism
 from deniable.mechanisms.histogram import least_threshold
-from deniable.mechanisms.prefix import GaussianPrefixSums, LaplacePrefixSums
+from deniable.mechanisms.prefix import GaussianPrefixSums, LaplacePrefixSums, deviation_of
 from deniable.queries.intervals import Shape
 from deniable.queries.recipes import Drawn, Recipe, recipe
 from deniable.tables.statistics import Cells, Collect, Count, CountPersons, Group, Moves, Statistic
@@ -132,7 +132,7 @@ class Noise:
         mechanism: Any = self.mechanisms[part]
         if isinstance(mechanism, GaussianPrefixSums | LaplacePrefixSums):
             return mechanism.spreads
-        return mechanism.deviation
+        return deviation_of(mechanism)
 
 
 def noise(plan: Plan, budget: Budget, cost: Cost) -> Noise:
