@@ -58,7 +58,7 @@ class _PrefixSums(Mechanism):
     @property
     def spreads(self) -> values.Floats:
         """The standard deviation of the noise on each total."""
-        return deviation_of(self.noise) * np.sqrt((self._matrices()[1] ** 2).sum(axis=1))
+        return np.asarray(deviation_of(self.noise) * np.sqrt((self._matrices()[1] ** 2).sum(axis=1)))
 
     def deviations_from_share(self, q: float) -> values.Floats:
         """The standard deviation of the noise on total_t - q × the last total, for each t."""

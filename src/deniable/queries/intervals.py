@@ -63,6 +63,5 @@ def _distinct(scales: list[float]) -> list[float]:
 def _laplace_sum_tail(scales: list[float], x: float) -> float:
     """P(|S| > x) = Σ A_i e^(-x/b_i) with A_i = Π_{j≠i} b_i²/(b_i² - b_j²), by partial fractions of Π 1/(1 + b²t²)."""
     return math.fsum(
-        math.exp(-x / b) * math.prod(b * b / (b * b - other * other) for other in scales if other != b)
-        for b in scales
+        math.exp(-x / b) * math.prod(b * b / (b * b - other * other) for other in scales if other != b) for b in scales
     )

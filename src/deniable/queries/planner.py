@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.curves import Curve
@@ -22,14 +21,14 @@ from deniable.mechanisms import DiscreteLaplace, Gaussian, Mechanism
 from deniable.mechanisms.histogram import least_threshold
 from deniable.mechanisms.prefix import GaussianPrefixSums, LaplacePrefixSums, deviation_of
 from deniable.queries.intervals import Shape
-from deniable.queries.recipes import Drawn, Recipe, recipe
-from deniable.tables.statistics import Cells, Collect, Count, CountPersons, Group, Moves, Statistic
+from deniable.queries.recipes import Recipe, recipe
+from deniable.tables.statistics import Cells, Collect, Count, CountPersons, Moves, Statistic
+from deniable.units import Relation as Neighbours
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Cost
     from deniable.queries.question import Question
 
-MOST_GROUPS: Final = 1_000_000
 MARGIN: Final = Fraction(2**40 - 1, 2**40)
 """Noise is made for a level this little below what is paid, so that roundings never cost more than was asked."""
 
@@ -71,7 +70,7 @@ class Plan:
 def plan(question: Question) -> Plan:
     """The plan of a question. Refuses what has no bounded sensitivity."""
     relation = question.relation
-    known = _known(question)
+    known = question.known
     found: dict[str, Statistic] = {}
     recipes = tuple(recipe(measure, relation) for measure in question.measures)
     uses = []
@@ -82,12 +81,17 @@ def plan(question: Question) -> Plan:
         people = _place(found, CountPersons() if relation.people else Count())
     keys = tuple((key.name, key.expression) for key in question.keys)
     collect = Collect(relation, keys, known, tuple(found.values()))
-    moves = collect.moves(question.neighbours)
+    moves = collect.moves(_neighbours(question))
     share = Fraction(1, max(1, len(found)))
-    parts = tuple(
-        Part(statistic, move, share) for statistic, move in zip(collect.statistics, moves, strict=True)
-    )
+    parts = tuple(Part(statistic, move, share) for statistic, move in zip(collect.statistics, moves, strict=True))
     return Plan(question, collect, parts, recipes, tuple(uses), people)
+
+
+def _neighbours(question: Question) -> Neighbours:
+    """Add/remove or replace: the same for all tables of a session."""
+    unit = question.relation.tables[0].unit
+    assert unit is not None
+    return unit.relation
 
 
 def _place(found: dict[str, Statistic], statistic: Statistic) -> int:
@@ -95,15 +99,6 @@ def _place(found: dict[str, Statistic], statistic: Statistic) -> int:
     name = repr(statistic)
     found.setdefault(name, statistic)
     return list(found).index(name)
-
-
-def _known(question: Question) -> tuple[Group, ...] | None:
-    lists = [key.values for key in question.keys]
-    if any(values is None for values in lists):
-        return None
-    if math.prod(len(values or ()) for values in lists) > MOST_GROUPS:
-        raise QuestionRefused("key", f"a result has at most {MOST_GROUPS:,} groups", "group by fewer or coarser keys")
-    return tuple(product(*(values or () for values in lists)))
 
 
 # -- noise -----------------------------------------------------------------------------------------------------------

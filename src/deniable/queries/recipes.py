@@ -21,13 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable.mechanisms import tails
 from deniable.queries.intervals import Estimate, Shape, reach
 from deniable.tables.expressions import lit
 from deniable.tables.kinds import Kind
 from deniable.tables.operators import domain
 from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
-from deniable.errors import QuestionRefused
 
 if TYPE_CHECKING:
     from deniable.queries.question import Measure
@@ -207,7 +205,7 @@ class Varied(Recipe):
         return Estimate(*shaped)
 
     def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
-        squares, total, count = deviations
+        squares, _, count = deviations
         half = math.sqrt(float(self.squares.high))
         spread = half * half / 3  # values spread evenly between the bounds, around the middle
         wide = reach(
@@ -278,7 +276,7 @@ class Ranked(Recipe):
     def _inside(self, smooth: Any, at: int) -> float | int:
         low, high = self.cells.edges[at], self.cells.edges[at + 1]
         if self.whole:
-            return int(math.ceil(low))
+            return math.ceil(low)
         before = float(smooth[at - 1]) if at else min(0.0, float(smooth[0]))
         rise = float(smooth[at]) - before
         share = -before / rise if rise > 0 else 0.5
@@ -333,7 +331,9 @@ def recipe(measure: Measure, relation: Relation) -> Recipe:
             assert expression is not None
             return Counted(name, CountDistinct(expression))
     assert expression is not None
-    low, high = _bounds(measure, expression, relation)
+    bounds = domain(expression, relation.columns).bounds
+    assert bounds is not None  # `asked` refuses others
+    low, high = bounds
     match measure.function:
         case "sum":
             return Summed(name, summed(expression, low, high, _is_whole(expression, relation)))
@@ -344,15 +344,14 @@ def recipe(measure: Measure, relation: Relation) -> Recipe:
             half = max((high - low) / 2, Fraction(1, 2**40))
             around = expression - lit(float((low + high) / 2))
             squares = summed(around * around, Fraction(0), half * half, False)
-            sample = measure.option("sample", True)
-            root = measure.function == "stddev"
-            return Varied(name, squares, _centred(expression, low, high), Count(expression), bool(sample), root)
+            sample, root = bool(measure.options.get("ddof", 1)), measure.function == "stddev"
+            return Varied(name, squares, _centred(expression, low, high), Count(expression), sample, root)
         case "quantile" | "min" | "max":
             asked = {"min": Fraction(0), "max": Fraction(1)}.get(measure.function)
-            q = Fraction(measure.option("q", 0.5)) if asked is None else asked
+            q = Fraction(measure.options["q"]) if asked is None else asked
             edges, whole = _edges(low, high, _is_whole(expression, relation))
             return Ranked(name, Cells(expression, edges), q, whole)
-    raise QuestionRefused("function", f"there is no measure {measure.function!r}", "the dialect page lists all of them")
+    raise AssertionError(measure.function)
 
 
 def summed(expression: Expression, low: Fraction, high: Fraction, whole: bool) -> Sum:
@@ -365,20 +364,6 @@ def summed(expression: Expression, low: Fraction, high: Fraction, whole: bool) -
 def _centred(expression: Expression, low: Fraction, high: Fraction) -> Sum:
     centre = (low + high) / 2
     return summed(expression - lit(float(centre)), low - centre, high - centre, False)
-
-
-def _bounds(measure: Measure, expression: Expression, relation: Relation) -> tuple[Fraction, Fraction]:
-    given = measure.option("bounds", None)
-    if given is not None:
-        return given
-    found = domain(expression, relation.columns).bounds
-    if found is None:
-        raise QuestionRefused(
-            "bounds",
-            f"{measure.function.upper()} needs public bounds of its argument, and {measure.name!r} has none",
-            f"declare low and high in the schema, or write LEAST(GREATEST({'x'}, 0), 100)",
-        )
-    return found
 
 
 def _is_whole(expression: Expression, relation: Relation) -> bool:

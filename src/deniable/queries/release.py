@@ -65,7 +65,9 @@ class Released:
         for first, second in zip(self.parts, other.parts, strict=True):
             rows = []
             for group in groups:
-                found = [values[place[group]] for values, place in zip((first, second), at, strict=True) if group in place]
+                found = [
+                    values[place[group]] for values, place in zip((first, second), at, strict=True) if group in place
+                ]
                 rows.append(found[0] if len(found) == 1 else share * found[0] + (1 - share) * found[1])
             parts.append(np.asarray(rows))
         return Released(groups, tuple(parts), self.cost + other.cost)
@@ -101,7 +103,9 @@ def _blend(mechanism: Any, q: float) -> Any:
     return mechanism.deviations_from_share(q)
 
 
-def release(plan: Plan, made: Noise, cost: Cost, counts: Mapping[Group, Any], entropy: Entropy | None = None) -> Released:
+def release(
+    plan: Plan, made: Noise, cost: Cost, counts: Mapping[Group, Any], entropy: Entropy | None = None
+) -> Released:
     """Exact statistics in, noisy ones out. Which groups are shown is decided by public keys, or by noise alone."""
     source = witnessed(entropy)
     drawn: dict[int, Any] = {}
