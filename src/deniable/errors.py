@@ -18,6 +18,7 @@
     ├── LedgerDamaged                        a ledger whose history was changed; names the first bad entry
     ├── LedgerUnavailable                    a ledger that cannot be read or written now: busy, read-only, disk full
     ├── NotPrivateWarning (UserWarning)      an answer was made with replayable entropy: it protects nobody
+    ├── EngineFailed                         an engine could not finish: a code of a closed list, and nothing the engine said
     └── MissingExtra (ImportError)           an optional dependency is not installed; says which extra brings it
 
 An error says what was asked, what is true, and what to do. Its facts are attributes: programs need not read prose.
@@ -182,6 +183,25 @@ class LedgerUnavailable(DeniableError):
 
 class NotPrivateWarning(DeniableError, UserWarning):
     """An answer was made with entropy that can be replayed. It looks like any other answer, and protects nobody."""
+
+
+ENGINE_FAILURES = {
+    "source": "the source could not be read",
+    "time": "the engine ran longer than it may",
+    "space": "the engine needed more memory or disk than it may use",
+    "engine": "the engine could not finish",
+}
+"""Every way in which an engine fails, as far as anyone is told. What the engine itself said can hold data."""
+
+
+class EngineFailed(DeniableError):
+    """An engine could not finish. Whatever it said about that is not repeated: it could hold a value of the data."""
+
+    def __init__(self, code: str, remedy: str = "") -> None:
+        assert code in ENGINE_FAILURES, code
+        self.code = code
+        self.remedy = remedy
+        super().__init__(ENGINE_FAILURES[code] + (f"; {remedy}" if remedy else ""))
 
 
 class MissingExtra(DeniableError, ImportError):
