@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
 
-from deniable.curves.filters import Amount
+from deniable.curves.filters import Amount, exact_amount
 from deniable.errors import BudgetExceeded, InvalidParameter
 from deniable.ledger import Budget, Cost
+from deniable.mechanisms import tails
 from deniable.queries.planner import Plan, noise
 from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
+    from deniable.units import Unit
 
 SHARE_FOR_KEYS: Final = 100
 """A question whose keys are not public takes this part of the budget's δ column, unless its δ is given."""
@@ -199,8 +201,6 @@ def _own(budget: Budget) -> str:
 
 
 def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
-    from deniable.curves.filters import exact_amount
-
     part = exact_amount("share", share)  # type: ignore[arg-type]
     if not 0 < part <= 1:
         raise InvalidParameter("share", share, "must be above 0 and at most 1")
@@ -243,3 +243,15 @@ def _within(
         else:
             low = middle
     return Cost(high, delta)
+
+
+def count_cost(budget: Budget, unit: Unit, within: float, confidence: float) -> Cost:
+    """What one count of rows costs that is this near to the truth, for a person of the unit's rows."""
+    if isinstance(within, bool) or not isinstance(within, int | float) or not 0 < within < math.inf:
+        raise InvalidParameter("within", within, "must be a positive number")
+    rows = unit.rows
+    missed = tails.miss(confidence)
+    if budget.currency == "epsilon":
+        return budget.cost(epsilon=Fraction(rows * math.log(1 / missed) / within))
+    mu = Fraction(rows * tails.normal(missed) / within)
+    return budget.cost(mu=mu)
