@@ -17,7 +17,7 @@ from deniable.tables.operators import typed
 from deniable.units import Guarantee
 
 if TYPE_CHECKING:
-    from deniable.ledger import Budget, Cost, Entry
+    from deniable.ledger import Budget, Cost
     from deniable.plots.spec import Figure
     from deniable.queries.planner import Plan
     from deniable.queries.release import Released
@@ -50,7 +50,17 @@ class Answer:
     without noise with probability `confidence`. It says nothing about sampling, or about rows that were left out.
     """
 
-    __slots__ = ("_budget", "_cells", "_intervals", "_names", "_plan", "_released", "confidence", "guarantee", "receipt")
+    __slots__ = (
+        "_budget",
+        "_cells",
+        "_intervals",
+        "_names",
+        "_plan",
+        "_released",
+        "confidence",
+        "guarantee",
+        "receipt",
+    )
 
     def __init__(
         self, plan: Plan, released: Released, budget: Budget, guarantee: Guarantee, receipt: Receipt, confidence: float
@@ -59,6 +69,16 @@ class Answer:
         self.guarantee, self.receipt, self.confidence = guarantee, receipt, confidence
         self._names = plan.question.names
         self._cells, self._intervals = _shown(plan, released, budget, confidence)
+
+    @property
+    def plan(self) -> Plan:
+        """How the question was answered."""
+        return self._plan
+
+    @property
+    def released(self) -> Released:
+        """The noisy statistics that the cells were made from."""
+        return self._released
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -92,7 +112,10 @@ class Answer:
         """The one number of an answer of one row and one column."""
         if len(self._cells) != 1 or len(self._names) != 1:
             raise InvalidParameter(
-                "value", f"{len(self._cells)} × {len(self._names)}", "is for answers of one cell", "read rows or a column"
+                "value",
+                f"{len(self._cells)} × {len(self._names)}",
+                "is for answers of one cell",
+                "read rows or a column",
             )
         return self._cells[0][0]
 
@@ -171,7 +194,9 @@ class Answer:
     def __str__(self) -> str:
         table = [list(self._names), *([self._said(i, j) for j in range(len(self._names))] for i in range(len(self)))]
         widths = [max(len(row[j]) for row in table) for j in range(len(self._names))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+        ]
         lines.insert(1, "  ".join("─" * width for width in widths))
         return "\n".join([*lines, f"± is the noise interval at {100 * self.confidence:g} %; {self.receipt}"])
 
@@ -205,7 +230,9 @@ class Answer:
         chosen = measured[0] if column is None else column
         self._place(chosen)
         others = [name for name in self._names if name not in measured]
-        labels = [" · ".join(spoken(cell, None) for cell in row) for row in zip(*(self[n] for n in others), strict=True)]
+        labels = [
+            " · ".join(spoken(cell, None) for cell in row) for row in zip(*(self[n] for n in others), strict=True)
+        ]
         points = [
             (label, value, low, high)
             for label, value, bounds in zip(labels or [chosen], self[chosen], self.interval(chosen), strict=False)

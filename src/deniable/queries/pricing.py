@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.curves.filters import Amount, exact_amount
-from deniable.errors import BudgetExceeded, InvalidParameter
+from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
 from deniable.ledger import Budget, Cost
 from deniable.mechanisms import tails
 from deniable.queries.planner import Plan, noise
@@ -102,7 +102,9 @@ class Price:
         if len(self.plan.parts) > 1:
             said.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
         left = self.left.describe_rest(self.budget)
-        said.append(f"left     {left}: about {self.times:,} such questions" if self.fits else f"left     {left}: too little")
+        said.append(
+            f"left     {left}: about {self.times:,} such questions" if self.fits else f"left     {left}: too little"
+        )
         return said
 
     def __str__(self) -> str:
@@ -185,6 +187,10 @@ class Asked:
         units = budget.cost(epsilon=epsilon, mu=self.mu, rho=self.rho).units
         return Cost(units, delta)
 
+    def part(self, share: Fraction) -> PartOf:
+        """A part of this, for one of several questions that share a cost."""
+        return PartOf(self, share)
+
     def _delta(self, plan: Plan, budget: Budget) -> int:
         asked = self.delta if self.delta is not None else plan.question.options.get("delta")
         if plan.people is None:
@@ -194,6 +200,30 @@ class Asked:
         if asked is not None:
             return budget.cost(**{_own(budget): 1}, delta=asked).delta_units
         return budget.limit.delta_units // SHARE_FOR_KEYS
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PartOf:
+    """A share of a cost that several questions are asked for together."""
+
+    whole: Asked
+    share: Fraction
+
+    @property
+    def confidence(self) -> float:
+        """See `Asked`."""
+        return self.whole.confidence
+
+    def cost(self, plan: Plan, budget: Budget, left: Cost) -> Cost:
+        """The part of the whole cost; δ is each question's own."""
+        if self.whole.within is not None:
+            raise InvalidParameter("within", self.whole.within, "is for one question; a batch shares a cost")
+        whole = self.whole.cost(plan, budget, left)
+        units = math.floor(whole.units * self.share)
+        if units == 0:
+            raise InvalidParameter("questions", NOTHING, "are too many for this cost")
+        return Cost(units, whole.delta_units)
 
 
 def _own(budget: Budget) -> str:
@@ -210,9 +240,7 @@ def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
     return Cost(units, delta)
 
 
-def _within(
-    plan: Plan, budget: Budget, within: float | Mapping[str, float], confidence: float, delta: int
-) -> Cost:
+def _within(plan: Plan, budget: Budget, within: float | Mapping[str, float], confidence: float, delta: int) -> Cost:
     """The smallest cost at which each measure's error is at most what was asked. The error falls with the cost."""
     named = {recipe.name: recipe for recipe in plan.recipes}
     targets = dict(within) if isinstance(within, Mapping) else dict.fromkeys(named, within)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from deniable.errors import UnreadableRecord
+from deniable.ledger import Cost
 from deniable.mechanisms.base import witnessed
 from deniable.queries.planner import noise
 from deniable.queries.recipes import Drawn
 
 if TYPE_CHECKING:
-    from deniable.ledger import Budget, Cost
+    from deniable.ledger import Budget
     from deniable.noise import Entropy
     from deniable.queries.planner import Noise, Plan
     from deniable.tables.statistics import Group
@@ -40,10 +42,13 @@ class Released:
     parts: tuple[Any, ...]
     """For each part, an array over groups: of numbers, or of rows of running totals."""
     cost: Cost
+    """What was charged for it."""
+    precision: Cost
+    """The cost at which one answer would carry as little noise: more than `cost` where other answers helped."""
 
     def drawn(self, plan: Plan, budget: Budget) -> list[list[Drawn]]:
         """For each group, each part's noisy value with its noise."""
-        made = noise(plan, budget, self.cost)
+        made = noise(plan, budget, self.precision)
         columns = []
         for index, (part, values) in enumerate(zip(plan.parts, self.parts, strict=True)):
             deviation = made.deviation(index)
@@ -57,7 +62,7 @@ class Released:
 
     def merged(self, other: Released, budget: Budget) -> Released:
         """Both answers in one, by inverse variance. A group that only one of them has is taken from that one."""
-        mine, its = (Fraction(each.cost.units) ** (2 if budget.currency == "epsilon" else 1) for each in (self, other))
+        mine, its = (precise(each.precision.units, budget) for each in (self, other))
         share = float(mine / (mine + its))
         groups = (*self.groups, *(group for group in other.groups if group not in set(self.groups)))
         at = [{group: i for i, group in enumerate(each.groups)} for each in (self, other)]
@@ -70,7 +75,9 @@ class Released:
                 ]
                 rows.append(found[0] if len(found) == 1 else share * found[0] + (1 - share) * found[1])
             parts.append(np.asarray(rows))
-        return Released(groups, tuple(parts), self.cost + other.cost)
+        units = at_precision(mine + its, budget)
+        precision = Cost(units, max(self.precision.delta_units, other.precision.delta_units))
+        return Released(groups, tuple(parts), self.cost + other.cost, precision)
 
     def to_bytes(self) -> bytes:
         """For the ledger."""
@@ -79,14 +86,13 @@ class Released:
             "groups": [[_written(value) for value in group] for group in self.groups],
             "parts": [part.tolist() for part in self.parts],
             "cost": [str(self.cost.units), str(self.cost.delta_units)],
+            "precision": [str(self.precision.units), str(self.precision.delta_units)],
         }
         return json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
     @classmethod
     def from_bytes(cls, answer: bytes, plan: Plan) -> Released:
         """What `to_bytes` wrote for this plan."""
-        from deniable.ledger import Cost
-
         record = json.loads(answer)
         if record.get("version") != _VERSION:
             raise UnreadableRecord("this answer was written by another version; update deniable")
@@ -95,7 +101,19 @@ class Released:
         for part, values in zip(plan.parts, record["parts"], strict=True):
             made = np.asarray(values)
             parts.append(made.reshape(len(groups), part.statistic.width) if part.is_running else made.reshape(-1))
-        return cls(groups, tuple(parts), Cost(*(int(amount) for amount in record["cost"])))
+        costs = (Cost(*(int(amount) for amount in record[name])) for name in ("cost", "precision"))
+        return cls(groups, tuple(parts), *costs)
+
+
+def precise(units: int, budget: Budget) -> Fraction:
+    """The precision (1/variance, but for a factor) that these units buy: μ² is one, of ε the square is."""
+    return Fraction(units) ** (2 if budget.currency == "epsilon" else 1)
+
+
+def at_precision(precision: Fraction, budget: Budget) -> int:
+    """The units that buy this precision, rounded down."""
+    whole = math.floor(precision)
+    return math.isqrt(whole) if budget.currency == "epsilon" else whole
 
 
 def _blend(mechanism: Any, q: float) -> Any:
@@ -124,7 +142,7 @@ def release(
         drawn[index] if index in drawn else _noisy(plan, made, index, groups, counts, source)
         for index in range(len(plan.parts))
     )
-    return Released(groups, parts, cost)
+    return Released(groups, parts, cost, cost)
 
 
 def _noisy(

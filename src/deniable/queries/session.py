@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
 
-from deniable.errors import DeniableError, EngineFailed, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, EngineFailed, InvalidOperation, InvalidParameter
 from deniable.ledger import Budget, Cost, Entry, Ledger
+from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
 from deniable.queries.planner import Plan, noise, plan
 from deniable.queries.pricing import Asked, Price
@@ -63,7 +62,7 @@ class Session:
         if old is not None:
             return old
         entry = self._ledger.reserve(price.cost, question=made.question.hash, description=_words(question, made))
-        return self._run(made, price, entry, None)
+        return self._sealed(made, self._release(made, price, entry), entry, price.confidence)
 
     def price(self, question: str | Question | Frame, **cost: Any) -> Price:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
@@ -81,20 +80,32 @@ class Session:
         price = self._price(made, asked)
         words = f"refined: {_words(made.question, made)}"
         entry = self._ledger.reserve(price.cost, question=made.question.hash, description=words)
-        return self._run(made, price, entry, answer.released)
+        merged = answer.released.merged(self._release(made, price, entry), self.budget)
+        return self._sealed(made, merged, entry, price.confidence)
 
     def batch(self, questions: Sequence[str | Question | Frame], **cost: Any) -> list[Answer]:
-        """Several questions at once, for one cost that they share: all are paid for, or none."""
-        from deniable.queries.batch import shared
+        """Several questions at once, for one cost that they share: all are paid for, or none.
 
-        plans = [self._planned(each) for each in questions]
-        prices = shared(plans, Asked(**cost), self.budget, self._ledger.remaining)
+        Counts of the same rows by coarser and by finer keys help each other: the finer ones are summed up and merged
+        with the coarser ones by inverse variance.
+        """
+        if isinstance(questions, str) or not questions:
+            raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
+        plans, asked = [self._planned(each) for each in questions], Asked(**cost)
+        shares, helps = batch.shares(plans)
+        prices = [self._price(made, asked.part(share)) for made, share in zip(plans, shares, strict=True)]
         asks = [
             (price.cost, made.question.hash, _words(each, made))
             for each, made, price in zip(questions, plans, prices, strict=True)
         ]
         entries = self._ledger.reserve_all(asks)
-        return [self._run(made, price, entry, None) for made, price, entry in zip(plans, prices, entries, strict=True)]
+        released = [self._release(*each) for each in zip(plans, prices, entries, strict=True)]
+        for help in helps:
+            released[help.coarse] = batch.helped(help, plans, released, self.budget)
+        return [
+            self._sealed(made, each, entry, asked.confidence)
+            for made, each, entry in zip(plans, released, entries, strict=True)
+        ]
 
     def table(self, name: str) -> Frame:
         """A table, for questions in Python: `s.table("visits").filter(...).group_by(...).agg(...)`."""
@@ -162,7 +173,9 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Session on {', '.join(sorted(self._tables))}; left {self._ledger.remaining.describe_rest(self.budget)}>"
+        return (
+            f"<Session on {', '.join(sorted(self._tables))}; left {self._ledger.remaining.describe_rest(self.budget)}>"
+        )
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -199,26 +212,23 @@ class Session:
         if entry is None or entry.answer is None:
             return None
         known = Released.from_bytes(entry.answer, made)
-        if not price.cost <= known.cost:
+        if not price.cost <= known.precision:
             return None
         return self._answer(made, known, entry, price.confidence, replayed=True)
 
-    def _run(self, made: Plan, price: Price, entry: Entry, before: Released | None) -> Answer:
+    def _release(self, made: Plan, price: Price, entry: Entry) -> Released:
         drawn = noise(made, self.budget, price.cost)
         if not self.budget.price(drawn.curve).units <= price.cost.units:
             raise AssertionError("noise that costs more than was charged")
         try:
-            released = release(made, drawn, price.cost, self._engine.collect(made.collect))
+            return release(made, drawn, price.cost, self._engine.collect(made.collect))
         except EngineFailed as failed:
             self._ledger.fail(entry, failed.code)
             raise
-        except DeniableError:
-            self._ledger.fail(entry, "failed")
-            raise
-        if before is not None:
-            released = before.merged(released, self.budget)
+
+    def _sealed(self, made: Plan, released: Released, entry: Entry, confidence: float) -> Answer:
         sealed = self._ledger.seal(entry, released.to_bytes())
-        return self._answer(made, released, sealed, price.confidence, replayed=False)
+        return self._answer(made, released, sealed, confidence, replayed=False)
 
     def _answer(self, made: Plan, released: Released, entry: Entry, confidence: float, *, replayed: bool) -> Answer:
         receipt = Receipt(

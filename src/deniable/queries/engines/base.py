@@ -86,7 +86,9 @@ def check_registration(name: str, table: Table, secret: bytes, known: Mapping[st
         raise InvalidOperation(f"a table {name!r} is registered already; give this one another name")
     if not isinstance(secret, bytes) or len(secret) < 16:
         # Not shown: whoever knows it knows which rows are kept.
-        raise InvalidParameter("secret", NOTHING, "must be at least 16 random bytes", "secrets.token_bytes(32) has them")
+        raise InvalidParameter(
+            "secret", NOTHING, "must be at least 16 random bytes", "secrets.token_bytes(32) has them"
+        )
 
 
 def places(table: Table, source: Sequence[str]) -> dict[str, int]:

@@ -110,9 +110,7 @@ class _Generator:
         main = None
         if plain or not question.statistics:
             main = self._text(self._grouped(question, plain))
-        cells = [
-            self._text(self._cells(question, each)) for each in question.statistics if isinstance(each, Cells)
-        ]
+        cells = [self._text(self._cells(question, each)) for each in question.statistics if isinstance(each, Cells)]
         return Written(main, tuple(cells))
 
     def _text(self, select: SQL) -> str:
@@ -199,7 +197,10 @@ class _Generator:
         low, high = statistic.grid
         if not -_WIDEST <= low <= high <= _WIDEST:
             raise InvalidParameter(
-                "exponent", statistic.exponent, "the bounds must be within 2^62 steps of the grid", "take a coarser grid"
+                "exponent",
+                statistic.exponent,
+                "the bounds must be within 2^62 steps of the grid",
+                "take a coarser grid",
             )
         if value.kind is Kind.INTEGER:
             return self._addend_of_integer(statistic, value)
@@ -315,9 +316,7 @@ class _Generator:
     def _project(self, relation: Project) -> Rows:
         below = self.relation(relation.child)
         if all(isinstance(each, Column) for _, each in relation.expressions):
-            columns = {
-                new: below.columns[each.name] for new, each in relation.expressions if isinstance(each, Column)
-            }
+            columns = {new: below.columns[each.name] for new, each in relation.expressions if isinstance(each, Column)}
             return replace(below, columns=columns)
         writer = self._writer(below)
         pieces = {new: writer.write(each) for new, each in relation.expressions}
@@ -370,7 +369,9 @@ class _Generator:
         value = writer.named(writer.write(exact.expression))
         if exact.function in {"count", "count_distinct"}:
             counted = value.sql
-            return Piece(_distinct(counted) if exact.function == "count_distinct" else function("COUNT", counted), result)
+            return Piece(
+                _distinct(counted) if exact.function == "count_distinct" else function("COUNT", counted), result
+            )
         if exact.function in {"min", "max"}:
             return Piece(function(exact.function.upper(), value.sql), result)
         bounds = value.domain.bounds
@@ -384,7 +385,9 @@ class _Generator:
         step = 2.0 ** exponent_of(bounds)
         x = writer.promoted(value, Kind.REAL).sql
         cell = cast(
-            function("FLOOR", both(exp.Add, self.spelling.divide(x, self.spelling.real(step)), self.spelling.real(0.5))),
+            function(
+                "FLOOR", both(exp.Add, self.spelling.divide(x, self.spelling.real(step)), self.spelling.real(0.5))
+            ),
             "BIGINT",
         )
         # At most 2^41 steps each: 64 bits hold the sum of 2^22 of them, and there the conversion rounds once.
@@ -452,9 +455,7 @@ class _Generator:
     def _alias(self, column_name: str) -> str:
         return stored_name(next(self.names), column_name)
 
-    def _named(
-        self, pieces: Mapping[str, Piece], columns: Mapping[str, Domain]
-    ) -> tuple[list[SQL], dict[str, Piece]]:
+    def _named(self, pieces: Mapping[str, Piece], columns: Mapping[str, Domain]) -> tuple[list[SQL], dict[str, Piece]]:
         aliases = {each: self._alias(each) for each in pieces}
         outputs: list[SQL] = []
         for each, piece in pieces.items():
@@ -469,7 +470,7 @@ class _Generator:
         return _inside(self._select([exp.Star()], rows.origin, rows.conditions), alias)
 
     def _select(self, outputs: Sequence[SQL], origin: SQL, conditions: Sequence[SQL]) -> exp.Select:
-        select = exp.Select(expressions=list(outputs), **{"from_": exp.From(this=origin)})
+        select = exp.Select(expressions=list(outputs), from_=exp.From(this=origin))
         if conditions:
             select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
         return select

@@ -49,8 +49,6 @@ class Piece:
         return self.domain.kind
 
 
-
-
 @final
 @dataclass(slots=True)
 class Writer:
@@ -115,9 +113,7 @@ class Writer:
         """A real, and NULL where it is not finite. Bounds well inside the floats show that it always is."""
         if result.bounds is not None and max(abs(end) for end in result.bounds) < Fraction(_LARGEST_REAL):
             return sql, parts
-        whole = self.short(
-            Piece(sql, result, 1 + sum(part.size for part in parts), max(part.layer for part in parts))
-        )
+        whole = self.short(Piece(sql, result, 1 + sum(part.size for part in parts), max(part.layer for part in parts)))
         # NaN is larger than every number, on every engine here.
         fits = both(exp.LTE, function("ABS", whole.sql), self.spelling.real(_LARGEST_REAL))
         return case((fits, whole.sql.copy())), (whole, whole)
@@ -188,7 +184,9 @@ def _extreme(operator: type[exp.Binary], called: str) -> Write:
         # Two by two, like a tournament: the names that long pieces get then stand on few layers.
         left = list(parts)
         while len(left) > 1:
-            left = [duel(writer, result, *left[i : i + 2]) if i + 1 < len(left) else left[i] for i in range(0, len(left), 2)]
+            left = [
+                duel(writer, result, *left[i : i + 2]) if i + 1 < len(left) else left[i] for i in range(0, len(left), 2)
+            ]
         return left[0].sql, (left[0],)
 
     def duel(writer: Writer, result: Domain, a: Piece, b: Piece) -> Piece:
