@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, final
+from typing import Any, Self, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.tables.schema import Table
@@ -122,6 +122,11 @@ def unreadable(column: str, kind: str) -> InvalidParameter:
         f"its type in the source cannot be read as {kind}",
         "nested, binary, time-of-day and interval columns have no kind; leave the column out or store it as text",
     )
+
+
+def group_of(values: Sequence[Any]) -> Group:
+    """The keys of a group as Python has them; 0 has no sign."""
+    return tuple(value + 0.0 if isinstance(value, float) else value for value in values)
 
 
 def complete(question: Collect, found: Mapping[Group, Numbers]) -> dict[Group, Numbers]:

@@ -127,6 +127,14 @@ class Spelling(ABC):
     def total(self, addend: SQL) -> SQL:
         """The sum of 62-bit integers, exact, 0 for no rows."""
 
+    @abstractmethod
+    def digest(self, text: SQL) -> SQL:
+        """The md5 of a text, ordered as the integer is whose lowest byte comes first."""
+
+    @abstractmethod
+    def microseconds(self, a: SQL) -> SQL:
+        """The microseconds of a timestamp since 1970."""
+
     def literal(self, value: Scalar | None, kind: Kind) -> SQL:
         """A constant of this kind."""
         match value:
@@ -204,6 +212,12 @@ class DuckDB(Spelling):
     def total(self, addend: SQL) -> SQL:
         return exp.Coalesce(this=exp.Sum(this=addend), expressions=[number(0)])
 
+    def digest(self, text: SQL) -> SQL:
+        return function("MD5_NUMBER", text)
+
+    def microseconds(self, a: SQL) -> SQL:
+        return function("EPOCH_US", a)
+
 
 @final
 class Spark(Spelling):
@@ -268,3 +282,22 @@ class Spark(Spelling):
 
     def total(self, addend: SQL) -> SQL:
         return exp.Coalesce(this=exp.Sum(this=cast(addend, self.wide)), expressions=[number(0)])
+
+    def digest(self, text: SQL) -> SQL:
+        pairs = function("REGEXP_EXTRACT_ALL", function("MD5", text), exp.Literal.string(".."), number(0))
+        return function("ARRAY_JOIN", function("REVERSE", pairs), exp.Literal.string(""))
+
+    def microseconds(self, a: SQL) -> SQL:
+        # From its parts: its own functions go through the zone of the session.
+        days = function("DATEDIFF", cast(a, "DATE"), cast(exp.Literal.string("1970-01-01"), "DATE"))
+        seconds = cast(
+            both(exp.Mul, function("DATE_PART", exp.Literal.string("SECOND"), a.copy()), number(10**6)), "BIGINT"
+        )
+        parts = [
+            both(exp.Mul, cast(days, "BIGINT"), number(86_400 * 10**6)),
+            both(exp.Mul, cast(function("HOUR", a.copy()), "BIGINT"), number(3_600 * 10**6)),
+            both(exp.Mul, cast(function("MINUTE", a.copy()), "BIGINT"), number(60 * 10**6)),
+        ]
+        for part in parts:
+            seconds = both(exp.Add, part, seconds)
+        return seconds

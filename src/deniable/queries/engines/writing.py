@@ -30,8 +30,9 @@ _LOWER: Final = _UPPER.lower()
 _YEAR: Final = "([0-9][0-9][0-9][1-9]|[0-9][0-9][1-9]0|[0-9][1-9]00|[1-9]000)"  # there is no year 0
 _WHOLE: Final = "[+-]?[0-9]{1,19}"
 _DECIMAL: Final = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"
-_DAY: Final = f"{_YEAR}-[0-9][0-9]-[0-9][0-9]"
-_MOMENT: Final = f"{_DAY} ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+DAY: Final = f"{_YEAR}-[0-9][0-9]-[0-9][0-9]"
+TIME: Final = "([01][0-9]|2[0-3]):[0-5][0-9]"
+_MOMENT: Final = f"{DAY} {TIME}:[0-5][0-9]"
 
 
 @final
@@ -69,10 +70,11 @@ class Writer:
                 domain = of_constant(value)
                 return Piece(self.spelling.literal(value, domain.kind), domain)
             case Call(operator=operator, arguments=arguments):
-                return self._call(operator, tuple(self.write(argument) for argument in arguments))
+                return self.call(operator, tuple(self.write(argument) for argument in arguments))
         raise AssertionError(expression)
 
-    def _call(self, operator: str, arguments: tuple[Piece, ...]) -> Piece:
+    def call(self, operator: str, arguments: tuple[Piece, ...]) -> Piece:
+        """An operator applied to pieces."""
         entry = OPERATORS[operator]
         domains = tuple(argument.domain for argument in arguments)
         result = entry.domain(domains)
@@ -287,7 +289,7 @@ def _to_text(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
 
 def _to_date(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
     (a,) = parts
-    return _read(writer, a, _DAY, "DATE") if a.kind is Kind.TEXT else (cast(a.sql, "DATE"), parts)
+    return _read(writer, a, DAY, "DATE") if a.kind is Kind.TEXT else (cast(a.sql, "DATE"), parts)
 
 
 def _to_timestamp(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
