@@ -13,7 +13,7 @@ from deniable.ledger import Budget, Cost, Entry, Ledger
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
 from deniable.queries.planner import Plan, noise, plan
-from deniable.queries.pricing import Asked, Price
+from deniable.queries.pricing import Asked, PartOf, Price
 from deniable.queries.question import Question
 from deniable.queries.release import Released, release
 from deniable.units import Guarantee, Unit
@@ -203,7 +203,7 @@ class Session:
             return plan(question.question())
         raise InvalidParameter("question", type(question).__name__, "must be SQL, or built from table(...)")
 
-    def _price(self, made: Plan, asked: Asked) -> Price:
+    def _price(self, made: Plan, asked: Asked | PartOf) -> Price:
         left = self._ledger.remaining
         return Price(made, self.budget, asked.cost(made, self.budget, left), left, asked.confidence)
 
