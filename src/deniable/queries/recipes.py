@@ -146,7 +146,8 @@ class Averaged(Recipe):
         n, s = float(count.values), float(total.values) * step
         low, high = float(self.centre + self.centred.low), float(self.centre + self.centred.high)
         if not _is_clear(count, confidence):
-            return Estimate(_clamped(float(self.centre) + s / max(n, 1.0), low, high), low, high)
+            value = _clamped(float(self.centre) + s / n, low, high) if n > 0 else None
+            return Estimate(value, low, high)
         mean = s / n
         half = reach(total.shape, (total.deviations * step / n, count.deviations * abs(mean) / n), confidence)
         value = float(self.centre) + mean
@@ -322,11 +323,13 @@ def _plain(value: Fraction) -> int | float:
 def recipe(measure: Measure, relation: Relation) -> Recipe:
     """The recipe of a measure on a relation. Refuses a measure whose sensitivity is not bounded by public bounds."""
     name, expression = measure.name, measure.expression
+    # Where a value is never NULL, rows with it are all rows: one count then serves several measures.
+    present = expression if expression is not None and domain(expression, relation.columns).nullable else None
     match measure.function:
         case "count":
-            return Counted(name, Count(expression))
+            return Counted(name, Count(present))
         case "count_persons":
-            return Counted(name, CountPersons(expression))
+            return Counted(name, CountPersons(present))
         case "count_distinct":
             assert expression is not None
             return Counted(name, CountDistinct(expression))
@@ -339,13 +342,13 @@ def recipe(measure: Measure, relation: Relation) -> Recipe:
             return Summed(name, summed(expression, low, high, _is_whole(expression, relation)))
         case "avg":
             centre = (low + high) / 2
-            return Averaged(name, centre, _centred(expression, low, high), Count(expression))
+            return Averaged(name, centre, _centred(expression, low, high), Count(present))
         case "var" | "stddev":
             half = max((high - low) / 2, Fraction(1, 2**40))
             around = expression - lit(float((low + high) / 2))
             squares = summed(around * around, Fraction(0), half * half, False)
             sample, root = bool(measure.options.get("ddof", 1)), measure.function == "stddev"
-            return Varied(name, squares, _centred(expression, low, high), Count(expression), sample, root)
+            return Varied(name, squares, _centred(expression, low, high), Count(present), sample, root)
         case "quantile" | "min" | "max":
             asked = {"min": Fraction(0), "max": Fraction(1)}.get(measure.function)
             q = Fraction(measure.options["q"]) if asked is None else asked
