@@ -31,6 +31,7 @@ Form = tuple["Part", ...]
 Part = Form | str | int | bool | None
 Forms = Mapping[str, Form]
 
+_LONGEST: Final = 1000
 _FLIPPED: Final = {"gt": "lt", "ge": "le"}
 _DENIED: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 _SORTED: Final = frozenset({"eq", "ne", "add", "multiply"})
@@ -98,7 +99,7 @@ def relation_form(relation: Relation) -> tuple[Form, Forms]:
             return _filter(below, conditions), columns
         case Project(child=child, expressions=expressions):
             below, columns = relation_form(child)
-            return below, {name: expression_form(each, columns) for name, each in expressions}
+            return below, {name: _short(expression_form(each, columns)) for name, each in expressions}
         case JoinPublic(child=child, table=table, on=on, how=how):
             below, columns = relation_form(child)
             pairs = tuple(sorted(((columns[a], b) for a, b in on), key=repr))
@@ -125,6 +126,11 @@ def relation_form(relation: Relation) -> tuple[Form, Forms]:
             by = tuple(sorted({expression_form(key, columns) for key in keys}, key=repr))
             return ("bound", below, by, groups, each), columns
     raise AssertionError(type(relation))
+
+
+def _short(form: Form) -> Form:
+    """A form that names may stand for many times over: a long one as its digest, so that forms stay small."""
+    return form if len(repr(form)) <= _LONGEST else ("digest", digest(form))
 
 
 def _filter(below: Part, conditions: tuple[Part, ...]) -> Form:

@@ -169,8 +169,7 @@ def asked(
         digest(form),
     )  # fmt: skip
     _check_size(question)
-    _check_post(question)
-    return question
+    return check_post(question)
 
 
 def _measure_form(measure: Measure, columns: Mapping[str, Form]) -> Form:
@@ -202,7 +201,8 @@ def _check_size(question: Question) -> None:
         )
 
 
-def _check_post(question: Question) -> None:
+def check_post(question: Question) -> Question:
+    """The question itself, if what is made of its answers can be computed."""
     domains, post = question.domains, question.post
     for _, expression in post.columns:
         typed(expression, domains)
@@ -210,6 +210,7 @@ def _check_post(question: Question) -> None:
         raise QuestionRefused("kinds", "HAVING takes a condition", "HAVING COUNT(*) > 100")
     for part in post.order:
         typed(part.expression, domains)
+    return question
 
 
 def check_key(key: Key, relation: Relation) -> None:

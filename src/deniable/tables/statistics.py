@@ -9,10 +9,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, final
 
 from deniable.errors import QuestionRefused
-from deniable.tables.expressions import same
+from deniable.tables.expressions import Column, same
 from deniable.tables.kinds import NUMBERS, Kind
 from deniable.tables.operators import domain
-from deniable.tables.plan import Bound, Filter
+from deniable.tables.plan import Bound, Filter, PerPerson
 from deniable.units import Relation as Neighbours
 from deniable.units import Sensitivity
 
@@ -249,6 +249,12 @@ class Collect:
         if isinstance(relation, Bound) and _same_keys(relation.keys, tuple(key for _, key in self.keys)):
             groups = relation.groups if groups is None else min(groups, relation.groups)
             each = relation.rows_per_group
+        if isinstance(relation, PerPerson) and relation.keys:
+            ours = {key.name for _, key in self.keys if isinstance(key, Column)}
+            if {
+                name for name, _ in relation.keys
+            } <= ours:  # gathered by these keys, a person has one row in each group
+                each = 1
         return Reach(rows, groups, each)
 
     def moves(self, neighbours: Neighbours) -> tuple[Moves, ...]:
