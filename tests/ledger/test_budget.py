@@ -158,7 +158,7 @@ def test_curves_are_priced_in_the_currency_rounded_up() -> None:
     ids=["gaussian in epsilon", "approximate in mu2", "approximate in rho"],
 )
 def test_an_infinite_price_is_refused_with_a_way_out(budget: Budget, curve: curves.Curve) -> None:
-    with pytest.raises(InvalidParameter, match="has no finite .* another kind of budget"):
+    with pytest.raises(InvalidParameter, match=r"has no finite .* another kind of budget"):
         budget.price(curve)
 
 

@@ -101,7 +101,7 @@ def test_what_does_not_fit_leaves_no_mark(ledger: Ledger) -> None:
         ask(ledger, number=number)
     before = written(ledger)
     for cost in (TENTH + Cost(1), Cost(0, PURE.limit.delta_units + 1), Cost(10**36)):
-        with pytest.raises(BudgetExceeded, match="left epsilon 0.1, delta 0.000001; nothing was spent"):
+        with pytest.raises(BudgetExceeded, match=r"left epsilon 0\.1, delta 0\.000001; nothing was spent"):
             ask(ledger, cost)
     assert written(ledger) == before
     ask(ledger, TENTH + Cost(0, PURE.limit.delta_units))
