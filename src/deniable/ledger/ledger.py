@@ -270,6 +270,7 @@ class Ledger:
                 raise LedgerDamaged(first + 1, fault, RESTORE)
             if link != head.hash:
                 raise LedgerDamaged(number, "is not what the head of the chain says", RESTORE)
+            transaction.check_file()
             return newest
 
     # -- handles -------------------------------------------------------------------------------------------------------

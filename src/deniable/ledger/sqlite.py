@@ -90,6 +90,10 @@ class _SQLiteTransaction(Transaction):
     def newest_sealed(self, question: str) -> Entry | None:
         return self._one("question = ? AND state = 'SEALED' ORDER BY number DESC LIMIT 1", question)
 
+    def check_file(self) -> None:
+        if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            raise LedgerDamaged(None, "is damaged", RESTORE)
+
     def _one(self, where: str, *values: object) -> Entry | None:
         found = self._entries(where, *values)
         return found[0] if found else None

@@ -67,6 +67,10 @@ class Transaction(ABC):
     def _insert(self, entry: Entry, head: Head) -> None:
         """Write an entry and move the head from exactly `head` to it."""
 
+    @abstractmethod
+    def check_file(self) -> None:
+        """LedgerDamaged if what holds the entries, such as an index, is not whole."""
+
     def entry(self, number: int) -> Entry | None:
         """The entry of this number."""
         found = self.page(after=number - 1, most=1)
