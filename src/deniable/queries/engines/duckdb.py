@@ -1,4 +1,4 @@
-"""DuckDB in process: the default engine. Bounded memory, data larger than it on disk, locked down before any question."""
+"""DuckDB in process: the default engine. Memory is capped, what is larger lies on disk; questions find it locked."""
 
 from __future__ import annotations
 

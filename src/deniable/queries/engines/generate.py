@@ -466,7 +466,9 @@ class _Generator:
 
     def _whole(self, rows: Rows, alias: str) -> SQL:
         if not rows.conditions and isinstance(rows.origin, exp.Table):
-            return exp.alias_(rows.origin.copy(), alias, table=True, quoted=True)
+            origin = rows.origin.copy()
+            origin.set("alias", exp.TableAlias(this=name(alias)))
+            return origin
         return _inside(self._select([exp.Star()], rows.origin, rows.conditions), alias)
 
     def _select(self, outputs: Sequence[SQL], origin: SQL, conditions: Sequence[SQL]) -> exp.Select:

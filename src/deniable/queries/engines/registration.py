@@ -1,4 +1,4 @@
-"""Registration as SQL: a source as its owner declared it, with every person's rows in an order that only a secret knows.
+"""Registration as SQL: a source as its owner declared it, each person's rows in an order that only a secret knows.
 
 The rules are total and look at one row at a time, so that nothing a person wrote can stop a registration or change
 what is read of anyone else:
@@ -59,7 +59,7 @@ def person_kind(table: Table) -> Kind | None:
 
 
 def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelling: Spelling, secret: bytes) -> Reading:
-    """How to read a source as `table`. `found`: each needed column by the kind of its type there; None if it has none."""
+    """How to read a source as `table`. `found`: each needed column as its type in the source has it; None: as no kind."""
     writer = Writer(spelling, {}, count())
     person = person_kind(table)
     whose = None if table.unit is None else table.unit.column
@@ -88,15 +88,15 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
     read: SQL = source
     for layer in writer.layers:
         below = [exp.Star(), *(exp.Alias(this=sql, alias=name(alias)) for alias, sql in layer)]
-        read = _from(exp.Select(expressions=below, **{"from_": exp.From(this=read)}))
-    select = exp.Select(expressions=inner, **{"from_": exp.From(this=read)})
+        read = _from(exp.Select(expressions=below, from_=exp.From(this=read)))
+    select = exp.Select(expressions=inner, from_=exp.From(this=read))
     outputs: list[SQL] = [column(each) for each in names.values()]
     if person is not None:
         digest = _digest(spelling, secret, person, [(column(names[each]), domains[each].kind) for each in names])
         outputs = [column(PERSON), exp.Alias(this=digest, alias=name(HASH)), *outputs]
     elif not outputs:
         outputs = [column("nothing")]
-    outer = exp.Select(expressions=outputs, **{"from_": exp.From(this=_from(select))})
+    outer = exp.Select(expressions=outputs, from_=exp.From(this=_from(select)))
     if conditions:
         outer.set("where", exp.Where(this=exp.and_(*conditions)))
     ties = tuple(names[each] for each, domain in domains.items() if domain.kind is Kind.REAL)
@@ -110,16 +110,16 @@ def ranked(rows: SQL, reading: Reading, person: SQL, most: int) -> exp.Select:
     columns = [column(each) for each in reading.columns.values()]
     place = exp.Alias(this=window, alias=name(RANK))
     whose = exp.Alias(this=person.copy(), alias=name(PERSON))
-    inner = exp.Select(expressions=[whose, place, *columns], **{"from_": exp.From(this=rows)})
+    inner = exp.Select(expressions=[whose, place, *columns], from_=exp.From(this=rows))
     rank = exp.Alias(this=cast(column(RANK), "INT") if most < 2**31 else column(RANK), alias=name(RANK))
     outer = exp.Select(
-        expressions=[column(PERSON), rank, *(each.copy() for each in columns)], **{"from_": exp.From(this=_from(inner))}
+        expressions=[column(PERSON), rank, *(each.copy() for each in columns)], from_=exp.From(this=_from(inner))
     )
     return outer.where(both(exp.LTE, column(RANK), number(most)), copy=False)
 
 
 def partner_sets(table: Table) -> list[tuple[str, ...]]:
-    """The sets of columns of a public table for which partners are counted: each one, and each pair if these are few."""
+    """The columns of a public table for which partners are counted: each one, and each pair if these are few."""
     names = [each for each, _ in table.columns]
     pairs = list(combinations(names, 2)) if len(names) <= _MOST_PAIRED else []
     return [*((each,) for each in names), *pairs]
@@ -129,12 +129,12 @@ def partners(location: SQL, columns: Mapping[str, str], joined: tuple[str, ...])
     """The most rows that share one value of `joined`. NULL has no partner."""
     inside = exp.Select(
         expressions=[exp.Alias(this=function("COUNT", exp.Star()), alias=name("n"))],
-        **{"from_": exp.From(this=location.copy())},
+        from_=exp.From(this=location.copy()),
         where=exp.Where(this=exp.and_(*(_present(column(columns[each])) for each in joined))),
         group=exp.Group(expressions=[column(columns[each]) for each in joined]),
     )
     most = exp.Coalesce(this=function("MAX", column("n")), expressions=[number(0)])
-    return exp.Select(expressions=[most], **{"from_": exp.From(this=_from(inside))})
+    return exp.Select(expressions=[most], from_=exp.From(this=_from(inside)))
 
 
 # --- one value ------------------------------------------------------------------------------------------------------
@@ -200,6 +200,7 @@ def _digest(spelling: Spelling, secret: bytes, person: Kind, columns: list[tuple
 
 def _canonical(spelling: Spelling, value: SQL, kind: Kind) -> SQL:
     string = spelling.types[Kind.TEXT]
+    written: SQL
     if kind is Kind.TEXT:
         size = cast(function("LENGTH", value), string)
         written = exp.DPipe(

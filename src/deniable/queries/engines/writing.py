@@ -210,7 +210,7 @@ def _in(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
 
 def _logic(operator: type[exp.Connector]) -> Write:
     def write(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
-        sql = parts[0].sql
+        sql: SQL = parts[0].sql
         for part in parts[1:]:
             sql = operator(this=sql, expression=part.sql)
         return exp.Paren(this=sql), parts
@@ -322,7 +322,8 @@ def _length(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
 
 def _prefix(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
     size = parts[1].domain.keys
-    assert size is not None and isinstance(size[0], int)
+    assert size is not None
+    assert isinstance(size[0], int)
     return function("SUBSTRING", parts[0].sql, number(1), number(size[0])), parts
 
 
@@ -347,7 +348,8 @@ def _weekday(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
 
 def _date_trunc(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
     unit, a = parts
-    assert unit.domain.keys is not None and isinstance(unit.domain.keys[0], str)
+    assert unit.domain.keys is not None
+    assert isinstance(unit.domain.keys[0], str)
     a = writer.short(writer.promoted(a, result.kind))
     return writer.spelling.date_trunc(unit.domain.keys[0], a.sql, result.kind), (a, a)
 
