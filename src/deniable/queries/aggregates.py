@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.canonical import Form, expression_form
 from deniable.queries.dialect import BOUNDED, exp, number, only, unwrapped
+from deniable.queries.names import fresh
 from deniable.queries.question import Key, Measure
 from deniable.queries.rules import refuse
 from deniable.tables.expressions import Column, Expression, Literal, call, case
@@ -180,16 +181,6 @@ def _constant(node: exp.Expression) -> object:
 
 def _plain(value: float) -> int | float:
     return int(value) if value == int(value) and abs(value) < 2**53 else value
-
-
-def fresh(wish: str, taken: Iterable[str]) -> str:
-    """A name that is not taken yet, as close to the wish as can be."""
-    names = set(taken)
-    found, count = wish, 1
-    while found in names:
-        count += 1
-        found = f"{wish}_{count}"
-    return found
 
 
 @final

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import final
 
 from deniable.errors import QuestionRefused
-from deniable.queries.aggregates import Asked, Gathered, fresh
+from deniable.queries.aggregates import Asked, Gathered
 from deniable.queries.canonical import Form, expression_form
 from deniable.queries.dialect import Scalars, exp, has_aggregate, unwrapped
+from deniable.queries.names import fresh
 from deniable.queries.rules import refuse
 from deniable.queries.scope import Entry, Rows, Scope, named
 from deniable.tables.expressions import Column, Expression

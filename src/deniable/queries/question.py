@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 from typing import Final, final
 
-from deniable.errors import QuestionRefused
+from deniable.errors import InvalidParameter, QuestionRefused
 from deniable.queries.canonical import Form, digest, expression_form, relation_form
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, renamed
 from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of
@@ -131,6 +131,34 @@ class Question:
         """The names of the columns of the result."""
         return tuple(name for name, _ in self.post.columns)
 
+    def with_columns(self, **expressions: Expression) -> Question:
+        """Further columns made of the noisy answers: `question.with_columns(each=col("cost") / col("n"))`."""
+        kept = tuple((name, each) for name, each in self.post.columns if name not in expressions)
+        added = tuple((name, self._shown(each)) for name, each in expressions.items())
+        return check_post(replace(self, post=replace(self.post, columns=(*kept, *added))))
+
+    def having(self, condition: Expression) -> Question:
+        """Only those rows of the result for which a condition on the noisy answers is true."""
+        parts = [each for each in (self.post.having, self._shown(condition)) if each is not None]
+        both = parts[0] if len(parts) == 1 else Call("and", tuple(parts))
+        return check_post(replace(self, post=replace(self.post, having=both)))
+
+    def order_by(self, *columns: str | Expression, descending: bool = False) -> Question:
+        """The rows of the result in the order of some of its columns."""
+        shown = (self._shown(Column(each) if isinstance(each, str) else each) for each in columns)
+        return check_post(
+            replace(self, post=replace(self.post, order=tuple(Order(each, descending) for each in shown)))
+        )
+
+    def limit(self, count: int, *, offset: int = 0) -> Question:
+        """The first rows of the result only."""
+        if any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in (count, offset)):
+            raise InvalidParameter("limit", count, "must be a whole number of rows")
+        return replace(self, post=replace(self.post, limit=count, offset=offset))
+
+    def _shown(self, expression: Expression) -> Expression:
+        return renamed(expression, dict(self.post.columns))
+
 
 def asked(
     relation: Relation, keys: Sequence[Key], measures: Sequence[Measure], post: Post, options: Mapping[str, float]
@@ -215,12 +243,16 @@ def check_post(question: Question) -> Question:
 
 def check_key(key: Key, relation: Relation) -> None:
     """Refuse what cannot be a key of groups."""
-    if domain(key.expression, relation.columns).kind is Kind.REAL and key.values is None:
-        raise QuestionRefused(
-            "key",
-            f"{key.name!r} is a real number, and those are keys only in public bins",
-            "GROUP BY FLOOR(cost / 10) * 10",
-        )
+    kind = domain(key.expression, relation.columns).kind
+    if key.values is None:
+        if kind is Kind.REAL:
+            raise QuestionRefused(
+                "key",
+                f"{key.name!r} is a real number, and those are keys only in public bins",
+                "GROUP BY FLOOR(cost / 10) * 10",
+            )
+    elif any(value is not None and kind_of(value) is not kind for value in key.values):
+        raise QuestionRefused("key", f"the values of {key.name!r} are of kind {kind.value}", "write them as that kind")
 
 
 def check_measure(measure: Measure, relation: Relation) -> None:

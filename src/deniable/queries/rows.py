@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from deniable.queries.aggregates import fresh
 from deniable.queries.dialect import conjoined, exp, has_aggregate, only, unwrapped
 from deniable.queries.disjoint import disjoint
 from deniable.queries.groups import gathered, item, projected
+from deniable.queries.names import fresh, renaming
 from deniable.queries.rules import refuse
 from deniable.queries.scope import Entry, Rows, Scope, matching, meant
 from deniable.tables.expressions import Column, Expression, Literal, call
@@ -344,15 +344,12 @@ def _side(node: exp.Expression, left: Scope, right: _Item) -> str:
     return sides.pop() if len(sides) == 1 else ""
 
 
-def _columns_for(scope: Scope, nodes: list[exp.Expression], avoid: Iterable[str]) -> tuple[Scope, list[str]]:
+def _columns_for(scope: Scope, nodes: list[exp.Expression], avoid: Sequence[str]) -> tuple[Scope, list[str]]:
     """The scope with a column for each node, and no column named as in `avoid`: projected where that needs it."""
     rows = Rows(scope)
-    taken = set(avoid)
     existing = list(scope.relation.columns)
-    names: dict[str, str] = {}
-    for name in existing:
-        names[name] = fresh(name, taken)
-        taken.add(names[name])
+    names = renaming(scope.relation, avoid)
+    taken = {*avoid, *names.values()}
     expressions: list[tuple[str, Expression]] = [(names[name], Column(name)) for name in existing]
     found: list[str] = []
     for node in nodes:
@@ -407,6 +404,6 @@ def _with_private(left: Scope, right: Scope, pairs: list[_Pair], how: How, using
     if not person:
         refuse("join person")
     left, a_columns = _columns_for(left, [a for a, _ in further], ())
-    right, b_columns = _columns_for(right, [b for _, b in further], left.relation.columns)
+    right, b_columns = _columns_for(right, [b for _, b in further], list(left.relation.columns))
     joined = JoinPrivate(left.relation, right.relation, tuple(zip(a_columns, b_columns, strict=True)), how)
     return Scope(joined, _beside(left.entries, right.entries, how, using), left.nodes + right.nodes + 1)

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
-from deniable.queries.aggregates import Asked, fresh
+from deniable.queries.aggregates import Asked
 from deniable.queries.canonical import Form, expression_form
 from deniable.queries.dialect import Scalars, exp, has_aggregate, is_aggregate, only, read, unwrapped
 from deniable.queries.groups import Items, grouped, item
+from deniable.queries.names import fresh
 from deniable.queries.question import Key, Order, Post, Question, asked, check_post, public_values
 from deniable.queries.rows import Environment, Relations, check_select
 from deniable.queries.rules import refuse
