@@ -18,7 +18,7 @@
     ├── LedgerDamaged                        a ledger whose history was changed; names the first bad entry
     ├── LedgerUnavailable                    a ledger that cannot be read or written now: busy, read-only, disk full
     ├── NotPrivateWarning (UserWarning)      an answer was made with replayable entropy: it protects nobody
-    ├── EngineFailed                         an engine could not finish: a code of a closed list, and nothing the engine said
+    ├── EngineFailed                         an engine could not finish: a code of a closed list, no more
     └── MissingExtra (ImportError)           an optional dependency is not installed; says which extra brings it
 
 An error says what was asked, what is true, and what to do. Its facts are attributes: programs need not read prose.
@@ -149,6 +149,8 @@ class QuestionRefused(DeniableError, ValueError):
         self.rule = rule
         self.rewrite = rewrite
         super().__init__(f"{rule}; {rewrite}")
+
+
 class LedgerMismatch(DeniableError, ValueError):
     """A ledger was opened for something else than what it was made for."""
 

@@ -6,12 +6,12 @@ import datetime as dt
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, final
 
 from deniable.errors import InvalidParameter, MissingExtra
-from deniable.queries.intervals import Estimate
+from deniable.queries.intervals import Estimate, reach
 from deniable.tables.expressions import Column, Expression, columns_used
 from deniable.tables.operators import typed
 from deniable.units import Guarantee
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deniable.ledger import Budget, Cost
     from deniable.plots.spec import Figure
     from deniable.queries.planner import Plan
+    from deniable.queries.recipes import Drawn
     from deniable.queries.release import Released
 
 Cell = bool | int | float | str | dt.date | dt.datetime | None
@@ -69,6 +70,11 @@ class Answer:
         self.guarantee, self.receipt, self.confidence = guarantee, receipt, confidence
         self._names = plan.question.names
         self._cells, self._intervals = _shown(plan, released, budget, confidence)
+
+    @property
+    def budget(self) -> Budget:
+        """The budget that it was paid from."""
+        return self._budget
 
     @property
     def plan(self) -> Plan:
@@ -230,15 +236,11 @@ class Answer:
         chosen = measured[0] if column is None else column
         self._place(chosen)
         others = [name for name in self._names if name not in measured]
-        labels = [
-            " · ".join(spoken(cell, None) for cell in row) for row in zip(*(self[n] for n in others), strict=True)
-        ]
-        points = [
-            (label, value, low, high)
-            for label, value, bounds in zip(labels or [chosen], self[chosen], self.interval(chosen), strict=False)
-            if isinstance(value, int | float) and bounds is not None
-            for low, high in [bounds]
-        ]
+        points = []
+        for i, (value, bounds) in enumerate(zip(self[chosen], self.interval(chosen), strict=True)):
+            if isinstance(value, int | float) and bounds is not None:
+                name = " · ".join(spoken(self[other][i], None) for other in others) or chosen
+                points.append((name, float(value), *bounds))
         return drawn(points, label=chosen, title=f"{chosen} with noise intervals at {100 * self.confidence:g} %")
 
 
@@ -273,50 +275,79 @@ def _shown(
     plan: Plan, released: Released, budget: Budget, confidence: float
 ) -> tuple[tuple[tuple[Cell, ...], ...], tuple[tuple[Interval, ...], ...]]:
     question = plan.question
+    drawn = released.drawn(plan, budget)
     estimates: list[dict[str, Estimate]] = []
     rows: list[dict[str, Cell]] = []
-    for group, drawn in zip(released.groups, released.drawn(plan, budget), strict=True):
-        found = {
-            recipe.name: recipe.estimate([drawn[i] for i in uses], confidence)
-            for recipe, uses in zip(plan.recipes, plan.uses, strict=True)
-        }
+    for group, numbers in zip(released.groups, drawn, strict=True):
+        found = _estimates(plan, numbers, confidence)
         estimates.append(found)
         keys = {key.name: value for key, value in zip(question.keys, group, strict=True)}
         rows.append(keys | {name: each.value for name, each in found.items()})
     chosen = question.post.select(rows, question.domains)
     cells = tuple(values for _, values in chosen)
-    intervals = tuple(
-        tuple(_interval(expression, rows[i], estimates[i], question.domains) for _, expression in question.post.columns)
-        for i, _ in chosen
-    )
+    readers = [_Interval(plan, expression, confidence) for _, expression in question.post.columns]
+    intervals = tuple(tuple(reader.around(rows[i], estimates[i], drawn[i]) for reader in readers) for i, _ in chosen)
     return cells, intervals
 
 
-def _interval(
-    expression: Expression, row: Mapping[str, Any], estimates: Mapping[str, Estimate], domains: Mapping[str, Any]
-) -> Interval:
-    used = [name for name in dict.fromkeys(columns_used(expression)) if name in estimates]
-    if not used:
-        return None
-    if isinstance(expression, Column):
-        one = estimates[expression.name]
-        return None if one.low is None or one.high is None else (one.low, one.high)
-    return _propagated(expression, row, {name: estimates[name] for name in used}, domains)
+def _estimates(plan: Plan, drawn: Sequence[Drawn], confidence: float) -> dict[str, Estimate]:
+    return {
+        recipe.name: recipe.estimate([drawn[i] for i in uses], confidence)
+        for recipe, uses in zip(plan.recipes, plan.uses, strict=True)
+    }
 
 
-def _propagated(
-    expression: Expression, row: Mapping[str, Any], used: Mapping[str, Estimate], domains: Mapping[str, Any]
-) -> Interval:
-    """For arithmetic over measures: how far each of them alone moves the result, combined as independent errors are."""
-    value = typed(expression, domains).value
-    middle = value(row)
-    if isinstance(middle, bool) or not isinstance(middle, int | float):
-        return None
-    down, up = 0.0, 0.0
-    for name, estimate in used.items():
-        moved = [value({**row, name: end}) for end in (estimate.low, estimate.high)]
-        if not all(isinstance(each, int | float) for each in moved):
+@final
+class _Interval:
+    """The noise interval of one column of the result."""
+
+    __slots__ = ("_confidence", "_expression", "_parts", "_plan", "_used", "_value")
+
+    def __init__(self, plan: Plan, expression: Expression, confidence: float) -> None:
+        self._plan, self._expression, self._confidence = plan, expression, confidence
+        names = {recipe.name: uses for recipe, uses in zip(plan.recipes, plan.uses, strict=True)}
+        self._used = [name for name in dict.fromkeys(columns_used(expression)) if name in names]
+        self._parts = sorted({part for name in self._used for part in names[name]})
+        self._value = typed(expression, plan.question.domains).value
+
+    def around(self, row: Mapping[str, Any], estimates: Mapping[str, Estimate], drawn: Sequence[Drawn]) -> Interval:
+        if not self._used:
             return None
-        ends: Sequence[float] = [float(each) - middle for each in moved]  # type: ignore[arg-type]
-        down, up = down + min(0.0, *ends) ** 2, up + max(0.0, *ends) ** 2
-    return middle - math.sqrt(down), middle + math.sqrt(up)
+        if isinstance(self._expression, Column):
+            one = estimates[self._expression.name]
+            return None if one.low is None or one.high is None else (one.low, one.high)
+        middle = self._value(row)
+        if isinstance(middle, bool) or not isinstance(middle, int | float):
+            return None
+        if any(self._plan.parts[part].is_running for part in self._parts):
+            return self._by_measures(row, estimates, float(middle))
+        return self._by_parts(row, drawn, float(middle))
+
+    def _by_parts(self, row: Mapping[str, Any], drawn: Sequence[Drawn], middle: float) -> Interval:
+        """How far each noisy statistic moves the result, to first order: measures that share one move together."""
+        moves = []
+        for part in self._parts:
+            one = drawn[part]
+            ends = []
+            for sign in (-1, 1):
+                numbers = [*drawn]
+                numbers[part] = replace(one, values=one.values + sign * one.deviations)
+                moved = _estimates(self._plan, numbers, self._confidence)
+                ends.append(self._value({**row, **{name: moved[name].value for name in self._used}}))
+            low, high = ends
+            if not isinstance(low, int | float) or not isinstance(high, int | float):
+                return None
+            moves.append(abs(float(high) - float(low)) / 2)
+        half = reach(drawn[self._parts[0]].shape, moves, self._confidence)
+        return middle - half, middle + half
+
+    def _by_measures(self, row: Mapping[str, Any], estimates: Mapping[str, Estimate], middle: float) -> Interval:
+        """With a quantile among them: how far each measure's interval moves the result, as if they were independent."""
+        down, up = 0.0, 0.0
+        for name in self._used:
+            moved = [self._value({**row, name: end}) for end in (estimates[name].low, estimates[name].high)]
+            ends = [float(each) - middle for each in moved if isinstance(each, int | float)]
+            if len(ends) < 2:
+                return None
+            down, up = down + min(0.0, *ends) ** 2, up + max(0.0, *ends) ** 2
+        return middle - math.sqrt(down), middle + math.sqrt(up)

@@ -102,7 +102,7 @@ def _whole(plan: Plan) -> bool:
     return True
 
 
-def helped(help: Help, plans: Sequence[Plan], released: Sequence[Released], budget: Budget) -> Released:
+def helped(help: Help, released: Sequence[Released], budget: Budget) -> Released:
     """The coarse answer, merged with the sums of the fine one by inverse variance (that of the worst cell)."""
     coarse, fine = released[help.coarse], released[help.fine]
     sums = np.zeros(len(coarse.groups))
@@ -113,4 +113,7 @@ def helped(help: Help, plans: Sequence[Plan], released: Sequence[Released], budg
     share = float(own / (own + more))
     values = share * np.asarray(coarse.parts[0], dtype=np.float64) + (1 - share) * sums
     units = at_precision(own + more, budget)
-    return replace(coarse, parts=(values,), precision=Cost(units, coarse.precision.delta_units))
+    precision = Cost(units, coarse.precision.delta_units)
+    # What it says now rests on both answers, so both costs stand behind it.
+    cost = coarse.cost + fine.cost
+    return replace(coarse, parts=(values,), cost=cost, precision=precision, units=(units,) * len(coarse.groups))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter, LedgerMismatch
 from deniable.ledger import Budget, Ledger
 from deniable.queries.session import Session
 from deniable.tables.kinds import Domain
@@ -63,7 +63,7 @@ def session(
         if not isinstance(ledger, Ledger):
             kept.close()
         raise
-    return Session(worker, registered, kept)
+    return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger))
 
 
 def _named(source: object) -> dict[str, object]:
@@ -142,14 +142,21 @@ def _typed(name: str, source: object, declared: Mapping[str, Any], unit: Unit | 
 def _ledger(
     ledger: str | Path | Ledger | None, budget: Budget | None, units: list[Unit], sources: Mapping[str, object]
 ) -> Ledger:
-    relations = {unit.relation for unit in units}
-    if len(relations) > 1:
+    if not units:
+        raise InvalidParameter("source", NOTHING, "all tables are public", "nobody needs a budget for those")
+    if len({unit.relation for unit in units}) > 1:
         raise InvalidParameter("unit", NOTHING, "all tables of a session must use add/remove, or all replace")
+    if len({unit.column is None for unit in units}) > 1:
+        # Whose row is it, where one table says "a person" and the other "a row"? No budget could say both.
+        raise InvalidParameter("unit", NOTHING, "either every table names its people, or none does")
     most = max(units, key=lambda unit: unit.rows)
-    if isinstance(ledger, Ledger):
-        return ledger
     if budget is not None and not isinstance(budget, Budget):
         raise InvalidParameter("budget", budget, "must be a Budget", "write Budget(epsilon=1, delta=1e-6)")
+    if isinstance(ledger, Ledger):
+        for field, asked, found in (("budget", budget, ledger.budget), ("unit", most, ledger.unit)):
+            if asked is not None and asked != found:
+                raise LedgerMismatch(field, repr(asked), repr(found), "open the session as what the ledger is for")
+        return ledger
     if budget is None and (ledger is None or not Path(ledger).exists()):
         raise InvalidParameter("budget", None, "must be given", "write Budget(epsilon=1, delta=1e-6)")
     dataset = ", ".join(sorted(sources))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deniable.queries.pricing import describe
+from deniable.errors import InvalidParameter
+from deniable.mechanisms.prefix import GaussianPrefixSums, LaplacePrefixSums
+from deniable.queries.planner import noise, plan
+from deniable.queries.pricing import Price, describe
+from deniable.queries.question import Question
 from deniable.tables.plan import (
     Bound,
     Filter,
@@ -18,10 +22,28 @@ from deniable.tables.plan import (
 )
 
 if TYPE_CHECKING:
-    from deniable.queries.planner import Plan
+    from deniable.queries.planner import Noise, Plan
+    from deniable.queries.session import Session
 
 
-def explained(plan: Plan, sql: str) -> str:
+def explain(question: str | Question | Price, *, session: Session | None = None) -> str:
+    """The plan of a question: each step with its stability, each statistic with its sensitivity.
+
+    A price (`session.price(...)`) also has its noise explained; with `session`, the SQL that its engine runs is shown,
+    and the question may be SQL itself. Free: no data is read.
+    """
+    if session is not None:
+        return session.explain(question)
+    if isinstance(question, Price):
+        return explained(question.plan, noise(question.plan, question.budget, question.cost), None)
+    if isinstance(question, Question):
+        return explained(plan(question), None, None)
+    raise InvalidParameter(
+        "question", type(question).__name__, "must be a Question or a Price", "SQL needs session=, which has its tables"
+    )
+
+
+def explained(plan: Plan, made: Noise | None, sql: str | None) -> str:
     """The plan as text."""
     question, collect = plan.question, plan.collect
     unit = question.relation.tables[0].unit
@@ -32,19 +54,40 @@ def explained(plan: Plan, sql: str) -> str:
     if not question.keys:
         lines.append("  one, of all rows")
     for key in question.keys:
-        public = "shown above a threshold" if key.values is None else f"{len(key.values)} public values"
+        public = "shown above a threshold" if plan.people is not None else f"{len(key.values or ())} public values"
         lines.append(f"  {key.name} = {key.expression!r}: {public}")
     reach = collect.reach
     lines.append(f"  a person reaches at most {reach.touched} of them, with {reach.in_one_group} rows in one")
     lines += ["", "statistics (how far they move between neighbours, over all groups):"]
-    for part in plan.parts:
+    for number, part in enumerate(plan.parts, 1):
         step = f" in steps of 2^{part.statistic.exponent}" if hasattr(part.statistic, "exponent") else ""
         moved = part.moves.sensitivity
-        lines.append(f"  {describe(part.statistic)}{step}: L1 {moved.l1:g}, L2 {moved.l2:.6g}, share {part.weight}")
+        norms = f"L1 {moved.l1:g}, L2 {moved.l2:.6g}, share {part.weight}"
+        lines.append(f"  {number}. {describe(part.statistic)}{step}: {norms}")
     lines += ["", "measures:"]
     for recipe, uses in zip(plan.recipes, plan.uses, strict=True):
         lines.append(f"  {recipe.name}: {type(recipe).__name__.lower()} from {', '.join(str(i + 1) for i in uses)}")
-    return "\n".join([*lines, "", "the engine runs:", *(f"  {line}" for line in sql.splitlines())])
+    if made is not None:
+        lines += ["", "noise:", *(f"  {line}" for line in _noise(made))]
+    if sql is not None:
+        lines += ["", "the engine runs:", *(f"  {line}" for line in sql.splitlines())]
+    return "\n".join(lines)
+
+
+def _noise(made: Noise) -> list[str]:
+    lines = []
+    for index, mechanism in enumerate(made.mechanisms):
+        match mechanism:
+            case GaussianPrefixSums():
+                said = f"running totals by the square root of the prefix sums, {mechanism.noise!r}"
+            case LaplacePrefixSums():
+                said = f"running totals from a tree of counts, {mechanism.noise!r}"
+            case _:
+                said = repr(mechanism)
+        lines.append(f"{index + 1}. {said}")
+    if made.threshold is not None:
+        lines.append(f"a key is shown if its noisy count reaches {made.threshold}")
+    return lines
 
 
 def _tree(relation: Relation, depth: int) -> list[str]:

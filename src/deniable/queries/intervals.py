@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import final
 
 from deniable.mechanisms import tails
@@ -38,11 +39,13 @@ def reach(shape: Shape, deviations: Sequence[float], confidence: float) -> float
     spread = math.sqrt(math.fsum(d * d for d in deviations))
     if spread == 0:
         return 0.0
-    missed = tails.miss(confidence)
     if shape is Shape.NORMAL:
-        return spread * tails.normal(missed)
-    low, high = 0.0, spread * 60
+        return spread * _normal(confidence)
+    missed = tails.miss(confidence)
     scales = _distinct([d / math.sqrt(2) for d in deviations if d > spread * 1e-6])
+    if len(scales) == 1:
+        return -scales[0] * math.log(missed)
+    low, high = 0.0, spread * 60
     while high - low > 1e-9 * spread:
         middle = (low + high) / 2
         if _laplace_sum_tail(scales, middle) > missed:
@@ -50,6 +53,11 @@ def reach(shape: Shape, deviations: Sequence[float], confidence: float) -> float
         else:
             high = middle
     return high
+
+
+@lru_cache(maxsize=64)
+def _normal(confidence: float) -> float:
+    return tails.normal(tails.miss(confidence))
 
 
 def _distinct(scales: list[float]) -> list[float]:

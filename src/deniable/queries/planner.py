@@ -16,21 +16,26 @@ from typing import TYPE_CHECKING, Any, Final, final
 from deniable.curves import Curve
 from deniable.curves.filters import UNIT
 from deniable.curves.textbook_numbers import down as float_down
-from deniable.errors import QuestionRefused
+from deniable.errors import NOTHING, InvalidParameter, QuestionRefused
+from deniable.ledger import Cost
 from deniable.mechanisms import DiscreteLaplace, Gaussian, Mechanism
 from deniable.mechanisms.histogram import least_threshold
 from deniable.mechanisms.prefix import GaussianPrefixSums, LaplacePrefixSums, deviation_of
+from deniable.queries.canonical import Form, Forms, relation_form, statistic_form
 from deniable.queries.intervals import Shape
 from deniable.queries.recipes import Recipe, recipe
 from deniable.tables.statistics import Cells, Collect, Count, CountPersons, Moves, Statistic
 from deniable.units import Relation as Neighbours
 
 if TYPE_CHECKING:
-    from deniable.ledger import Budget, Cost
+    from deniable.ledger import Budget
     from deniable.queries.question import Question
 
 MARGIN: Final = Fraction(2**40 - 1, 2**40)
 """Noise is made for a level this little below what is paid, so that roundings never cost more than was asked."""
+
+MOST_NUMBERS: Final = 2**24
+"""Noisy numbers in one answer: public groups times what is kept for each."""
 
 
 @final
@@ -71,15 +76,23 @@ def plan(question: Question) -> Plan:
     """The plan of a question. Refuses what has no bounded sensitivity."""
     relation = question.relation
     known = question.known
-    found: dict[str, Statistic] = {}
+    found: dict[Form, Statistic] = {}
+    _, columns = relation_form(relation)
     recipes = tuple(recipe(measure, relation) for measure in question.measures)
     uses = []
     for each in recipes:
-        uses.append(tuple(_place(found, statistic) for statistic in each.statistics()))
+        uses.append(tuple(_place(found, statistic, columns) for statistic in each.statistics()))
     people = None
     if known is None:
-        people = _place(found, CountPersons() if relation.people else Count())
+        people = _place(found, CountPersons() if relation.people else Count(), columns)
     keys = tuple((key.name, key.expression) for key in question.keys)
+    numbers = (1 if known is None else len(known)) * sum(statistic.width for statistic in found.values())
+    if numbers > MOST_NUMBERS:
+        raise QuestionRefused(
+            "key",
+            f"this would be more than {MOST_NUMBERS:,} noisy numbers: a quantile keeps running totals for each group",
+            "group by fewer or coarser keys, or ask quantiles by themselves",
+        )
     collect = Collect(relation, keys, known, tuple(found.values()))
     moves = collect.moves(_neighbours(question))
     share = Fraction(1, max(1, len(found)))
@@ -94,11 +107,15 @@ def _neighbours(question: Question) -> Neighbours:
     return unit.relation
 
 
-def _place(found: dict[str, Statistic], statistic: Statistic) -> int:
-    """Where a statistic stands among those to collect; two that read alike are one, and paid for once."""
-    name = repr(statistic)
-    found.setdefault(name, statistic)
-    return list(found).index(name)
+def _place(found: dict[Form, Statistic], statistic: Statistic, columns: Forms) -> int:
+    """Where a statistic stands among those to collect; two that mean the same are one, and paid for once.
+
+    By their forms, as the hash of a question: so all spellings of a question have the same parts in the same order, and
+    an answer that one of them stored can be read by another.
+    """
+    form = statistic_form(statistic, columns)
+    found.setdefault(form, statistic)
+    return list(found).index(form)
 
 
 # -- noise -----------------------------------------------------------------------------------------------------------
@@ -132,26 +149,40 @@ class Noise:
 
 def noise(plan: Plan, budget: Budget, cost: Cost) -> Noise:
     """The noise that a cost pays for. Everything released with it is at most as dear, by the budget's own price."""
-    level = budget.level_down(cost) * MARGIN
+    made = unthresholded(plan, budget, cost.units)
+    if plan.people is None:
+        return made
+    if cost.delta_units == 0:
+        raise QuestionRefused(
+            "key",
+            "keys that are not public are shown above a threshold, which needs a delta, and none is given or left",
+            "declare the keys in the schema, or use a budget with a delta",
+        )
+    reach = plan.collect.reach
+    people = isinstance(plan.parts[plan.people].statistic, CountPersons)
+    rows, each = (reach.touched, 1) if people else (reach.in_all, reach.in_one_group)
+    counted: Any = made.mechanisms[plan.people]
+    threshold = least_threshold(counted, rows=rows, each=each, delta=float_down(cost.delta_units * UNIT))
+    return Noise(made.mechanisms, made.shape, threshold)
+
+
+def unthresholded(plan: Plan, budget: Budget, units: int) -> Noise:
+    """The noise alone that this many units pay for."""
+    level = budget.level_down(Cost(units)) * MARGIN
     made = tuple(_mechanism(part, budget.currency, level) for part in plan.parts)
-    threshold = None
-    if plan.people is not None:
-        if cost.delta_units == 0:
-            raise QuestionRefused(
-                "key",
-                "keys that are not public are shown above a threshold, which needs a delta, and this budget has none",
-                "declare the keys in the schema, or use a budget with a delta",
-            )
-        reach = plan.collect.reach
-        people = isinstance(plan.parts[plan.people].statistic, CountPersons)
-        rows, each = (reach.touched, 1) if people else (reach.in_all, reach.in_one_group)
-        counted: Any = made[plan.people]
-        threshold = least_threshold(counted, rows=rows, each=each, delta=float_down(cost.delta_units * UNIT))
-    shape = Shape.LAPLACE if budget.currency == "epsilon" else Shape.NORMAL
-    return Noise(made, shape, threshold)
+    return Noise(made, Shape.LAPLACE if budget.currency == "epsilon" else Shape.NORMAL, None)
 
 
 def _mechanism(part: Part, currency: str, level: Fraction) -> Mechanism:
+    try:
+        return _made(part, currency, level)
+    except InvalidParameter:  # wider than 2^50 steps: known from the cost and the sensitivity alone
+        raise InvalidParameter(
+            "cost", NOTHING, "pays for so little that noise would drown everything", "spend more, or bound more tightly"
+        ) from None
+
+
+def _made(part: Part, currency: str, level: Fraction) -> Mechanism:
     if currency == "epsilon":
         epsilon = level * part.weight
         if part.is_running:

@@ -146,13 +146,13 @@ class Averaged(Recipe):
         n, s = float(count.values), float(total.values) * step
         low, high = float(self.centre + self.centred.low), float(self.centre + self.centred.high)
         if not _is_clear(count, confidence):
-            value = _clamped(float(self.centre) + s / n, low, high) if n > 0 else None
+            value = None if _may_be_none(count, confidence) else _clamped(float(self.centre) + s / n, low, high)
             return Estimate(value, low, high)
         mean = s / n
         half = reach(total.shape, (total.deviations * step / n, count.deviations * abs(mean) / n), confidence)
         value = float(self.centre) + mean
         # Where the average lies near a bound the interval is cut there: it cannot be beyond.
-        return Estimate(_clamped(value, low, high), max(low, value - half), min(high, value + half))
+        return Estimate(*(_clamped(each, low, high) for each in (value, value - half, value + half)))
 
     def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
         total, count = deviations
@@ -184,19 +184,22 @@ class Varied(Recipe):
         n = float(count.values)
         most = float(self.squares.high)
         if not _is_clear(count, confidence) or n < 3:
-            value = _clamped(q / max(n, 1.0) - (s / max(n, 1.0)) ** 2, 0.0, most)
-            return self._shaped(value, 0.0, most, 1.0)
+            whole = self._shaped(_clamped(q / max(n, 1.0) - (s / max(n, 1.0)) ** 2, 0.0, most), 0.0, most, 1.0)
+            return Estimate(None, whole.low, whole.high) if _may_be_none(count, confidence) else whole
         mean = s / n
-        value = q / n - mean * mean
+        # The square of a noisy sum is too large by the noise's variance, on average; that is known, and taken off.
+        noise = total.deviations * 2.0**self.centred.exponent / n
+        value = q / n - mean * mean + noise * noise
         slopes = (
             squares.deviations * 2.0**self.squares.exponent / n,
-            total.deviations * 2.0**self.centred.exponent * 2 * mean / n,
+            noise * 2 * mean,
+            noise * noise * math.sqrt(2),  # what is left of the square where the mean is near the middle
             count.deviations * (2 * mean * mean - q / n) / n,
         )
         half = reach(squares.shape, [abs(slope) for slope in slopes], confidence)
         return self._shaped(
             _clamped(value, 0.0, most),
-            max(0.0, value - half),
+            _clamped(value - half, 0.0, most),
             _clamped(value + half, 0.0, most),
             n / (n - 1) if self.sample else 1.0,
         )
@@ -233,6 +236,8 @@ class Ranked(Recipe):
     """0 is MIN and 1 is MAX."""
     whole: bool
     """Whether cells are single integers."""
+    integral: bool
+    """Whether the answer is a whole number: MIN and MAX of one are."""
 
     def statistics(self) -> tuple[Statistic, ...]:
         return (self.cells,)
@@ -251,7 +256,8 @@ class Ranked(Recipe):
         at = min(at, sums.size - 1)
         # A cell is possible if fewer than q lie below it, and at least q below its end, as far as noise allows.
         before = np.concatenate(([-q * sums[-1]], apart[:-1]))
-        before_spread = np.concatenate(([q * spread[-1]], spread[:-1])) if q else np.concatenate(([0.0], spread[:-1]))
+        # Nothing lies below the first cell: 0 - q·T_last, whose noise is q/(1-q) times that of (1-q)·T_last.
+        before_spread = np.concatenate(([q / (1 - q) * spread[-1]], spread[:-1]))
         possible = np.flatnonzero((apart >= -z * spread) & (before <= z * before_spread))
         first, last = (int(possible[0]), int(possible[-1])) if possible.size else (at, at)
         return Estimate(self._inside(smooth, at), self._low(min(first, at)), self._high(max(last, at)))
@@ -272,7 +278,7 @@ class Ranked(Recipe):
         if self.q == 1:
             at, first, last = (seen.size - 1 - each for each in (at, last, first))
         middle = self._low(at) if self.whole else float(self.cells.edges[at] + self.cells.edges[at + 1]) / 2
-        return Estimate(middle, self._low(first), self._high(last))
+        return Estimate(round(middle) if self.integral else middle, self._low(first), self._high(last))
 
     def _inside(self, smooth: Any, at: int) -> float | int:
         low, high = self.cells.edges[at], self.cells.edges[at + 1]
@@ -288,8 +294,7 @@ class Ranked(Recipe):
         return math.ceil(edge) if self.whole else float(edge)
 
     def _high(self, cell: int) -> float | int:
-        edge = self.cells.edges[cell + 1]
-        return math.ceil(self.cells.edges[cell]) if self.whole else float(edge)
+        return self._low(cell) if self.whole else float(self.cells.edges[cell + 1])
 
 
 def _increasing(totals: Any) -> Any:
@@ -301,12 +306,18 @@ def _increasing(totals: Any) -> Any:
 
 def _whole_reach(one: Drawn, confidence: float) -> float | int:
     half = reach(one.shape, (float(one.deviations),), confidence)
-    return math.ceil(half) if isinstance(one.values, int) else half
+    # A whole number of noise is at most k in size if what it was rounded from is at most k + 1/2.
+    return max(0, math.ceil(half - 0.5)) if isinstance(one.values, int) else half
 
 
 def _is_clear(count: Drawn, confidence: float) -> bool:
     """Whether the number of rows is far enough from 0 for a ratio's noise to be nearly linear."""
     return float(count.values) > 3 * reach(count.shape, (float(count.deviations),), confidence)
+
+
+def _may_be_none(count: Drawn, confidence: float) -> bool:
+    """Whether there may be no rows at all, as far as noise lets anyone see: then there is nothing to average."""
+    return float(count.values) <= reach(count.shape, (float(count.deviations),), confidence)
 
 
 def _clamped(value: float, low: float, high: float) -> float:
@@ -352,8 +363,9 @@ def recipe(measure: Measure, relation: Relation) -> Recipe:
         case "quantile" | "min" | "max":
             asked = {"min": Fraction(0), "max": Fraction(1)}.get(measure.function)
             q = Fraction(measure.options["q"]) if asked is None else asked
-            edges, whole = _edges(low, high, _is_whole(expression, relation))
-            return Ranked(name, Cells(expression, edges), q, whole)
+            integral = _is_whole(expression, relation)
+            edges, whole = _edges(low, high, integral)
+            return Ranked(name, Cells(expression, edges), q, whole, integral and asked is not None)
     raise AssertionError(measure.function)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from deniable.errors import UnreadableRecord
 from deniable.ledger import Cost
 from deniable.mechanisms.base import witnessed
-from deniable.queries.planner import noise
+from deniable.queries.planner import unthresholded
 from deniable.queries.recipes import Drawn
 
 if TYPE_CHECKING:
@@ -45,64 +46,90 @@ class Released:
     """What was charged for it."""
     precision: Cost
     """The cost at which one answer would carry as little noise: more than `cost` where other answers helped."""
+    units: tuple[int, ...]
+    """The same for each group: a key that only one of several answers showed carries that one's noise."""
 
     def drawn(self, plan: Plan, budget: Budget) -> list[list[Drawn]]:
         """For each group, each part's noisy value with its noise."""
-        made = noise(plan, budget, self.precision)
+        noises = {units: unthresholded(plan, budget, units) for units in set(self.units)}
         columns = []
         for index, (part, values) in enumerate(zip(plan.parts, self.parts, strict=True)):
-            deviation = made.deviation(index)
-            if part.is_running:
-                mechanism: Any = made.mechanisms[index]
-                blend = partial(_blend, mechanism)
-                columns.append([Drawn(row, deviation, made.shape, blend) for row in values])
-            else:
-                columns.append([Drawn(value, deviation, made.shape) for value in values.tolist()])
-        return [list(group) for group in zip(*columns, strict=True)] if columns else [[] for _ in self.groups]
+            spreads = {units: _spread(made, index, part.is_running) for units, made in noises.items()}
+            found = values if part.is_running else values.tolist()
+            columns.append(
+                [Drawn(value, *spreads[units]) for value, units in zip(found, self.units, strict=True)]
+            )  # fmt: skip
+        return [list(group) for group in zip(*columns, strict=True)]
 
     def merged(self, other: Released, budget: Budget) -> Released:
         """Both answers in one, by inverse variance. A group that only one of them has is taken from that one."""
-        mine, its = (precise(each.precision.units, budget) for each in (self, other))
-        share = float(mine / (mine + its))
-        groups = (*self.groups, *(group for group in other.groups if group not in set(self.groups)))
-        at = [{group: i for i, group in enumerate(each.groups)} for each in (self, other)]
+        ours = dict(zip(self.groups, range(len(self.groups)), strict=True))
+        others = dict(zip(other.groups, range(len(other.groups)), strict=True))
+        groups = (*self.groups, *(group for group in other.groups if group not in ours))
+        if set(ours) != set(others):  # keys that are not public: in the order of one answer
+            groups = tuple(sorted(groups, key=_order))
+        shares, units = [], []
+        for group in groups:
+            mine = precise(self.units[ours[group]], budget) if group in ours else Fraction(0)
+            its = precise(other.units[others[group]], budget) if group in others else Fraction(0)
+            shares.append(float(mine / (mine + its)))
+            units.append(at_precision(mine + its, budget))
+        weights = np.asarray(shares)
         parts = []
         for first, second in zip(self.parts, other.parts, strict=True):
-            rows = []
-            for group in groups:
-                found = [
-                    values[place[group]] for values, place in zip((first, second), at, strict=True) if group in place
-                ]
-                rows.append(found[0] if len(found) == 1 else share * found[0] + (1 - share) * found[1])
-            parts.append(np.asarray(rows))
-        units = at_precision(mine + its, budget)
-        precision = Cost(units, max(self.precision.delta_units, other.precision.delta_units))
-        return Released(groups, tuple(parts), self.cost + other.cost, precision)
+            weight = weights[:, None] if first.ndim == 2 else weights
+            parts.append(weight * _placed(first, ours, groups) + (1 - weight) * _placed(second, others, groups))
+        both = precise(self.precision.units, budget) + precise(other.precision.units, budget)
+        delta = max(self.precision.delta_units, other.precision.delta_units)
+        precision = Cost(at_precision(both, budget), delta)
+        return Released(groups, tuple(parts), self.cost + other.cost, precision, tuple(units))
 
     def to_bytes(self) -> bytes:
         """For the ledger."""
         record = {
             "version": _VERSION,
             "groups": [[_written(value) for value in group] for group in self.groups],
-            "parts": [part.tolist() for part in self.parts],
+            "parts": [_packed(part) for part in self.parts],
             "cost": [str(self.cost.units), str(self.cost.delta_units)],
             "precision": [str(self.precision.units), str(self.precision.delta_units)],
+            # Most often one number for all.
+            "units": [str(each) for each in (set(self.units) if len(set(self.units)) == 1 else self.units)],
         }
         return json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
     @classmethod
     def from_bytes(cls, answer: bytes, plan: Plan) -> Released:
-        """What `to_bytes` wrote for this plan."""
+        """What `to_bytes` wrote for this plan; UnreadableRecord if another version wrote it."""
         record = json.loads(answer)
-        if record.get("version") != _VERSION:
-            raise UnreadableRecord("this answer was written by another version; update deniable")
+        if record.get("version") != _VERSION or len(record["parts"]) != len(plan.parts):
+            raise UnreadableRecord("this answer was written by another version of deniable")
         groups = tuple(tuple(_read(value) for value in group) for group in record["groups"])
-        parts = []
-        for part, values in zip(plan.parts, record["parts"], strict=True):
-            made = np.asarray(values)
-            parts.append(made.reshape(len(groups), part.statistic.width) if part.is_running else made.reshape(-1))
-        costs = (Cost(*(int(amount) for amount in record[name])) for name in ("cost", "precision"))
-        return cls(groups, tuple(parts), *costs)
+        shapes = [(len(groups), part.statistic.width) if part.is_running else (len(groups),) for part in plan.parts]
+        parts = tuple(_unpacked(packed, shape) for packed, shape in zip(record["parts"], shapes, strict=True))
+        cost, precision = (Cost(*(int(amount) for amount in record[name])) for name in ("cost", "precision"))
+        units = [int(each) for each in record["units"]]
+        each = units if len(units) == len(groups) else units * len(groups)
+        return cls(groups, parts, cost, precision, tuple(each))
+
+
+def _placed(values: Any, at: Mapping[Group, int], groups: tuple[Group, ...]) -> Any:
+    """Rows for these groups, with zeros where there are none."""
+    padded = np.concatenate((values, np.zeros((1, *values.shape[1:]), values.dtype)))
+    return padded[[at.get(group, len(values)) for group in groups]].astype(np.float64)
+
+
+def _packed(part: Any) -> list[str]:
+    """Numbers as little-endian bytes in base64: a quantile keeps a thousand of them for each group."""
+    kind = "<i8" if part.dtype.kind == "i" else "<f8"
+    return [kind, base64.b64encode(part.astype(kind).tobytes()).decode("ascii")]
+
+
+def _unpacked(packed: list[str], shape: tuple[int, ...]) -> Any:
+    kind, text = packed
+    values = np.frombuffer(base64.b64decode(text), dtype=kind)
+    if kind not in {"<i8", "<f8"} or values.size != math.prod(shape):
+        raise UnreadableRecord("this answer was written by another version of deniable")
+    return values.astype(kind[1:]).reshape(shape)
 
 
 def precise(units: int, budget: Budget) -> Fraction:
@@ -116,9 +143,12 @@ def at_precision(precision: Fraction, budget: Budget) -> int:
     return math.isqrt(whole) if budget.currency == "epsilon" else whole
 
 
-def _blend(mechanism: Any, q: float) -> Any:
-    """The standard deviation of total_t - q·total_last, for each t."""
-    return mechanism.deviations_from_share(q)
+def _spread(made: Noise, index: int, running: bool) -> tuple[Any, ...]:
+    """What `Drawn` says about the noise of one part."""
+    mechanism: Any = made.mechanisms[index]
+    # Many groups share one mechanism: the spread of each q is worked out once.
+    blend = lru_cache(maxsize=16)(mechanism.deviations_from_share) if running else None
+    return made.deviation(index), made.shape, blend
 
 
 def release(
@@ -142,7 +172,7 @@ def release(
         drawn[index] if index in drawn else _noisy(plan, made, index, groups, counts, source)
         for index in range(len(plan.parts))
     )
-    return Released(groups, parts, cost, cost)
+    return Released(groups, parts, cost, cost, (cost.units,) * len(groups))
 
 
 def _noisy(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
 
-from deniable.errors import NOTHING, EngineFailed, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, EngineFailed, InvalidOperation, InvalidParameter, UnreadableRecord
 from deniable.ledger import Budget, Cost, Entry, Ledger
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from deniable.curves import Curve
     from deniable.queries.engines.base import Engine
     from deniable.queries.frame import Frame
+    from deniable.queries.planner import Noise
     from deniable.tables.schema import Table
 
 ASSUMPTIONS = ("the declared schema was not made from the data",)
@@ -35,10 +36,10 @@ class Session:
     at any time, however questions and costs were chosen. Threads may share a session.
     """
 
-    __slots__ = ("_closed", "_engine", "_ledger", "_lock", "_plans", "_tables")
+    __slots__ = ("_closed", "_engine", "_keeps", "_ledger", "_lock", "_plans", "_tables")
 
-    def __init__(self, engine: Engine, tables: Mapping[str, Table], ledger: Ledger) -> None:
-        self._engine, self._tables, self._ledger = engine, dict(tables), ledger
+    def __init__(self, engine: Engine, tables: Mapping[str, Table], ledger: Ledger, *, keeps: bool = False) -> None:
+        self._engine, self._tables, self._ledger, self._keeps = engine, dict(tables), ledger, keeps
         self._plans: dict[str, Plan] = {}
         self._lock, self._closed = threading.Lock(), False
 
@@ -53,18 +54,19 @@ class Session:
         """
         return self.ask(question, **cost)
 
-    def ask(self, question: str | Question | Frame, **cost: Any) -> Answer:
+    def ask(self, question: str | Question, **cost: Any) -> Answer:
         """Answer a question, in SQL or built from `table(...)`."""
         made = self._planned(question)
-        asked = Asked(**cost)
-        price = self._price(made, asked)
+        price = self._price(made, Asked(**cost))
         old = self._replayed(made, price)
         if old is not None:
             return old
+        drawn = self._noise(made, price)
         entry = self._ledger.reserve(price.cost, question=made.question.hash, description=_words(question, made))
-        return self._sealed(made, self._release(made, price, entry), entry, price.confidence)
+        [released] = self._released([(made, drawn, price.cost)], [entry])
+        return self._sealed(made, released, entry, price.confidence)
 
-    def price(self, question: str | Question | Frame, **cost: Any) -> Price:
+    def price(self, question: str | Question, **cost: Any) -> Price:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
         return self._price(self._planned(question), Asked(**cost))
 
@@ -76,53 +78,80 @@ class Session:
         if not isinstance(answer, Answer):
             raise InvalidParameter("answer", type(answer).__name__, "must be an Answer of this session")
         self._open()
-        made, asked = answer.plan, Asked(**cost)
-        price = self._price(made, asked)
+        made = answer.plan
+        if answer.budget != self.budget or any(self._tables.get(t.name) != t for t in made.question.relation.tables):
+            raise InvalidParameter("answer", NOTHING, "is about other tables or another budget", "ask it here first")
+        price = self._price(made, Asked(**cost))
+        drawn = self._noise(made, price)
         words = f"refined: {_words(made.question, made)}"
         entry = self._ledger.reserve(price.cost, question=made.question.hash, description=words)
-        merged = answer.released.merged(self._release(made, price, entry), self.budget)
-        return self._sealed(made, merged, entry, price.confidence)
+        [released] = self._released([(made, drawn, price.cost)], [entry])
+        return self._sealed(made, answer.released.merged(released, self.budget), entry, price.confidence)
 
-    def batch(self, questions: Sequence[str | Question | Frame], **cost: Any) -> list[Answer]:
+    def batch(self, questions: Sequence[str | Question], **cost: Any) -> list[Answer]:
         """Several questions at once, for one cost that they share: all are paid for, or none.
 
         Counts of the same rows by coarser and by finer keys help each other: the finer ones are summed up and merged
-        with the coarser ones by inverse variance.
+        with the coarser ones by inverse variance. A question that stands there twice is asked once; one that was
+        answered before, at its share or more, costs nothing.
         """
         if isinstance(questions, str) or not questions:
             raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
-        plans, asked = [self._planned(each) for each in questions], Asked(**cost)
-        shares, helps = batch.shares(plans)
-        prices = [self._price(made, asked.part(share)) for made, share in zip(plans, shares, strict=True)]
-        asks = [
-            (price.cost, made.question.hash, _words(each, made))
-            for each, made, price in zip(questions, plans, prices, strict=True)
-        ]
-        entries = self._ledger.reserve_all(asks)
-        released = [self._release(*each) for each in zip(plans, prices, entries, strict=True)]
+        given = [self._planned(each) for each in questions]
+        asked, words = Asked(**cost), {}
+        plans: dict[str, Plan] = {}
+        for each, made in zip(questions, given, strict=True):
+            if plans.setdefault(made.question.hash, made) is made:
+                words[made.question.hash] = _words(each, made)
+        shares, helps = batch.shares(list(plans.values()))
+        prices = {
+            name: self._price(made, asked.part(share))
+            for (name, made), share in zip(plans.items(), shares, strict=True)
+        }
+        known = {name: self._known(made, prices[name]) for name, made in plans.items()}
+        new = [name for name, each in known.items() if each is None]
+        tasks = [(plans[name], self._noise(plans[name], prices[name]), prices[name].cost) for name in new]
+        entries = self._ledger.reserve_all([(prices[name].cost, name, words[name]) for name in new])
+        released = {name: each[0] for name, each in known.items() if each is not None}
+        released |= dict(zip(new, self._released(tasks, entries), strict=True))
+        names = list(plans)
         for help in helps:
-            released[help.coarse] = batch.helped(help, plans, released, self.budget)
+            if names[help.coarse] in new:
+                merged = batch.helped(help, [released[name] for name in names], self.budget)
+                released[names[help.coarse]] = merged
+        sealed = {
+            name: self._ledger.seal(entry, released[name].to_bytes()) for name, entry in zip(new, entries, strict=True)
+        }
         return [
-            self._sealed(made, each, entry, asked.confidence)
-            for made, each, entry in zip(plans, released, entries, strict=True)
+            self._answer(
+                made,
+                released[name],
+                sealed[name] if name in sealed else known[name][1],  # type: ignore[index]
+                asked.confidence,
+                replayed=name not in sealed,
+            )
+            for made in given
+            for name in [made.question.hash]
         ]
 
     def table(self, name: str) -> Frame:
         """A table, for questions in Python: `s.table("visits").filter(...).group_by(...).agg(...)`."""
         from deniable.queries.frame import Frame
 
-        if name not in self._tables:
-            raise InvalidParameter("name", name, f"must be one of {', '.join(sorted(self._tables))}")
-        return Frame.of(self._tables[name], self._tables)
+        return Frame.of(name, self._tables)
 
-    def explain(self, question: str | Question | Frame) -> str:
+    def explain(self, question: str | Question | Price) -> str:
         """The plan of a question: each step with its stability, each statistic with its sensitivity, and the SQL that
-        the engine runs. Free: no data is read.
+        the engine runs; of a price also the noise. Free: no data is read.
         """
         from deniable.queries.explain import explained
 
+        self._open()
+        if isinstance(question, Price):
+            made, drawn = question.plan, noise(question.plan, question.budget, question.cost)
+            return explained(made, drawn, self._engine.sql(made.collect))
         made = self._planned(question)
-        return explained(made, self._engine.sql(made.collect))
+        return explained(made, None, self._engine.sql(made.collect))
 
     # -- the account ---------------------------------------------------------------------------------------------------
 
@@ -157,12 +186,13 @@ class Session:
         return self._ledger.guarantee
 
     def close(self) -> None:
-        """Forget the tables. The ledger's file, if any, stays."""
+        """Forget the tables. The ledger's file, if any, stays; a `Ledger` that was given stays open."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._engine.close()
-                self._ledger.close()
+                if not self._keeps:
+                    self._ledger.close()
 
     def __enter__(self) -> Self:
         return self
@@ -183,7 +213,7 @@ class Session:
         if self._closed:
             raise InvalidOperation("this session is closed; open another, on the same ledger if it has a file")
 
-    def _planned(self, question: str | Question | Frame) -> Plan:
+    def _planned(self, question: str | Question) -> Plan:
         self._open()
         if isinstance(question, str):
             known = self._plans.get(question)
@@ -197,34 +227,45 @@ class Session:
             return known
         if isinstance(question, Question):
             return plan(question)
-        from deniable.queries.frame import Frame
-
-        if isinstance(question, Frame):
-            return plan(question.question())
-        raise InvalidParameter("question", type(question).__name__, "must be SQL, or built from table(...)")
+        raise InvalidParameter("question", type(question).__name__, "must be SQL, or made by table(...) and agg(...)")
 
     def _price(self, made: Plan, asked: Asked | PartOf) -> Price:
         left = self._ledger.remaining
         return Price(made, self.budget, asked.cost(made, self.budget, left), left, asked.confidence)
 
-    def _replayed(self, made: Plan, price: Price) -> Answer | None:
+    def _known(self, made: Plan, price: Price) -> tuple[Released, Entry] | None:
+        """What the ledger has of this question, if it is as exact as what is asked."""
         entry = self._ledger.answer(made.question.hash)
         if entry is None or entry.answer is None:
             return None
-        known = Released.from_bytes(entry.answer, made)
-        if not price.cost <= known.precision:
+        try:
+            known = Released.from_bytes(entry.answer, made)
+        except UnreadableRecord:  # by an older version: it must be asked anew
             return None
-        return self._answer(made, known, entry, price.confidence, replayed=True)
+        return (known, entry) if price.cost <= known.precision else None
 
-    def _release(self, made: Plan, price: Price, entry: Entry) -> Released:
+    def _replayed(self, made: Plan, price: Price) -> Answer | None:
+        known = self._known(made, price)
+        return None if known is None else self._answer(made, *known, price.confidence, replayed=True)
+
+    def _noise(self, made: Plan, price: Price) -> Noise:
+        """The noise of a price, made before anything is charged: whatever is wrong with it, is wrong in public."""
         drawn = noise(made, self.budget, price.cost)
         if not self.budget.price(drawn.curve).units <= price.cost.units:
             raise AssertionError("noise that costs more than was charged")
+        return drawn
+
+    def _released(self, tasks: Sequence[tuple[Plan, Noise, Cost]], entries: Sequence[Entry]) -> list[Released]:
+        """Everything that was paid for, or nothing: a failure closes all entries, and they stay charged."""
         try:
-            return release(made, drawn, price.cost, self._engine.collect(made.collect))
+            return [release(made, drawn, cost, self._engine.collect(made.collect)) for made, drawn, cost in tasks]
         except EngineFailed as failed:
-            self._ledger.fail(entry, failed.code)
-            raise
+            code = failed.code
+        except Exception:  # a bug: what it says may hold data, so nobody is told
+            code = "engine"
+        for entry in entries:
+            self._ledger.fail(entry, code)
+        raise EngineFailed(code, "what was charged stays charged")
 
     def _sealed(self, made: Plan, released: Released, entry: Entry, confidence: float) -> Answer:
         sealed = self._ledger.seal(entry, released.to_bytes())

@@ -28,8 +28,6 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.spark)])
 def kitchen(request: pytest.FixtureRequest) -> Iterator[Kitchen]:
-    made: Kitchen = (
-        DuckDBKitchen() if request.param == "duckdb" else SparkKitchen(request.getfixturevalue("spark"))
-    )
+    made: Kitchen = DuckDBKitchen() if request.param == "duckdb" else SparkKitchen(request.getfixturevalue("spark"))
     yield made
     made.close()

@@ -99,9 +99,7 @@ def canonical(value: Value, kind: Kind) -> str:
 
 
 def by_reals(values: Values, kinds: Sequence[Kind]) -> tuple[Any, ...]:
-    return tuple(
-        in_order(value) for value, kind in zip(values.values(), kinds, strict=True) if kind is Kind.REAL
-    )
+    return tuple(in_order(value) for value, kind in zip(values.values(), kinds, strict=True) if kind is Kind.REAL)
 
 
 def in_order(value: Value) -> tuple[bool, Any]:
