@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,6 +52,7 @@ class SparkKitchen(Kitchen):
     def __init__(self, spark: Any) -> None:
         super().__init__()
         self.spark = spark
+        self.folder = tempfile.TemporaryDirectory()
 
     def make(self) -> Engine:
         from deniable.queries.engines.spark import SparkEngine
@@ -57,7 +60,16 @@ class SparkKitchen(Kitchen):
         return SparkEngine(self.spark)
 
     def source(self, arrow: Any) -> object:
-        return self.spark.createDataFrame(arrow)
+        # By way of a file, in which moments without a zone stay so.
+        import pyarrow.parquet as pq
+
+        path = os.path.join(tempfile.mkdtemp(dir=self.folder.name), "source.parquet")
+        pq.write_table(arrow, path)
+        return self.spark.read.parquet(path)
+
+    def close(self) -> None:
+        super().close()
+        self.folder.cleanup()
 
 
 def arrow_of(columns: Mapping[str, tuple[Any, Sequence[Any]]]) -> Any:

@@ -144,3 +144,26 @@ def complete(question: Collect, found: Mapping[Group, Numbers]) -> dict[Group, N
 
 def _by_value(group: Group) -> tuple[tuple[bool, object], ...]:
     return tuple((value is not None, 0 if value is None else value) for value in group)
+
+
+def gathered(
+    question: Collect, main: list[tuple[Any, ...]] | None, cells: list[list[tuple[Any, ...]]]
+) -> dict[Group, Numbers]:
+    """The rows of all SELECTs of a question, by group."""
+    keys = len(question.keys)
+    plain: dict[Group, tuple[int, ...]] = {group_of(row[:keys]): tuple(map(int, row[keys:])) for row in main or ()}
+    counted: list[dict[Group, list[int]]] = []
+    widths = [each.width for each in question.statistics if isinstance(each, Cells)]
+    for width, rows in zip(widths, cells, strict=True):
+        histogram: dict[Group, list[int]] = {}
+        for row in rows:
+            histogram.setdefault(group_of(row[:keys]), [0] * width)[int(row[keys])] = int(row[keys + 1])
+        counted.append(histogram)
+    found: dict[Group, Numbers] = {}
+    for group in dict.fromkeys((*plain, *(group for each in counted for group in each))):
+        numbers, histograms = iter(plain.get(group, ())), iter(counted)
+        found[group] = tuple(
+            tuple(next(histograms).get(group, [0] * each.width)) if isinstance(each, Cells) else next(numbers, 0)
+            for each in question.statistics
+        )
+    return found

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final, final
 
 from sqlglot import exp
@@ -24,15 +25,15 @@ from deniable.queries.engines.base import (
     Progress,
     check_registration,
     complete,
-    group_of,
+    gathered,
 )
 from deniable.queries.engines.generate import Stored
-from deniable.queries.engines.registration import Reading, partner_sets, partners, person_kind, ranked, reading
+from deniable.queries.engines.registration import Reading, partner_sets, partners, ranked, reading, same_people
 from deniable.queries.engines.sources import Found, opened
 from deniable.queries.engines.spelling import SQL, DuckDB, column, function, name, number
 from deniable.tables.kinds import Kind
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Cells, Collect, Group
+from deniable.tables.statistics import Collect, Group
 
 try:
     import duckdb
@@ -87,6 +88,7 @@ class DuckDBEngine(Engine):
         except duckdb.Error:
             raise InvalidParameter("memory", memory, "DuckDB must understand it", 'write "2GB"') from None
         self._tables: dict[str, Stored] = {}
+        self._names = count()
         self._people: Kind | None = None
         self._filed = False
         self._locked = False
@@ -103,11 +105,11 @@ class DuckDBEngine(Engine):
             if self._locked:
                 raise InvalidOperation("questions were asked already; register every table before the first one")
             check_registration(name, table, secret, self._tables)
-            self._check_person(table)
+            people = same_people(self._people, table)
             with opened(self._connection, self._read, source, table) as found:
                 read = reading(table, found.origin, found.columns, _SPELLING, secret)
                 stored = self._keep(read, found, table, progress)
-            self._tables[name] = stored
+            self._tables[name], self._people = stored, people
             if table.unit is not None:
                 return replace(table, name=name)
             most = tuple(
@@ -115,20 +117,6 @@ class DuckDBEngine(Engine):
                 for joined in partner_sets(table)
             )
             return replace(table, name=name, most_partners=most)
-
-    def _check_person(self, table: Table) -> None:
-        kind = person_kind(table)
-        if kind is None:
-            return
-        if self._people not in {None, kind}:
-            assert table.unit is not None
-            raise InvalidParameter(
-                "unit",
-                table.unit.column,
-                "names people by another kind than the tables before",
-                "declare that column alike in all of them: as integer, or as text",
-            )
-        self._people = kind
 
     def _keep(self, read: Reading, found: Found, table: Table, progress: Progress | None) -> Stored:
         location = self._place(found.size)
@@ -166,7 +154,7 @@ class DuckDBEngine(Engine):
         self._run(f"DROP TABLE {here}")
 
     def _place(self, size: int) -> exp.Table:
-        here = exp.Table(this=name(f"t{len(self._tables)}"))
+        here = exp.Table(this=name(f"t{next(self._names)}"))
         if size > _LARGE:
             if not self._filed:
                 path = exp.Literal.string(os.path.join(self._folder, "tables.duckdb")).sql(dialect="duckdb")
@@ -211,7 +199,7 @@ class DuckDBEngine(Engine):
         self.lock()
         main = None if written.main is None else self._ask(written.main)
         cells = [self._ask(each) for each in written.cells]
-        return complete(question, _gathered(question, main, cells))
+        return complete(question, gathered(question, main, cells))
 
     def sql(self, question: Collect) -> str:
         return generate.write(question, self._tables, _SPELLING).text
@@ -273,29 +261,6 @@ def _guarded(connection: Any, sql: str, otherwise: str) -> list[tuple[Any, ...]]
         code = otherwise
     # Out here, so that the failure does not hang on to the engine's exception as its context.
     raise EngineFailed(code)
-
-
-def _gathered(
-    question: Collect, main: list[tuple[Any, ...]] | None, cells: list[list[tuple[Any, ...]]]
-) -> dict[Group, Numbers]:
-    """The rows of all SELECTs of a question, by group."""
-    keys = len(question.keys)
-    plain: dict[Group, tuple[int, ...]] = {group_of(row[:keys]): tuple(map(int, row[keys:])) for row in main or ()}
-    counted: list[dict[Group, list[int]]] = []
-    widths = [each.width for each in question.statistics if isinstance(each, Cells)]
-    for width, rows in zip(widths, cells, strict=True):
-        histogram: dict[Group, list[int]] = {}
-        for row in rows:
-            histogram.setdefault(group_of(row[:keys]), [0] * width)[int(row[keys])] = int(row[keys + 1])
-        counted.append(histogram)
-    found: dict[Group, Numbers] = {}
-    for group in dict.fromkeys((*plain, *(group for each in counted for group in each))):
-        numbers, histograms = iter(plain.get(group, ())), iter(counted)
-        found[group] = tuple(
-            tuple(next(histograms).get(group, [0] * each.width)) if isinstance(each, Cells) else next(numbers, 0)
-            for each in question.statistics
-        )
-    return found
 
 
 def _sql(expression: SQL) -> str:

@@ -58,8 +58,22 @@ def person_kind(table: Table) -> Kind | None:
     return Kind.INTEGER if declared.kind is Kind.INTEGER else Kind.TEXT
 
 
+def same_people(so_far: Kind | None, table: Table) -> Kind | None:
+    """The kind in which all tables of an engine tell people apart, so that a person is the same in each of them."""
+    kind = person_kind(table)
+    if kind is None or so_far in {None, kind}:
+        return kind or so_far
+    assert table.unit is not None
+    raise InvalidParameter(
+        "unit",
+        table.unit.column,
+        "names people by another kind than the tables before",
+        "declare that column alike in all of them: as integer, or as text",
+    )
+
+
 def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelling: Spelling, secret: bytes) -> Reading:
-    """How to read a source as `table`. `found`: each needed column as its type in the source has it; None: as no kind."""
+    """How to read a source as `table`. `found` has each column as its type in the source means it; None: as no kind."""
     writer = Writer(spelling, {}, count())
     person = person_kind(table)
     whose = None if table.unit is None else table.unit.column

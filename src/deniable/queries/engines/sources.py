@@ -153,13 +153,9 @@ def _csv(files: list[str], table: Table, size: int) -> Found:
 
 def _header(path: str, delimiter: str) -> list[str]:
     reader = gzip.open if path.lower().endswith(".gz") else open
-    try:
-        with reader(path, "rt", encoding="utf-8-sig", newline="") as lines:
-            return next(csv.reader(lines, delimiter=delimiter), [])
-    except (UnicodeDecodeError, csv.Error):
-        # No `from`: what could not be decoded is data.
-        wrong = InvalidParameter("source", path, "the first line must name the columns, in UTF-8")
-    raise wrong
+    # The lines that follow are decoded along with the first, and they are data: nothing in them may stop this.
+    with reader(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as lines:
+        return next(csv.reader(lines, delimiter=delimiter), [])
 
 
 @contextmanager

@@ -54,7 +54,8 @@ def cast(value: SQL, to: str) -> SQL:
 
 def try_cast(value: SQL, to: str) -> SQL:
     """TRY_CAST: NULL where it fails."""
-    return exp.TryCast(this=value, to=_type(to).copy())
+    # Not exp.TryCast, of which sqlglot makes a plain CAST for Spark.
+    return function("TRY_CAST", exp.Alias(this=value, alias=exp.Var(this=to)))
 
 
 def number(value: int) -> SQL:
