@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from deniable.queries.planner import Plan
     from deniable.queries.recipes import Drawn
     from deniable.queries.release import Released
+    from deniable.tables.kinds import Domain
 
 Cell = bool | int | float | str | dt.date | dt.datetime | None
 
@@ -34,13 +35,22 @@ class Receipt:
     entry: int
     question: str
     cost: Cost
-    paid: str
-    left: str
+    rest: Cost
+    budget: Budget
     replayed: bool
 
+    @property
+    def paid(self) -> str:
+        """The cost in words; nothing, for an answer that was paid for before."""
+        return "nothing (asked before)" if self.replayed else self.cost.describe(self.budget)
+
+    @property
+    def left(self) -> str:
+        """What was left, in words."""
+        return self.rest.describe_rest(self.budget)
+
     def __str__(self) -> str:
-        what = "nothing (asked before)" if self.replayed else self.paid
-        return f"entry {self.entry}: paid {what}; left {self.left}"
+        return f"entry {self.entry}: paid {self.paid}; left {self.left}"
 
 
 @final
@@ -180,7 +190,8 @@ class Answer:
                 "unit": self.guarantee.unit.describe(),
                 "guarantee": self.guarantee.curve.to_dict(),
                 "entry": self.receipt.entry,
-                "paid": None if self.receipt.replayed else self.receipt.paid,
+                "paid": self.receipt.paid,
+                "left": self.receipt.left,
                 "replayed": self.receipt.replayed,
             },
         }
@@ -195,7 +206,7 @@ class Answer:
         return spoken(self._cells[row][column], self._intervals[row][column])
 
     def __repr__(self) -> str:
-        return f"<Answer: {len(self._cells)} rows of {', '.join(self._names)}; {self.receipt}>"
+        return f"<Answer: {len(self._cells)} rows of {', '.join(self._names)}; entry {self.receipt.entry}>"
 
     def __str__(self) -> str:
         table = [list(self._names), *([self._said(i, j) for j in range(len(self._names))] for i in range(len(self)))]
@@ -283,9 +294,10 @@ def _shown(
         estimates.append(found)
         keys = {key.name: value for key, value in zip(question.keys, group, strict=True)}
         rows.append(keys | {name: each.value for name, each in found.items()})
-    chosen = question.post.select(rows, question.domains)
+    domains = question.domains
+    chosen = question.post.select(rows, domains)
     cells = tuple(values for _, values in chosen)
-    readers = [_Interval(plan, expression, confidence) for _, expression in question.post.columns]
+    readers = [_Interval(plan, expression, domains, confidence) for _, expression in question.post.columns]
     intervals = tuple(tuple(reader.around(rows[i], estimates[i], drawn[i]) for reader in readers) for i, _ in chosen)
     return cells, intervals
 
@@ -303,12 +315,12 @@ class _Interval:
 
     __slots__ = ("_confidence", "_expression", "_parts", "_plan", "_used", "_value")
 
-    def __init__(self, plan: Plan, expression: Expression, confidence: float) -> None:
+    def __init__(self, plan: Plan, expression: Expression, domains: Mapping[str, Domain], confidence: float) -> None:
         self._plan, self._expression, self._confidence = plan, expression, confidence
         names = {recipe.name: uses for recipe, uses in zip(plan.recipes, plan.uses, strict=True)}
         self._used = [name for name in dict.fromkeys(columns_used(expression)) if name in names]
         self._parts = sorted({part for name in self._used for part in names[name]})
-        self._value = typed(expression, plan.question.domains).value
+        self._value = typed(expression, domains).value
 
     def around(self, row: Mapping[str, Any], estimates: Mapping[str, Estimate], drawn: Sequence[Drawn]) -> Interval:
         if not self._used:

@@ -24,7 +24,7 @@ import numpy as np
 from deniable.queries.intervals import Estimate, Shape, reach
 from deniable.tables.expressions import lit
 from deniable.tables.kinds import Kind
-from deniable.tables.operators import domain
+from deniable.tables.operators import typed
 from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
 
 if TYPE_CHECKING:
@@ -335,7 +335,8 @@ def recipe(measure: Measure, relation: Relation) -> Recipe:
     """The recipe of a measure on a relation. Refuses a measure whose sensitivity is not bounded by public bounds."""
     name, expression = measure.name, measure.expression
     # Where a value is never NULL, rows with it are all rows: one count then serves several measures.
-    present = expression if expression is not None and domain(expression, relation.columns).nullable else None
+    known = None if expression is None else typed(expression, relation.columns).domain
+    present = expression if known is not None and known.nullable else None
     match measure.function:
         case "count":
             return Counted(name, Count(present))
@@ -345,12 +346,13 @@ def recipe(measure: Measure, relation: Relation) -> Recipe:
             assert expression is not None
             return Counted(name, CountDistinct(expression))
     assert expression is not None
-    bounds = domain(expression, relation.columns).bounds
-    assert bounds is not None  # `asked` refuses others
-    low, high = bounds
+    assert known is not None
+    assert known.bounds is not None  # `asked` refuses others
+    low, high = known.bounds
+    integral = known.kind is Kind.INTEGER
     match measure.function:
         case "sum":
-            return Summed(name, summed(expression, low, high, _is_whole(expression, relation)))
+            return Summed(name, summed(expression, low, high, integral))
         case "avg":
             centre = (low + high) / 2
             return Averaged(name, centre, _centred(expression, low, high), Count(present))
@@ -363,7 +365,6 @@ def recipe(measure: Measure, relation: Relation) -> Recipe:
         case "quantile" | "min" | "max":
             asked = {"min": Fraction(0), "max": Fraction(1)}.get(measure.function)
             q = Fraction(measure.options["q"]) if asked is None else asked
-            integral = _is_whole(expression, relation)
             edges, whole = _edges(low, high, integral)
             return Ranked(name, Cells(expression, edges), q, whole, integral and asked is not None)
     raise AssertionError(measure.function)
@@ -379,10 +380,6 @@ def summed(expression: Expression, low: Fraction, high: Fraction, whole: bool) -
 def _centred(expression: Expression, low: Fraction, high: Fraction) -> Sum:
     centre = (low + high) / 2
     return summed(expression - lit(float(centre)), low - centre, high - centre, False)
-
-
-def _is_whole(expression: Expression, relation: Relation) -> bool:
-    return domain(expression, relation.columns).kind is Kind.INTEGER
 
 
 def _edges(low: Fraction, high: Fraction, whole: bool) -> tuple[tuple[Fraction, ...], bool]:

@@ -276,8 +276,8 @@ class Session:
             entry.number,
             made.question.hash,
             entry.cost,
-            entry.cost.describe(self.budget),
-            self._ledger.remaining.describe_rest(self.budget),
+            self._ledger.remaining,
+            self.budget,
             replayed,
         )
         promise = Guarantee(self.budget.curve(released.cost), self._ledger.unit, assumptions=ASSUMPTIONS)

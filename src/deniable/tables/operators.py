@@ -66,8 +66,12 @@ class Typed:
 
     domain: Domain
     value: Callable[[Row], Value]
-    values: tuple[Scalar, ...] | None
-    """Every value it can take, NULL apart, where these are public and few."""
+    listing: Callable[[], tuple[Scalar, ...] | None]
+
+    @property
+    def values(self) -> tuple[Scalar, ...] | None:
+        """Every value it can take, NULL apart, where these are public and few. Worked out when asked: few ask."""
+        return self.listing()
 
 
 def typed(expression: Expression, columns: Mapping[str, Domain]) -> Typed:
@@ -116,9 +120,10 @@ def _typed(expression: Expression, columns: Mapping[str, Domain]) -> Typed:
                 raise QuestionRefused(
                     "column", f"there is no column {name!r} here", f"choose from {', '.join(columns) or 'none'}"
                 )
-            return Typed(columns[name], lambda row: row[name], _listed(columns[name]))
+            return Typed(columns[name], lambda row: row[name], lambda: _listed(columns[name]))
         case Literal(value=constant):
-            return Typed(intervals.of_constant(constant), lambda row: constant, () if constant is None else (constant,))
+            alone = () if constant is None else (constant,)
+            return Typed(intervals.of_constant(constant), lambda row: constant, lambda: alone)
         case Call(operator=name, arguments=arguments):
             operator = OPERATORS.get(name)
             if operator is None:
@@ -149,7 +154,7 @@ def _applied(operator: Operator, arguments: tuple[Expression, ...], below: tuple
         ) from None
     work = operator.works_in(domains, result)
     value = _calculation(operator, result.kind, work, [part.value for part in below])
-    return Typed(result, value, _image(operator, result, work, below))
+    return Typed(result, value, lambda: _image(operator, result, work, below))
 
 
 def _calculation(
@@ -173,19 +178,22 @@ def _image(
     """The values a call can take: its image over its arguments' values where these are few, else those of its range."""
     if intervals.only_null(result):
         return ()
-    combinations = 1
-    for part in below:
-        combinations *= 1 if part.values is None else len(part.values) + part.domain.nullable
     if operator.name in {"case", "coalesce"}:
         return _branches(operator, below, result)
-    if any(part.values is None for part in below) or combinations > MOST_VALUES:
+    lists = [part.values for part in below]
+    combinations = 1
+    for part, values in zip(below, lists, strict=True):
+        combinations *= 1 if values is None else len(values) + part.domain.nullable
+    if any(values is None for values in lists) or combinations > MOST_VALUES:
         return _listed(result)
     found: dict[Scalar, None] = {}
     read: list[Callable[[Row], Value]] = []
     for position in range(len(below)):
         read.append(lambda row, position=position: row[str(position)])  # type: ignore[misc]
     value = _calculation(operator, result.kind, work, read)
-    choices = [(*(part.values or ()), *((None,) if part.domain.nullable else ())) for part in below]
+    choices = [
+        (*(values or ()), *((None,) if part.domain.nullable else ())) for part, values in zip(below, lists, strict=True)
+    ]
     for chosen in product(*choices):
         image = value({str(position): each for position, each in enumerate(chosen)})
         if image is not None:
@@ -197,9 +205,10 @@ def _branches(operator: Operator, below: tuple[Typed, ...], result: Domain) -> t
     parts = (*below[1:-1:2], below[-1]) if operator.name == "case" else below
     found: dict[Scalar, None] = {}
     for part in parts:
-        if part.values is None:
+        values = part.values
+        if values is None:
             return _listed(result)
-        found.update({meanings.promoted(each, result.kind): None for each in part.values})
+        found.update({meanings.promoted(each, result.kind): None for each in values})
     return _in_order(tuple(found), result.kind) if len(found) <= MOST_VALUES else None
 
 

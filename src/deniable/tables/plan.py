@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from deniable.errors import QuestionRefused
 from deniable.tables.intervals import Bounds, Unfit, common, only_null
 from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar
-from deniable.tables.operators import domain
+from deniable.tables.operators import domain, typed
 
 if TYPE_CHECKING:
     from deniable.tables.expressions import Expression
@@ -104,7 +104,7 @@ class Filter(Relation):
     condition: Expression
 
     def __post_init__(self) -> None:
-        found = domain(self.condition, self.child.columns)
+        found = typed(self.condition, self.child.columns).domain
         if found.kind is not Kind.BOOLEAN:
             raise QuestionRefused(
                 "kinds", f"a condition is boolean, not {found.kind.value}", "write a comparison, such as a <> 0"
