@@ -199,8 +199,10 @@ def test_raw_bytes() -> None:
         "SELECT POWER(10, POWER(10, POWER(10, 10))), COUNT(*) FROM visits",
         "SELECT EXP(EXP(EXP(age))) > 1, COUNT(*) FROM visits GROUP BY 1",
         "SELECT SUM(age" + " * age" * 200 + ") FROM visits",
+        "SELECT " + " + ".join(["(age % 80) * (age % 100)"] * 90) + ", COUNT(*) FROM visits GROUP BY 1",
+        "SELECT visited, COUNT(*) FROM visits GROUP BY visited HAVING visited > '2024-01-01' ORDER BY visited <> '2024-01-01'",
     ],
-    ids=range(32),
+    ids=range(34),
 )  # fmt: skip
 def test_texts_that_were_made_to_hurt(text: str) -> None:
     asks(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -57,7 +58,7 @@ def data() -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def here() -> tuple[duckdb.DuckDBPyConnection, Stored]:
+def here() -> Iterator[tuple[duckdb.DuckDBPyConnection, Stored]]:
     connection = duckdb.connect()
     types = {"integer": "BIGINT", "real": "DOUBLE", "text": "VARCHAR", "date": "DATE"}
     stored: Stored = {}
@@ -71,7 +72,8 @@ def here() -> tuple[duckdb.DuckDBPyConnection, Stored]:
             marks = ", ".join("?" * len(kinds))
             connection.execute(f"INSERT INTO {name} VALUES ({marks})", [row[column] for column in kinds])
         stored[name] = registered(table, rows, SECRET)
-    return connection, stored
+    yield connection, stored
+    connection.close()
 
 
 SAME = """

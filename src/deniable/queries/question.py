@@ -11,6 +11,7 @@ from typing import Final, final
 from deniable.errors import InvalidParameter, QuestionRefused
 from deniable.queries.canonical import Form, digest, expression_form, relation_form
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, renamed
+from deniable.tables.fitting import fitted
 from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of
 from deniable.tables.operators import Value, domain, typed
 from deniable.tables.plan import Filter, Project, Relation
@@ -230,15 +231,20 @@ def _check_size(question: Question) -> None:
 
 
 def check_post(question: Question) -> Question:
-    """The question itself, if what is made of its answers can be computed."""
+    """The question with what is made of its answers checked, and texts beside dates read as dates there too."""
     domains, post = question.domains, question.post
-    for _, expression in post.columns:
-        typed(expression, domains)
-    if post.having is not None and typed(post.having, domains).domain.kind is not Kind.BOOLEAN:
+
+    def checked(expression: Expression) -> Expression:
+        fit = fitted(expression, domains)
+        typed(fit, domains)
+        return fit
+
+    having = None if post.having is None else checked(post.having)
+    if having is not None and typed(having, domains).domain.kind is not Kind.BOOLEAN:
         raise QuestionRefused("kinds", "HAVING takes a condition", "HAVING COUNT(*) > 100")
-    for part in post.order:
-        typed(part.expression, domains)
-    return question
+    columns = tuple((name, checked(each)) for name, each in post.columns)
+    order = tuple(Order(checked(part.expression), part.descending, part.nulls_first) for part in post.order)
+    return replace(question, post=Post(columns, having, order, post.limit, post.offset))
 
 
 def check_key(key: Key, relation: Relation) -> None:
