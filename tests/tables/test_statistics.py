@@ -64,6 +64,9 @@ def test_reach_of_questions() -> None:
     bound = Filter(Bound(source, (col("g"),), 2, 2), X > 0)
     assert Collect(bound, key, None, (Count(),)).reach == Reach(4, 2, 2)
     assert Collect(bound, (("x", X),), None, (Count(),)).reach == Reach(4, None, None)  # other keys
+    twice = Bound(source, (col("g"), col("g")), 2, 2)
+    assert Collect(twice, (("g", col("g")), ("x", X)), None, (Count(),)).reach == Reach(4, None, None)  # not (g, x)
+    assert Collect(twice, key, None, (Count(),)).reach == Reach(4, 2, 2)
     gathered = PerPerson(source, key, ())
     assert Collect(gathered, key, None, (Count(),)).reach == Reach(6, None, 1)
     assert Collect(gathered, (), None, (Count(),)).reach == Reach(6, 1, None)
