@@ -12,9 +12,11 @@ import duckdb
 import pytest
 
 from deniable.errors import QuestionRefused
+from deniable.queries import aggregations as ask
+from deniable.queries.frame import Frame
 from deniable.queries.rules import EXAMPLE
 from deniable.queries.sql import parse
-from deniable.tables.expressions import Column
+from deniable.tables.expressions import Column, col
 from deniable.tables.kinds import Domain
 from deniable.tables.plan import PerPerson, Union
 from deniable.tables.schema import Table
@@ -254,6 +256,26 @@ def test_disjoint_parts_are_recognised(one: str, two: str, disjoint: bool) -> No
     assert isinstance(relation, Union)
     assert relation.disjoint is disjoint
     assert relation.rows == (20 if disjoint else 40)
+
+
+@pytest.mark.parametrize(("other", "rows"), [("SUM(age)", 2), ("COUNT(*)", 1)])
+def test_what_is_called_alike_need_not_be_alike(other: str, rows: int) -> None:
+    """Both parts speak of n, but if n is two different numbers, a person can be in both."""
+    first = "SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY 1 HAVING COUNT(*) < 3"
+    second = f"SELECT patient_id, {other} AS n FROM visits GROUP BY 1 HAVING {other} >= 3"
+    assert parse(f"SELECT SUM(n) FROM ({first} UNION ALL {second})", EXAMPLE).relation.rows == rows
+
+
+def test_names_of_a_frame_need_not_be_alike_either() -> None:
+    visits = Frame.of("visits", EXAMPLE)
+    few, many = visits.per_person(n=ask.count()), visits.per_person(n=ask.sum("age"))
+    assert few.filter(col("n") < 3).union(many.filter(col("n") >= 3)).relation.rows == 2
+    assert few.filter(col("n") < 3).union(few.filter(col("n") >= 3)).relation.rows == 1
+    joined = visits.join(visits)
+    swapped = joined.select(age=col("age_2"), age_2=col("age"))
+    assert (
+        joined.select("age", "age_2").filter(col("age") < 3).union(swapped.filter(col("age") >= 3)).relation.rows == 800
+    )
 
 
 def test_parts_of_two_tables_are_not_disjoint() -> None:
