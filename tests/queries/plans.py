@@ -71,8 +71,9 @@ class World:
 class Chooser:
     """Draws worlds and plans with a source of choices."""
 
-    def __init__(self, pick: Pick) -> None:
+    def __init__(self, pick: Pick, depths: Sequence[int] = (0, 1, 2, 3)) -> None:
         self.pick = pick
+        self.depths = depths
         self.names = count()
 
     def name(self) -> str:
@@ -296,7 +297,7 @@ class Chooser:
         )
 
     def collect(self, world: World) -> Collect:
-        relation = self.relation(world, self.pick([0, 1, 2, 3]))
+        relation = self.relation(world, self.pick(self.depths))
         keys = [(self.name(), self.key(relation)) for _ in range(self.pick([0, 1, 1, 2]))]
         if keys and self.pick([False, False, True]):
             by = [self.pick(keys)[1] for _ in keys] if self.pick([False, True]) else [key for _, key in keys]
