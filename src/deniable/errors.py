@@ -13,7 +13,12 @@
     ├── NotCertifiable                       a number that cannot be certified in bounded memory and time
     ├── UnreadableRecord (ValueError)        a dict that from_dict cannot read: unknown name, newer version
     ├── BudgetExceeded                       a filter or ledger refuses a cost; nothing was spent
+    ├── QuestionRefused (ValueError)         a question outside the dialect, by its text and the public schema alone
+    ├── LedgerMismatch (ValueError)          a ledger of another budget, unit or dataset; says which and what it has
+    ├── LedgerDamaged                        a ledger whose history was changed; names the first bad entry
+    ├── LedgerUnavailable                    a ledger that cannot be read or written now: busy, read-only, disk full
     ├── NotPrivateWarning (UserWarning)      an answer was made with replayable entropy: it protects nobody
+    ├── EngineFailed                         an engine could not finish: a code of a closed list, no more
     └── MissingExtra (ImportError)           an optional dependency is not installed; says which extra brings it
 
 An error says what was asked, what is true, and what to do. Its facts are attributes: programs need not read prose.
@@ -106,8 +111,99 @@ class BudgetExceeded(DeniableError):
         super().__init__(f"asked {asked}, left {left}; {remedy}")
 
 
+REFUSALS = {
+    "syntax": "the text is not SQL that can be read",
+    "too_long": "the text is too long",
+    "too_deep": "the question is nested too deeply or has too many parts",
+    "statement": "only one SELECT can be asked",
+    "clause": "a clause that questions do not have",
+    "table": "no such table",
+    "column": "no such column, or more than one",
+    "name": "two columns of one name, or a name that means nothing",
+    "star": "rows cannot be listed",
+    "aggregate": "an aggregate is missing, nested, or in a place where none can be",
+    "group": "a column is neither grouped nor aggregated",
+    "person": "whose row it is may be counted and joined on, and nothing else",
+    "function": "a function or operator outside the closed table",
+    "kinds": "an operator got values of a kind it does not take",
+    "constant": "a constant is needed, or one is out of range",
+    "bounds": "a number without public bounds, or with useless ones",
+    "key": "values that cannot be keys of groups",
+    "join": "a join that does not follow the person or a public key",
+    "subquery": "a sub-query in a place where none can be",
+    "window": "window functions look across people",
+    "union": "parts of a union that do not fit together",
+    "unit": "every row is its own person here",
+    "public": "nothing private is asked",
+    "options": "an option that is unknown or contradicts the schema",
+}
+"""Every code a refusal can have, and the rule behind it in general. Closed: programs may rely on it."""
+
+
+class QuestionRefused(DeniableError, ValueError):
+    """A question was refused before any data was read: its text and the public schema alone decided that."""
+
+    def __init__(self, code: str, rule: str, rewrite: str) -> None:
+        assert code in REFUSALS, code
+        self.code = code
+        self.rule = rule
+        self.rewrite = rewrite
+        super().__init__(f"{rule}; {rewrite}")
+
+
+class LedgerMismatch(DeniableError, ValueError):
+    """A ledger was opened for something else than what it was made for."""
+
+    def __init__(self, field: str, asked: object, found: object, remedy: str) -> None:
+        self.field = field
+        self.asked = asked
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"asked for {field} {asked}, but this ledger has {field} {found}; {remedy}")
+
+
+class LedgerDamaged(DeniableError):
+    """A ledger's history is not what was written: somebody or something changed it."""
+
+    def __init__(self, number: int | None, fault: str, remedy: str) -> None:
+        self.number = number
+        """The first entry that is wrong; 0 is the heading of the ledger, None the file as a whole."""
+        self.fault = fault
+        self.remedy = remedy
+        place = "the file" if number is None else f"entry {number}" if number else "the heading"
+        super().__init__(f"{place}: {fault}; {remedy}")
+
+
+class LedgerUnavailable(DeniableError):
+    """A ledger cannot be read or written now. What was asked for is not granted; it may have been charged."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        self.reason = reason
+        self.remedy = remedy
+        super().__init__(f"{reason}; {remedy}")
+
+
 class NotPrivateWarning(DeniableError, UserWarning):
     """An answer was made with entropy that can be replayed. It looks like any other answer, and protects nobody."""
+
+
+ENGINE_FAILURES = {
+    "source": "the source could not be read",
+    "time": "the engine ran longer than it may",
+    "space": "the engine needed more memory or disk than it may use",
+    "engine": "the engine could not finish",
+}
+"""Every way in which an engine fails, as far as anyone is told. What the engine itself said can hold data."""
+
+
+class EngineFailed(DeniableError):
+    """An engine could not finish. Whatever it said about that is not repeated: it could hold a value of the data."""
+
+    def __init__(self, code: str, remedy: str = "") -> None:
+        assert code in ENGINE_FAILURES, code
+        self.code = code
+        self.remedy = remedy
+        super().__init__(ENGINE_FAILURES[code] + (f"; {remedy}" if remedy else ""))
 
 
 class MissingExtra(DeniableError, ImportError):

@@ -1,0 +1,154 @@
+"""Whether the parts of a union are disjoint, proved from their conditions alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Final, final
+
+from deniable.queries.canonical import Form, Forms, expression_form, relation_form
+from deniable.queries.question import conjuncts
+from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, renamed
+from deniable.tables.kinds import Domain, Kind, kind_of
+from deniable.tables.operators import typed
+from deniable.tables.plan import Filter, Project, Relation
+
+_MOST_USED: Final = 200
+_TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
+
+
+@final
+@dataclass(slots=True)
+class _Limits:
+    """What conditions say about one value: NULL, one of a set, or within an interval."""
+
+    null: bool = False
+    values: frozenset[Any] | None = None
+    low: tuple[Any, bool] | None = None
+    """The end, and whether it is left out."""
+    high: tuple[Any, bool] | None = None
+
+    def excludes(self, other: _Limits) -> bool:
+        """Whether no value fulfils both."""
+        if self.null or other.null:
+            return self.null != other.null
+        for a, b in ((self, other), (other, self)):
+            if a.values is not None and not any(b.allows(value) for value in a.values):
+                return True
+            if a.low is not None and b.high is not None:
+                (low, low_open), (high, high_open) = a.low, b.high
+                if low > high or (low == high and (low_open or high_open)):
+                    return True
+        return False
+
+    def allows(self, value: Any) -> bool:
+        if self.values is not None and value not in self.values:
+            return False
+        if self.low is not None and (value < self.low[0] or (value == self.low[0] and self.low[1])):
+            return False
+        return self.high is None or not (value > self.high[0] or (value == self.high[0] and self.high[1]))
+
+
+def disjoint(parts: Sequence[Relation]) -> bool:
+    """Whether no row of the data can be in two parts: all filter one relation, and each two contradict each other.
+
+    Then a person's rows are shared out among the parts, so all parts together hold no more than one of them may.
+    """
+    found = [_filters(part) for part in parts]
+    forms = [relation_form(base) for base, _ in found]
+    if len({repr(form) for form, _ in forms}) > 1:
+        return False
+    # By forms and not by names: what one part calls n may be another number than what the next one calls n.
+    limits = [
+        _Reading(base.columns, columns).limits(conditions)
+        for (base, conditions), (_, columns) in zip(found, forms, strict=True)
+    ]
+    return all(any(a[form].excludes(b[form]) for form in a.keys() & b.keys()) for a, b in combinations(limits, 2))
+
+
+def _filters(relation: Relation) -> tuple[Relation, list[Expression]]:
+    """The relation below all filters and projections, and the conditions in terms of its columns."""
+    conditions: list[Expression] = []
+    while isinstance(relation, Filter | Project):
+        if isinstance(relation, Filter):
+            conditions += conjuncts(relation.condition)
+        else:
+            names = dict(relation.expressions)
+            conditions = [renamed(each, names) for each in conditions]
+            # Names written out again and again grow without end; a proof that long is not worth having.
+            conditions = [each for each in conditions if _size(each) <= _MOST_USED]
+        relation = relation.child
+    return relation, conditions
+
+
+def _size(expression: Expression) -> int:
+    return sum(1 for _, _ in zip(columns_used(expression), range(_MOST_USED + 1), strict=False))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Reads conditions over the columns of one relation."""
+
+    columns: Mapping[str, Domain]
+    forms: Forms
+
+    def limits(self, conditions: list[Expression]) -> dict[Form, _Limits]:
+        """What the conditions say about each value they speak of, by its form."""
+        found: dict[Form, _Limits] = {}
+        for condition in conditions:
+            match condition:
+                case Call(operator="is_null", arguments=(value,)):
+                    self._of(found, value).null = True
+                case Call(operator="not", arguments=(Call(operator="is_null", arguments=(value,)),)):
+                    self._of(found, value)
+                case Call(operator="not", arguments=(Column() as value,)):
+                    _narrow(self._of(found, value), "in", [False])
+                case Column():
+                    _narrow(self._of(found, condition), "in", [True])
+                case Call(operator="in", arguments=(value, *constants)):
+                    self._compared(found, "in", value, constants)
+                case Call(operator=operator, arguments=(Literal() as constant, value)) if operator in _TURNED:
+                    self._compared(found, _TURNED[operator], value, [constant])
+                case Call(operator=operator, arguments=(value, Literal() as constant)) if operator in _TURNED:
+                    self._compared(found, operator, value, [constant])
+        return found
+
+    def _of(self, found: dict[Form, _Limits], value: Expression) -> _Limits:
+        return found.setdefault(expression_form(value, self.forms), _Limits())
+
+    def _compared(
+        self, found: dict[Form, _Limits], operator: str, value: Expression, constants: Sequence[Expression]
+    ) -> None:
+        """Use a comparison with constants, if they are of the value's own kind: then SQL compares as Python does."""
+        kind = typed(value, self.columns).domain.kind
+        known: list[Any] = []
+        for constant in constants:
+            assert isinstance(constant, Literal)
+            each = constant.value
+            if each is None:
+                continue  # equal to nothing
+            if kind is Kind.REAL and isinstance(each, int) and not isinstance(each, bool):
+                each = float(each)
+            if kind_of(each) is not kind:
+                return
+            known.append(each)
+        if operator in {"in", "eq"}:
+            _narrow(self._of(found, value), "in", known)
+        elif known:
+            _narrow(self._of(found, value), operator, known)
+
+
+def _narrow(limits: _Limits, operator: str, constants: list[Any]) -> None:
+    if operator == "in":
+        given = frozenset(constants)
+        limits.values = given if limits.values is None else limits.values & given
+    elif operator in {"lt", "le"}:
+        end = (constants[0], operator == "lt")
+        if limits.high is None or (end[0], not end[1]) < (limits.high[0], not limits.high[1]):
+            limits.high = end
+    else:
+        end = (constants[0], operator == "gt")
+        if limits.low is None or end > limits.low:
+            limits.low = end

@@ -1,0 +1,267 @@
+"""DuckDB in process: the default engine. Memory is capped, what is larger lies on disk; questions find it locked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Any, Final, final
+
+from sqlglot import exp
+
+from deniable.errors import EngineFailed, InvalidOperation, InvalidParameter, MissingExtra
+from deniable.queries.engines import generate
+from deniable.queries.engines.base import (
+    PERSON,
+    RANK,
+    Engine,
+    Numbers,
+    Progress,
+    check_registration,
+    complete,
+    gathered,
+)
+from deniable.queries.engines.generate import Stored
+from deniable.queries.engines.registration import Reading, partner_sets, partners, ranked, reading, same_people
+from deniable.queries.engines.sources import Found, opened
+from deniable.queries.engines.spelling import SQL, DuckDB, column, function, name, number
+from deniable.tables.kinds import Kind
+from deniable.tables.schema import Table
+from deniable.tables.statistics import Collect, Group
+
+try:
+    import duckdb
+except ImportError:
+    raise MissingExtra("duckdb", "sql") from None
+
+_LARGE: Final = 128 << 20
+"""Sources with more bytes than this are kept in a file, compressed; smaller ones in memory."""
+
+_SPELLING: Final = DuckDB()
+
+
+@final
+class DuckDBEngine(Engine):
+    """Tables in a private DuckDB instance.
+
+    `memory` and `threads` cap what it takes; what does not fit goes to a private folder below `folder` (None: where
+    temporary files go), which `close` removes. `seconds` caps each question. None of these changes an answer.
+
+    The first question locks the instance: from then on it reads no file, loads no extension, changes no setting, and
+    registers no further table.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory: str = "640MB",
+        threads: int | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        if seconds is not None and not seconds > 0:
+            raise InvalidParameter("seconds", seconds, "must be positive, or None for no limit")
+        self._seconds = seconds
+        self._folder = tempfile.mkdtemp(prefix="deniable-", dir=folder)
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        settings: dict[str, Any] = {
+            "memory_limit": memory,
+            "temp_directory": os.path.join(self._folder, "spill"),
+            "preserve_insertion_order": False,
+            "error_on_division_by_zero": False,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "allow_community_extensions": False,
+            "python_enable_replacements": False,
+            "pandas_analyze_sample": 0,
+        }
+        if threads is not None:
+            settings["threads"] = threads
+        try:
+            self._connection = duckdb.connect(":memory:", config=settings)
+        except duckdb.Error:
+            raise InvalidParameter("memory", memory, "DuckDB must understand it", 'write "2GB"') from None
+        self._tables: dict[str, Stored] = {}
+        self._names = count()
+        self._people: Kind | None = None
+        self._catalogs: set[str] = set()
+        self._locked = False
+        self._closed = False
+        self._turn = threading.Lock()
+
+    # --- registration -----------------------------------------------------------------------------------------------
+
+    def register(
+        self, name: str, source: object, table: Table, secret: bytes, progress: Progress | None = None
+    ) -> Table:
+        with self._turn:
+            self._check_open()
+            if self._locked:
+                raise InvalidOperation("questions were asked already; register every table before the first one")
+            check_registration(name, table, secret, self._tables)
+            people = same_people(self._people, table)
+            with opened(self._connection, self._read, source, table) as found:
+                read = reading(table, found.origin, found.columns, _SPELLING, secret)
+                stored = self._keep(read, found, table, progress)
+            self._run(f"FORCE CHECKPOINT {stored.location.catalog}")  # this is when tables in memory are compressed
+            self._tables[name], self._people = stored, people
+            if table.unit is not None:
+                return replace(table, name=name)
+            most = tuple(
+                (joined, int(self._read(_sql(partners(stored.location, stored.columns, joined)))[0][0]))
+                for joined in partner_sets(table)
+            )
+            return replace(table, name=name, most_partners=most)
+
+    def _keep(self, read: Reading, found: Found, table: Table, progress: Progress | None) -> Stored:
+        location = self._place(found.size)
+        unit = table.unit
+        if unit is None:
+            self._create(location, read.select, progress)
+        elif read.person is None:
+            # Every row is its own person. Which number it gets does not matter: only that no other row has it.
+            alone = exp.Alias(this=exp.Window(this=function("ROW_NUMBER")), alias=name(PERSON))
+            first = exp.Alias(this=number(1), alias=name(RANK))
+            self._create(location, read.select.select(alone, first, copy=False), progress)
+        elif read.person is Kind.INTEGER:
+            rows = exp.Subquery(this=read.select, alias=exp.TableAlias(this=name("t")))
+            self._create(location, ranked(rows, read, column(PERSON), unit.rows), progress)
+        else:
+            self._number(location, read, unit.rows, progress)
+        return Stored(location, read.columns, None if unit is None else unit.rows)
+
+    def _number(self, location: exp.Table, read: Reading, most: int, progress: Progress | None) -> None:
+        """People named by text get numbers, the same ones in every table: they are counted and joined much faster."""
+        stage = location.copy()
+        stage.set("this", name(f"{location.name}_stage"))
+        self._create(stage, read.select, progress)
+        self._run('CREATE TABLE IF NOT EXISTS "people" ("id" VARCHAR, "number" BIGINT)')
+        here = _sql(stage)
+        self._run(
+            'INSERT INTO "people" SELECT "person", row_number() OVER () + (SELECT count(*) FROM "people") '
+            f'FROM (SELECT DISTINCT "person" FROM {here}) AS new '
+            'WHERE NOT EXISTS (SELECT 1 FROM "people" WHERE "id" = new."person")'
+        )
+        others = ", ".join(_sql(column(each)) for each in ("hash", *read.columns.values()))
+        joined = f'(SELECT "number", {others} FROM {here} JOIN "people" ON "id" = "person") AS t'
+        rows = exp.Table(this=exp.Var(this=joined))
+        self._create(location, ranked(rows, read, column("number"), most), progress)
+        self._run(f"DROP TABLE {here}")
+
+    def _place(self, size: int) -> exp.Table:
+        """Where a table of about so many bytes goes: compressed in memory, or in a file."""
+        catalog = "filed" if size > _LARGE else "held"
+        if catalog not in self._catalogs:
+            path = os.path.join(self._folder, "tables.duckdb") if catalog == "filed" else ":memory:"
+            options = "" if catalog == "filed" else " (COMPRESS)"
+            self._run(f"ATTACH {_sql(exp.Literal.string(path))} AS {catalog}{options}")
+            self._catalogs.add(catalog)
+        return exp.Table(this=name(f"t{next(self._names)}"), db=name("main"), catalog=name(catalog))
+
+    def _create(self, location: exp.Table, select: SQL, progress: Progress | None) -> None:
+        with self._reporting(progress):
+            self._read(f"CREATE TABLE {_sql(location)} AS {_sql(select)}")
+
+    @contextmanager
+    def _reporting(self, progress: Progress | None) -> Iterator[None]:
+        if progress is None:
+            yield
+            return
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(0.2):
+                percent = self._connection.query_progress()
+                if 0 <= percent <= 100:
+                    progress(percent / 100)
+
+        self._run("SET enable_progress_bar = true")
+        self._run("SET enable_progress_bar_print = false")
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+        progress(1.0)
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def collect(self, question: Collect) -> dict[Group, Numbers]:
+        written = generate.write(question, self._tables, _SPELLING)
+        self.lock()
+        main = None if written.main is None else self._ask(written.main)
+        cells = [self._ask(each) for each in written.cells]
+        return complete(question, gathered(question, main, cells))
+
+    def sql(self, question: Collect) -> str:
+        return generate.write(question, self._tables, _SPELLING).text
+
+    def lock(self) -> None:
+        """No file, no network, no extension, no setting from here on. The first question does this by itself."""
+        with self._turn:
+            self._check_open()
+            if self._locked:
+                return
+            self._run('DROP TABLE IF EXISTS "people"')
+            self._run("SET enable_external_access = false")
+            self._run("SET lock_configuration = true")
+            self._locked = True
+
+    def close(self) -> None:
+        with self._turn:
+            if not self._closed:
+                self._closed = True
+                self._tables.clear()
+                self._connection.close()
+                self._remove()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidOperation("this engine was closed; open another")
+
+    def _ask(self, sql: str) -> list[tuple[Any, ...]]:
+        cursor = self._connection.cursor()
+        alarm = None if self._seconds is None else threading.Timer(self._seconds, cursor.interrupt)
+        if alarm is not None:
+            alarm.daemon = True
+            alarm.start()
+        try:
+            return _guarded(cursor, sql, "engine")
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+            cursor.close()
+
+    def _run(self, sql: str) -> list[tuple[Any, ...]]:
+        return _guarded(self._connection, sql, "engine")
+
+    def _read(self, sql: str) -> list[tuple[Any, ...]]:
+        return _guarded(self._connection, sql, "source")
+
+
+def _guarded(connection: Any, sql: str, otherwise: str) -> list[tuple[Any, ...]]:
+    """Run SQL. What DuckDB says when it fails can hold a value of the data, so only the class of it is looked at."""
+    try:
+        return connection.execute(sql).fetchall()  # type: ignore[no-any-return]
+    except duckdb.InterruptException:
+        code = "time"
+    except (duckdb.OutOfMemoryException, MemoryError):
+        code = "space"
+    except KeyboardInterrupt:
+        raise
+    except Exception:
+        code = otherwise
+    # Out here, so that the failure does not hang on to the engine's exception as its context.
+    raise EngineFailed(code)
+
+
+def _sql(expression: SQL) -> str:
+    return expression.sql(dialect="duckdb", normalize_functions=False)

@@ -1,0 +1,559 @@
+"""Questions as SQL: a plan in, one or more SELECTs out, in the dialect of an engine.
+
+Every relation becomes rows with two columns that no expression can name, `person` and `rank`, and its own columns under
+names made here (`c4_age`): whatever an owner or an analyst calls a column, no keyword, quote or letter case can matter.
+Nothing here reads data, and nothing made here depends on it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import count, pairwise
+from typing import Final, final
+
+from sqlglot import exp
+
+from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.queries.engines.base import PERSON, RANK
+from deniable.queries.engines.spelling import SQL, Spelling, both, case, cast, column, function, name, number
+from deniable.queries.engines.writing import Piece, Writer
+from deniable.tables.expressions import Column, Expression
+from deniable.tables.kinds import LARGEST, SMALLEST, Domain, Kind
+from deniable.tables.operators import domain
+from deniable.tables.plan import (
+    Bound,
+    Exact,
+    Filter,
+    How,
+    JoinPrivate,
+    JoinPublic,
+    PerPerson,
+    Project,
+    Relation,
+    Source,
+    Union,
+    exponent_of,
+    summed_whole,
+)
+from deniable.tables.schema import Table
+from deniable.tables.statistics import Cells, Collect, Count, CountDistinct, CountPersons, Statistic, Sum
+
+_WIDEST: Final = 2**62
+"""What one row adds to a sum stays below this, so that 64 bits hold it and 128 hold any sum of it."""
+
+
+_FEW_CELLS: Final = 16
+"""Up to so many inner edges are searched by comparisons."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Where an engine keeps a registered table: its name there, and the names of its columns."""
+
+    location: exp.Table
+    columns: Mapping[str, str]
+    rows: int | None
+    """The most rows of a person that were kept; None for a public table."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A relation on its way to SQL: SELECT columns FROM origin WHERE conditions."""
+
+    origin: SQL
+    columns: Mapping[str, Piece]
+    conditions: tuple[SQL, ...] = ()
+    everyone: bool = False
+    """Whether the rows of rank 1 are exactly one for each person."""
+    ranked: bool = False
+    """Whether no two rows of a person have the same rank."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The SELECTs of a question. `main` has the keys and one column for each statistic but Cells (None: all are).
+
+    Each of `cells` has the keys, the number of a cell, and how many rows are in it.
+    """
+
+    main: str | None
+    cells: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return ";\n".join(part for part in (self.main, *self.cells) if part is not None)
+
+
+def stored_name(position: int, column_name: str) -> str:
+    """A name for a column that means nothing to SQL and something to people."""
+    slug = re.sub(r"[^a-z0-9]+", "_", column_name.lower()).strip("_")[:24]
+    return f"c{position}_{slug}" if slug else f"c{position}"
+
+
+def write(question: Collect, tables: Mapping[str, Stored], spelling: Spelling) -> Written:
+    """The SQL of a question over registered tables."""
+    return _Generator(tables, spelling).question(question)
+
+
+@final
+class _Generator:
+    def __init__(self, tables: Mapping[str, Stored], spelling: Spelling) -> None:
+        self.tables = tables
+        self.spelling = spelling
+        self.names = count()
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def question(self, question: Collect) -> Written:
+        plain = [each for each in question.statistics if not isinstance(each, Cells)]
+        main = None
+        if plain or not question.statistics:
+            main = self._text(self._grouped(question, plain))
+        cells = [self._text(self._cells(question, each)) for each in question.statistics if isinstance(each, Cells)]
+        return Written(main, tuple(cells))
+
+    def _text(self, select: SQL) -> str:
+        return select.sql(dialect=self.spelling.dialect, copy=False, normalize_functions=False)
+
+    def _start(self, question: Collect) -> tuple[Rows, Writer, list[Piece]]:
+        rows = self.relation(question.relation)
+        writer = self._writer(rows)
+        keys = [writer.named(writer.write(key)) for _, key in question.keys]
+        return rows, writer, keys
+
+    def _finish(
+        self, question: Collect, rows: Rows, writer: Writer, keys: list[Piece], outputs: Sequence[SQL], by: list[SQL]
+    ) -> SQL:
+        rows = self._stacked(rows, writer)
+        known = self._known(question, keys)
+        select = self._select([*(key.sql.copy() for key in keys), *outputs], rows.origin, (*rows.conditions, *known))
+        grouping = [*(key.sql.copy() for key in keys), *by]
+        if grouping:
+            select.set("group", exp.Group(expressions=grouping))
+        return select
+
+    def _grouped(self, question: Collect, statistics: Sequence[Statistic]) -> SQL:
+        rows, writer, keys = self._start(question)
+        outputs = [self._statistic(each, question, rows, writer) for each in statistics]
+        return self._finish(question, rows, writer, keys, outputs or [function("COUNT", exp.Star())], [])
+
+    def _cells(self, question: Collect, statistic: Cells) -> SQL:
+        rows, writer, keys = self._start(question)
+        value = writer.named(writer.write(statistic.expression))
+        index = writer.named(Piece(self._index(statistic, value), Domain(Kind.INTEGER), 99, value.layer))
+        present = exp.Not(this=exp.Is(this=value.sql.copy(), expression=exp.Null()))
+        outputs = [index.sql, function("COUNT", exp.Star())]
+        select = self._finish(question, rows, writer, keys, outputs, [index.sql.copy()])
+        assert isinstance(select, exp.Select)
+        return select.where(present, copy=False)
+
+    def _known(self, question: Collect, keys: list[Piece]) -> Iterable[SQL]:
+        """Only groups that were asked for, where a column does not hold just these anyway."""
+        if question.known is None:
+            return
+        columns = question.relation.columns
+        for position, ((_, expression), key) in enumerate(zip(question.keys, keys, strict=True)):
+            wanted = {group[position] for group in question.known}
+            can_be = domain(expression, columns).keys
+            if can_be is not None and set(can_be) <= wanted:
+                continue
+            named = [self.spelling.literal(value, key.kind) for value in wanted if value is not None]
+            tests: list[SQL] = [exp.In(this=key.sql.copy(), expressions=named)] if named else []
+            if None in wanted:
+                tests.append(exp.Is(this=key.sql.copy(), expression=exp.Null()))
+            yield exp.Paren(this=exp.or_(*tests)) if tests else exp.false()
+
+    # --- statistics -------------------------------------------------------------------------------------------------
+
+    def _statistic(self, statistic: Statistic, question: Collect, rows: Rows, writer: Writer) -> SQL:
+        match statistic:
+            case Count(expression=None):
+                return function("COUNT", exp.Star())
+            case Count(expression=expression) if expression is not None:
+                return function("COUNT", writer.write(expression).sql)
+            case CountPersons(expression=expression):
+                return self._people(expression, question, rows, writer)
+            case CountDistinct(expression=expression):
+                return _distinct(writer.write(expression).sql)
+            case Sum():
+                value = writer.named(writer.write(statistic.expression))
+                return self.spelling.total(self._addend(statistic, value))
+        raise AssertionError(statistic)
+
+    def _people(self, expression: Expression | None, question: Collect, rows: Rows, writer: Writer) -> SQL:
+        if question.relation.rows == 1:  # then rows are people
+            return function("COUNT", exp.Star() if expression is None else writer.write(expression).sql)
+        if expression is None:
+            if rows.everyone and not question.keys:
+                first = both(exp.EQ, column(RANK), number(1))
+                return function("COUNT", case((first, number(1))))
+            return _distinct(column(PERSON))
+        present = exp.Not(this=exp.Is(this=exp.Paren(this=writer.write(expression).sql), expression=exp.Null()))
+        return _distinct(case((present, column(PERSON))))
+
+    def _addend(self, statistic: Sum, value: Piece) -> SQL:
+        """floor(clamp(x)/2^exponent + 1/2), clamped to the grid; NULL stays NULL, for no branch takes it."""
+        low, high = statistic.grid
+        if not -_WIDEST <= low <= high <= _WIDEST:
+            raise InvalidParameter(
+                "exponent",
+                statistic.exponent,
+                "the bounds must be within 2^62 steps of the grid",
+                "take a coarser grid",
+            )
+        if value.kind is Kind.INTEGER:
+            return self._addend_of_integer(statistic, value)
+        x = value.sql
+        below, above = float(statistic.low), float(statistic.high)
+        scaled = both(exp.Mul, x, self.spelling.real(2.0**-statistic.exponent))
+        inner = cast(function("FLOOR", both(exp.Add, scaled, self.spelling.real(0.5))), "BIGINT")
+        if _floored(below, statistic.exponent) < low or _floored(above, statistic.exponent) > high:
+            # The float next to a bound may lie one step outside.
+            inner = case(
+                (both(exp.LT, inner, number(low)), number(low)),
+                (both(exp.GT, inner.copy(), number(high)), number(high)),
+                otherwise=inner.copy(),
+            )
+        return case(
+            (both(exp.LTE, x.copy(), self.spelling.real(below)), number(statistic.addend(below))),
+            (both(exp.GTE, x.copy(), self.spelling.real(above)), number(statistic.addend(above))),
+            otherwise=inner,
+        )
+
+    def _addend_of_integer(self, statistic: Sum, value: Piece) -> SQL:
+        low, high = statistic.grid
+        x, step = value.sql, Fraction(2) ** statistic.exponent
+        branches = []
+        below, above = math.floor(low * step), math.ceil(high * step)
+        if below >= SMALLEST:
+            branches.append((both(exp.LTE, x.copy(), self.spelling.literal(below, Kind.INTEGER)), number(low)))
+        if above <= LARGEST:
+            branches.append((both(exp.GTE, x.copy(), self.spelling.literal(above, Kind.INTEGER)), number(high)))
+        if statistic.exponent == 0:
+            inner = x
+        elif statistic.exponent < 0:
+            inner = both(exp.Mul, x, self.spelling.literal(2**-statistic.exponent, Kind.INTEGER))
+        else:
+            width = 2**statistic.exponent
+            # The remainder that is not negative; x minus it is a multiple of the width, so the division is exact.
+            over = both(exp.Mod, both(exp.Add, both(exp.Mod, x, number(width)), number(width)), number(width))
+            whole = both(exp.IntDiv, both(exp.Sub, x.copy(), over), number(width))
+            up = case((both(exp.GTE, over.copy(), number(width // 2)), number(1)), otherwise=number(0))
+            inner = both(exp.Add, whole, up)
+        inner = cast(inner, "BIGINT")
+        return case(*branches, otherwise=inner) if branches else inner
+
+    def _index(self, statistic: Cells, value: Piece) -> SQL:
+        """Which cell a value is in: the number of inner edges that it is not below."""
+        inner = statistic.edges[1:-1]
+        if value.kind is Kind.INTEGER:
+            edges = [max(SMALLEST, min(math.ceil(edge), LARGEST)) for edge in inner]
+            limits = [self.spelling.literal(edge, Kind.INTEGER) for edge in edges]
+        else:
+            limits = [self.spelling.real(_float_up(edge)) for edge in inner]
+        if len(inner) > _FEW_CELLS and _even(statistic.edges):
+            return self._guessed(statistic, value, limits)
+
+        def tree(first: int, last: int) -> SQL:
+            if first == last:
+                return number(first)
+            middle = (first + last) // 2
+            is_below = both(exp.LT, value.sql.copy(), limits[middle].copy())
+            return case((is_below, tree(first, middle)), otherwise=tree(middle + 1, last))
+
+        return tree(0, len(inner))
+
+    def _guessed(self, statistic: Cells, value: Piece, limits: list[SQL]) -> SQL:
+        """A cell of equal ones, by division, then put right by the edges themselves: the guess is one off at most.
+
+        (x - low)/width is computed with a relative error of a few 2^-53, and `_even` asks that no edge is further than
+        2^40 widths from 0: so it errs by far less than one cell.
+        """
+        edges, last = statistic.edges, len(limits)
+        x = cast(value.sql.copy(), "DOUBLE") if value.kind is Kind.INTEGER else value.sql.copy()
+        width = (edges[-1] - edges[0]) / (len(edges) - 1)
+        steps = both(
+            exp.Mul, both(exp.Sub, x, self.spelling.real(float(edges[0]))), self.spelling.real(float(1 / width))
+        )
+        guess = cast(function("FLOOR", steps), "BIGINT")
+        # Inside the first and the last inner edge the guess is from 0 to `last`; list elements count from 1.
+        within = function("GREATEST", function("LEAST", guess, number(last - 1)), number(1))
+        below = both(exp.LT, value.sql.copy(), self.spelling.element(limits, within))
+        above = both(exp.GTE, value.sql.copy(), self.spelling.element(limits, both(exp.Add, within.copy(), number(1))))
+        found = case(
+            (below, both(exp.Sub, within.copy(), number(1))),
+            (above, both(exp.Add, within.copy(), number(1))),
+            otherwise=within.copy(),
+        )
+        return case(
+            (both(exp.LT, value.sql.copy(), limits[0].copy()), number(0)),
+            (both(exp.GTE, value.sql.copy(), limits[-1].copy()), number(last)),
+            otherwise=found,
+        )
+
+    # --- relations --------------------------------------------------------------------------------------------------
+
+    def relation(self, relation: Relation) -> Rows:
+        match relation:
+            case Source():
+                return self._source(relation)
+            case Filter():
+                below = self.relation(relation.child)
+                writer = self._writer(below)
+                condition = writer.write(relation.condition)
+                below = self._stacked(below, writer)
+                return replace(below, conditions=(*below.conditions, condition.sql), everyone=False)
+            case Project():
+                return self._project(relation)
+            case JoinPublic():
+                right = self._public(relation.table)
+                return self._join(relation, self.relation(relation.child), right, relation.on, relation.how, [])
+            case JoinPrivate():
+                left, right = self.relation(relation.left), self.relation(relation.right)
+                people = [both(exp.EQ, _of("l", PERSON), _of("r", PERSON))]
+                return self._join(relation, left, right, relation.on, relation.how, people)
+            case PerPerson():
+                return self._per_person(relation)
+            case Union():
+                return self._union(relation)
+            case Bound():
+                return self._bound(relation)
+        raise AssertionError(relation)
+
+    def _stored(self, table: Table) -> Stored:
+        found = self.tables.get(table.name)
+        if found is None:
+            raise InvalidOperation(f"the table {table.name!r} is not registered with this engine")
+        return found
+
+    def _columns(self, stored: Stored, columns: Iterable[tuple[str, Domain]]) -> dict[str, Piece]:
+        return {each: Piece(column(stored.columns[each]), found) for each, found in columns}
+
+    def _source(self, relation: Source) -> Rows:
+        stored = self._stored(relation.table)
+        columns = self._columns(stored, relation.columns.items())
+        conditions: tuple[SQL, ...] = ()
+        assert stored.rows is not None
+        if relation.rows < stored.rows:
+            conditions = (both(exp.LTE, column(RANK), number(relation.rows)),)
+        return Rows(stored.location.copy(), columns, conditions, everyone=True, ranked=True)
+
+    def _public(self, table: Table) -> Rows:
+        stored = self._stored(table)
+        return Rows(stored.location.copy(), self._columns(stored, table.columns))
+
+    def _project(self, relation: Project) -> Rows:
+        below = self.relation(relation.child)
+        if all(isinstance(each, Column) for _, each in relation.expressions):
+            columns = {new: below.columns[each.name] for new, each in relation.expressions if isinstance(each, Column)}
+            return replace(below, columns=columns)
+        writer = self._writer(below)
+        pieces = {new: writer.write(each) for new, each in relation.expressions}
+        below = self._stacked(below, writer)
+        outputs, columns = self._named(pieces, relation.columns)
+        select = self._select([column(PERSON), column(RANK), *outputs], below.origin, below.conditions)
+        return Rows(_inside(select), columns, (), below.everyone, below.ranked)
+
+    def _join(
+        self,
+        relation: JoinPublic | JoinPrivate,
+        left: Rows,
+        right: Rows,
+        on: tuple[tuple[str, str], ...],
+        how: How,
+        conditions: list[SQL],
+    ) -> Rows:
+        for a, b in on:
+            left_column, right_column = left.columns[a].sql.name, right.columns[b].sql.name
+            conditions.append(both(exp.EQ, _of("l", left_column), _of("r", right_column)))
+        pieces = {each: replace(piece, sql=_of("l", piece.sql.name)) for each, piece in left.columns.items()}
+        pieces |= {each: replace(piece, sql=_of("r", piece.sql.name)) for each, piece in right.columns.items()}
+        outputs, columns = self._named(pieces, relation.columns)
+        select = self._select([_of("l", PERSON), _of("l", RANK), *outputs], self._whole(left, "l"), ())
+        joined = exp.Join(
+            this=self._whole(right, "r"), side="LEFT" if how is How.LEFT else None, on=exp.and_(*conditions)
+        )
+        select.set("joins", [joined])
+        return Rows(_inside(select), columns)
+
+    def _per_person(self, relation: PerPerson) -> Rows:
+        below = self.relation(relation.child)
+        writer = self._writer(below)
+        keys = {each: writer.named(writer.write(key)) for each, key in relation.keys}
+        totals = {
+            each: self._exact(exact, writer, relation.child.rows, relation.columns[each])
+            for each, exact in relation.aggregates
+        }
+        below = self._stacked(below, writer)
+        outputs, columns = self._named(keys | totals, relation.columns)
+        rank = exp.Alias(this=function("MIN", column(RANK)), alias=name(RANK))
+        select = self._select([column(PERSON), rank, *outputs], below.origin, below.conditions)
+        grouping = [column(PERSON), *(key.sql.copy() for key in keys.values())]
+        select.set("group", exp.Group(expressions=grouping))
+        return Rows(_inside(select), columns)
+
+    def _exact(self, exact: Exact, writer: Writer, rows: int, result: Domain) -> Piece:
+        if exact.expression is None:
+            return Piece(function("COUNT", exp.Star()), result)
+        value = writer.named(writer.write(exact.expression))
+        if exact.function in {"count", "count_distinct"}:
+            counted = value.sql
+            return Piece(
+                _distinct(counted) if exact.function == "count_distinct" else function("COUNT", counted), result
+            )
+        if exact.function in {"min", "max"}:
+            return Piece(function(exact.function.upper(), value.sql), result)
+        bounds = value.domain.bounds
+        assert bounds is not None  # `Exact.domain` refuses others
+        known = function("COUNT", value.sql.copy())
+        if summed_whole(value.kind, bounds, rows):
+            total = cast(exp.Sum(this=value.sql), "BIGINT")
+            if exact.function == "sum":
+                return Piece(total, result)
+            return Piece(self.spelling.divide(cast(total, "DOUBLE"), cast(known, "DOUBLE")), result)
+        step = 2.0 ** exponent_of(bounds)
+        x = writer.promoted(value, Kind.REAL).sql
+        cell = cast(
+            function(
+                "FLOOR", both(exp.Add, self.spelling.divide(x, self.spelling.real(step)), self.spelling.real(0.5))
+            ),
+            "BIGINT",
+        )
+        # At most 2^41 steps each: 64 bits hold the sum of 2^22 of them, and there the conversion rounds once.
+        sum_of = exp.Sum(this=cell if rows < 2**22 else cast(cell, self.spelling.wide))
+        whole = cast(sum_of, "BIGINT") if rows < 2**22 else sum_of
+        total = both(exp.Mul, cast(whole, "DOUBLE"), self.spelling.real(step))
+        if exact.function == "avg":
+            total = self.spelling.divide(total, cast(known, "DOUBLE"))
+        return Piece(total, result)
+
+    def _union(self, relation: Union) -> Rows:
+        selects: list[SQL] = []
+        aliases = {each: self._alias(each) for each in relation.columns}
+        for part in relation.parts:
+            rows = self.relation(part)
+            writer = self._writer(rows)
+            outputs: list[SQL] = [
+                exp.Alias(this=writer.promoted(rows.columns[each], found.kind).sql.copy(), alias=name(aliases[each]))
+                for each, found in relation.columns.items()
+            ]
+            selects.append(self._select([column(PERSON), column(RANK), *outputs], rows.origin, rows.conditions))
+        together = selects[0]
+        for select in selects[1:]:
+            together = exp.Union(this=together, expression=select, distinct=False)
+        columns = {each: Piece(column(aliases[each]), found) for each, found in relation.columns.items()}
+        return Rows(_inside(together), columns)
+
+    def _bound(self, relation: Bound) -> Rows:
+        """A person's groups in the order of their first rows, and the rows of a group in their order.
+
+        Rows are ordered by rank and then by all they hold. So which are kept depends on this person's rows alone: rows
+        that tie are the same.
+        """
+        below = self.relation(relation.child)
+        writer = self._writer(below)
+        keys = [writer.named(writer.write(key)).sql for key in relation.keys]
+        below = self._stacked(below, writer)
+        content = [each.sql for each in below.columns.values()]
+        ordered = [column(RANK), *(() if below.ranked else content)]
+        in_group = [column(PERSON), *keys]
+        rows, conditions = below.origin, below.conditions
+        if relation.rows_per_group < relation.child.rows:
+            place = self._window(function("ROW_NUMBER"), in_group, ordered, "place")
+            rows = _inside(self._select([exp.Star(), place], rows, conditions))
+            conditions = (both(exp.LTE, column("place"), number(relation.rows_per_group)),)
+        if relation.groups < relation.child.rows:
+            first = self._window(function("MIN", column(RANK)), in_group, [], "first")
+            rows = _inside(self._select([exp.Star(), first], rows, conditions))
+            tied = [] if below.ranked else keys
+            group = self._window(function("DENSE_RANK"), [column(PERSON)], [column("first"), *tied], "place_of_group")
+            rows = _inside(self._select([exp.Star(), group], rows, ()))
+            conditions = (both(exp.LTE, column("place_of_group"), number(relation.groups)),)
+        content_columns = [column(PERSON), column(RANK), *(each.copy() for each in content)]
+        select = self._select(content_columns, rows, conditions)
+        return Rows(_inside(select), below.columns, ranked=below.ranked)
+
+    # --- parts of a SELECT ------------------------------------------------------------------------------------------
+
+    def _writer(self, rows: Rows) -> Writer:
+        return Writer(self.spelling, rows.columns, self.names)
+
+    def _stacked(self, rows: Rows, writer: Writer) -> Rows:
+        """The rows with the pieces that were given a name as further columns."""
+        for layer in writer.layers:
+            outputs = [exp.Alias(this=sql, alias=name(alias)) for alias, sql in layer]
+            select = self._select([exp.Star(), *outputs], rows.origin, rows.conditions)
+            rows = replace(rows, origin=_inside(select), conditions=())
+        return rows
+
+    def _alias(self, column_name: str) -> str:
+        return stored_name(next(self.names), column_name)
+
+    def _named(self, pieces: Mapping[str, Piece], columns: Mapping[str, Domain]) -> tuple[list[SQL], dict[str, Piece]]:
+        aliases = {each: self._alias(each) for each in pieces}
+        outputs: list[SQL] = []
+        for each, piece in pieces.items():
+            kind = columns[each].kind
+            typed = cast(piece.sql, self.spelling.types[kind]) if isinstance(piece.sql, exp.Null) else piece.sql
+            outputs.append(exp.Alias(this=typed, alias=name(aliases[each])))
+        return outputs, {each: Piece(column(aliases[each]), columns[each]) for each in pieces}
+
+    def _whole(self, rows: Rows, alias: str) -> SQL:
+        if not rows.conditions and isinstance(rows.origin, exp.Table):
+            origin = rows.origin.copy()
+            origin.set("alias", exp.TableAlias(this=name(alias)))
+            return origin
+        return _inside(self._select([exp.Star()], rows.origin, rows.conditions), alias)
+
+    def _select(self, outputs: Sequence[SQL], origin: SQL, conditions: Sequence[SQL]) -> exp.Select:
+        select = exp.Select(expressions=list(outputs), from_=exp.From(this=origin))
+        if conditions:
+            select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
+        return select
+
+    def _window(self, called: SQL, partition: Sequence[SQL], order: Sequence[SQL], alias: str) -> SQL:
+        window = exp.Window(this=called, partition_by=[each.copy() for each in partition])
+        if order:
+            by = [exp.Ordered(this=each.copy(), desc=False, nulls_first=True) for each in order]
+            window.set("order", exp.Order(expressions=by))
+        return exp.Alias(this=window, alias=name(alias))
+
+
+def _inside(select: SQL, alias: str = "t") -> SQL:
+    return exp.Subquery(this=select, alias=exp.TableAlias(this=name(alias)))
+
+
+def _of(table: str, identifier: str) -> exp.Column:
+    return exp.Column(this=name(identifier), table=name(table))
+
+
+def _distinct(value: SQL) -> SQL:
+    return exp.Count(this=exp.Distinct(expressions=[value]))
+
+
+def _even(edges: tuple[Fraction, ...]) -> bool:
+    """Whether cells are of one width, and wide enough for division to find them."""
+    width = edges[1] - edges[0]
+    if max(abs(edges[0]), abs(edges[-1])) > 2**40 * width or not 2.0**-900 < width < 2.0**900:
+        return False
+    return all(b - a == width for a, b in pairwise(edges))
+
+
+def _floored(value: float, exponent: int) -> int:
+    return math.floor(value / 2.0**exponent + 0.5)
+
+
+def _float_up(exact: Fraction) -> float:
+    """The smallest float that is at least `exact`: for floats x, x >= exact is the same as x >= this."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.nextafter(math.inf, 0)
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)

@@ -1,0 +1,251 @@
+"""Registration as SQL: a source as its owner declared it, each person's rows in an order that only a secret knows.
+
+The rules are total and look at one row at a time, so that nothing a person wrote can stop a registration or change
+what is read of anyone else:
+
+* a value is read as the kind that its type in the source stands for, then cast to the declared kind; what cannot be
+  read, is not finite, or lies outside the calendar or 64 bits is NULL. Text is trimmed of spaces before it is cast;
+* numbers are moved into the declared bounds; what is not among declared keys is NULL;
+* a row whose person is NULL, or with NULL in a column declared not to have any, is left out;
+* of a person's rows, those come first whose content has the smallest keyed hash, and only so many are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations, count
+from typing import Final, final
+
+from sqlglot import exp
+
+from deniable.errors import InvalidParameter
+from deniable.queries.engines.base import PERSON, RANK, unreadable
+from deniable.queries.engines.generate import stored_name
+from deniable.queries.engines.spelling import SQL, Spelling, both, case, cast, column, function, name, number, try_cast
+from deniable.queries.engines.writing import DAY, TIME, Piece, Writer
+from deniable.tables.intervals import Unfit
+from deniable.tables.kinds import Domain, Kind
+from deniable.tables.schema import Table
+
+HASH: Final = "hash"
+_MOST_PAIRED: Final = 12
+"""Public tables with more columns than this have partners counted for single columns only."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The SQL that reads a source: `select` gives person, hash (for a person's table) and the declared columns."""
+
+    select: exp.Select
+    columns: Mapping[str, str]
+    person: Kind | None
+    """The kind in which people are told apart; None if every row is its own person, or nobody's."""
+    tie_break: tuple[str, ...]
+    """The columns that the hash may not tell apart: reals."""
+
+
+def person_kind(table: Table) -> Kind | None:
+    """How people are told apart: as integers if the owner says so, else by text, exactly as it is written."""
+    if table.unit is None or table.unit.column is None:
+        return None
+    declared = dict(table.columns).get(table.unit.column)
+    if declared is None:
+        return Kind.TEXT
+    if declared.kind is Kind.REAL:
+        raise InvalidParameter("unit", table.unit.column, "a person is named by an integer or a text, not by a real")
+    return Kind.INTEGER if declared.kind is Kind.INTEGER else Kind.TEXT
+
+
+def same_people(so_far: Kind | None, table: Table) -> Kind | None:
+    """The kind in which all tables of an engine tell people apart, so that a person is the same in each of them."""
+    kind = person_kind(table)
+    if kind is None or so_far in {None, kind}:
+        return kind or so_far
+    assert table.unit is not None
+    raise InvalidParameter(
+        "unit",
+        table.unit.column,
+        "names people by another kind than the tables before",
+        "declare that column alike in all of them: as integer, or as text",
+    )
+
+
+def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelling: Spelling, secret: bytes) -> Reading:
+    """How to read a source as `table`. `found` has each column as its type in the source means it; None: as no kind."""
+    writer = Writer(spelling, {}, count())
+    person = person_kind(table)
+    whose = None if table.unit is None else table.unit.column
+    inner: list[SQL] = []
+    conditions: list[SQL] = []
+    if person is not None and whose is not None:
+        declared = dict(table.columns).get(whose, Domain(person))
+        piece = _declared(writer, whose, found[whose], declared)
+        if piece.kind is not person:
+            piece = _cast(writer, whose, piece, person)
+        inner.append(exp.Alias(this=piece.sql, alias=name(PERSON)))
+        conditions.append(_present(column(PERSON)))
+    names: dict[str, str] = {}
+    domains: dict[str, Domain] = {}
+    for position, (each, domain) in enumerate(table.columns):
+        if each == whose:
+            continue
+        names[each], domains[each] = stored_name(position, each), domain
+        piece = _declared(writer, each, found[each], domain)
+        inner.append(exp.Alias(this=piece.sql, alias=name(names[each])))
+        if not domain.nullable:
+            conditions.append(_present(column(names[each])))
+    if not inner:
+        # A table of which nothing is declared still has rows to count.
+        inner.append(exp.Alias(this=number(1), alias=name("nothing")))
+    read: SQL = source
+    for layer in writer.layers:
+        below = [exp.Star(), *(exp.Alias(this=sql, alias=name(alias)) for alias, sql in layer)]
+        read = _from(exp.Select(expressions=below, from_=exp.From(this=read)))
+    select = exp.Select(expressions=inner, from_=exp.From(this=read))
+    outputs: list[SQL] = [column(each) for each in names.values()]
+    if person is not None:
+        digest = _digest(spelling, secret, person, [(column(names[each]), domains[each].kind) for each in names])
+        outputs = [column(PERSON), exp.Alias(this=digest, alias=name(HASH)), *outputs]
+    elif not outputs:
+        outputs = [column("nothing")]
+    outer = exp.Select(expressions=outputs, from_=exp.From(this=_from(select)))
+    if conditions:
+        outer.set("where", exp.Where(this=exp.and_(*conditions)))
+    ties = tuple(names[each] for each, domain in domains.items() if domain.kind is Kind.REAL)
+    return Reading(outer, names, person, ties)
+
+
+def ranked(rows: SQL, reading: Reading, person: SQL, most: int) -> exp.Select:
+    """Each person's first `most` rows by hash, with their rank. `rows` has what `reading.select` gives."""
+    order = [exp.Ordered(this=column(each), desc=False, nulls_first=True) for each in (HASH, *reading.tie_break)]
+    window = exp.Window(this=function("ROW_NUMBER"), partition_by=[person], order=exp.Order(expressions=order))
+    columns = [column(each) for each in reading.columns.values()]
+    place = exp.Alias(this=window, alias=name(RANK))
+    whose = exp.Alias(this=person.copy(), alias=name(PERSON))
+    inner = exp.Select(expressions=[whose, place, *columns], from_=exp.From(this=rows))
+    rank = exp.Alias(this=cast(column(RANK), "INT") if most < 2**31 else column(RANK), alias=name(RANK))
+    outer = exp.Select(
+        expressions=[column(PERSON), rank, *(each.copy() for each in columns)], from_=exp.From(this=_from(inner))
+    )
+    return outer.where(both(exp.LTE, column(RANK), number(most)), copy=False)
+
+
+def partner_sets(table: Table) -> list[tuple[str, ...]]:
+    """The columns of a public table for which partners are counted: each one, and each pair if these are few."""
+    names = [each for each, _ in table.columns]
+    pairs = list(combinations(names, 2)) if len(names) <= _MOST_PAIRED else []
+    return [*((each,) for each in names), *pairs]
+
+
+def partners(location: SQL, columns: Mapping[str, str], joined: tuple[str, ...]) -> exp.Select:
+    """The most rows that share one value of `joined`. NULL has no partner."""
+    inside = exp.Select(
+        expressions=[exp.Alias(this=function("COUNT", exp.Star()), alias=name("n"))],
+        from_=exp.From(this=location.copy()),
+        where=exp.Where(this=exp.and_(*(_present(column(columns[each])) for each in joined))),
+        group=exp.Group(expressions=[column(columns[each]) for each in joined]),
+    )
+    most = exp.Coalesce(this=function("MAX", column("n")), expressions=[number(0)])
+    return exp.Select(expressions=[most], from_=exp.From(this=_from(inside)))
+
+
+# --- one value ------------------------------------------------------------------------------------------------------
+
+
+def _declared(writer: Writer, each: str, piece: Piece | None, domain: Domain) -> Piece:
+    if piece is None:
+        raise unreadable(each, domain.kind.value)
+    piece = _cast(writer, each, piece, domain.kind)
+    spelling = writer.spelling
+    if domain.bounds is not None:
+        piece = writer.named(piece)
+        low, high = (int(end) if domain.kind is Kind.INTEGER else float(end) for end in domain.bounds)
+        below, above = (spelling.literal(end, domain.kind) for end in (low, high))
+        x = piece.sql
+        sql = case(
+            (both(exp.LT, x, below), below.copy()), (both(exp.GT, x.copy(), above), above.copy()), otherwise=x.copy()
+        )
+        piece = replace(piece, sql=sql, size=99)
+    if domain.keys is not None and domain.kind is not Kind.BOOLEAN:
+        piece = writer.named(piece)
+        keys = [spelling.literal(key, domain.kind) for key in domain.keys]
+        piece = replace(piece, sql=case((exp.In(this=piece.sql, expressions=keys), piece.sql.copy())), size=99)
+    return piece
+
+
+def _cast(writer: Writer, each: str, piece: Piece, kind: Kind) -> Piece:
+    if piece.kind is kind:
+        return piece
+    if piece.kind is Kind.TEXT and kind is Kind.TIMESTAMP:
+        return _moment(writer, writer.named(piece))
+    if piece.kind is Kind.TEXT:
+        piece = replace(piece, sql=writer.spelling.trim(piece.sql))
+    try:
+        return writer.call(f"cast_{kind.value}", (replace(piece, size=99),))
+    except Unfit:
+        raise unreadable(each, kind.value) from None
+
+
+def _moment(writer: Writer, piece: Piece) -> Piece:
+    """A moment as files write it: a day, or 2024-02-29T23:59:59.123456Z with less or more of it, in UTC."""
+    pattern = rf"{DAY}([ T]{TIME}(:[0-5][0-9]([.][0-9]{{1,6}})?)?)?Z?"
+    trimmed = writer.named(replace(piece, sql=writer.spelling.trim(piece.sql)))
+    plain = trimmed.sql
+    for letter, into in (("T", " "), ("Z", "")):
+        plain = function("REPLACE", plain.copy(), exp.Literal.string(letter), exp.Literal.string(into))
+    read = try_cast(plain, writer.spelling.types[Kind.TIMESTAMP])
+    sql = case((writer.spelling.matches(trimmed.sql.copy(), pattern), read))
+    return Piece(sql, Domain(Kind.TIMESTAMP), 99, trimmed.layer)
+
+
+def _digest(spelling: Spelling, secret: bytes, person: Kind, columns: list[tuple[SQL, Kind]]) -> SQL:
+    """md5 of the secret, the person and the content.
+
+    Each value ends where it ends: text comes with its length. Reals are written by their whole part and 53 bits of the
+    rest, which IEEE arithmetic makes the same everywhere; the few that this cannot tell apart are ordered by value.
+    """
+    parts: list[SQL] = [exp.Literal.string(secret.hex())]
+    parts.append(_canonical(spelling, column(PERSON), person))
+    parts += [_canonical(spelling, sql, kind) for sql, kind in columns]
+    return spelling.digest(function("CONCAT", *parts))
+
+
+def _canonical(spelling: Spelling, value: SQL, kind: Kind) -> SQL:
+    string = spelling.types[Kind.TEXT]
+    written: SQL
+    if kind is Kind.TEXT:
+        size = cast(function("LENGTH", value), string)
+        written = exp.DPipe(
+            this=exp.DPipe(this=size, expression=exp.Literal.string(":"), safe=True), expression=value.copy(), safe=True
+        )
+    elif kind is Kind.REAL:
+        small = both(exp.LT, function("ABS", value), spelling.real(2.0**53))
+        whole = function("FLOOR", value.copy())
+        rest = function("FLOOR", both(exp.Mul, both(exp.Sub, value.copy(), whole.copy()), spelling.real(2.0**53)))
+        inside = exp.DPipe(
+            this=exp.DPipe(this=cast(cast(whole, "BIGINT"), string), expression=exp.Literal.string("+"), safe=True),
+            expression=cast(cast(rest, "BIGINT"), string),
+            safe=True,
+        )
+        sign = case((both(exp.LT, value.copy(), spelling.real(0.0)), exp.Literal.string("-")))
+        huge = exp.Coalesce(this=sign, expressions=[exp.Literal.string("+")])
+        written = case((small, inside), (exp.Not(this=small.copy()), huge))
+    elif kind is Kind.TIMESTAMP:
+        written = cast(spelling.microseconds(value), string)
+    else:
+        written = cast(value, string)
+    return exp.DPipe(
+        this=exp.Coalesce(this=exp.Paren(this=written), expressions=[exp.Literal.string("N")]),
+        expression=exp.Literal.string(";"),
+        safe=True,
+    )
+
+
+def _present(value: SQL) -> SQL:
+    return exp.Not(this=exp.Is(this=value, expression=exp.Null()))
+
+
+def _from(select: SQL) -> SQL:
+    return exp.Subquery(this=select, alias=exp.TableAlias(this=name("t")))

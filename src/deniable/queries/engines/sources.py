@@ -1,0 +1,297 @@
+"""Sources for DuckDB: files, frames and databases, each as something to select from and a list of columns.
+
+Only the declared columns are touched. Nothing is guessed from the data: the columns of a CSV file are text until the
+schema says what they are, and so are pandas columns of Python objects. Frames are read where they lie.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+from sqlglot import exp
+
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.queries.engines.base import DatabaseTable, places, unreadable
+from deniable.queries.engines.spelling import SQL, both, case, cast, column, function, name, number, try_cast
+from deniable.queries.engines.writing import Piece
+from deniable.tables.kinds import Domain, Kind
+from deniable.tables.schema import Table
+
+Run = Callable[[str], list[tuple[Any, ...]]]
+
+_CSV: Final = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
+_PARQUET: Final = (".parquet", ".pq")
+_DATABASES: Final = (".duckdb", ".ddb", ".db")
+_WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
+_WIDE: Final = frozenset({"UBIGINT", "HUGEINT", "UHUGEINT", "BIGNUM"})
+_MOMENTS: Final = frozenset({"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"})
+_LARGEST_REAL: Final = "1.7976931348623157e308"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A source: what to select from, the needed columns by kind (None: of no kind), and about how many bytes it has."""
+
+    origin: SQL
+    columns: dict[str, Piece | None]
+    size: int
+
+
+@contextmanager
+def opened(connection: Any, run: Run, source: object, table: Table) -> Iterator[Found]:
+    """A source, for as long as it is read."""
+    if isinstance(source, DatabaseTable):
+        with _database(run, source, table) as found:
+            yield found
+    elif isinstance(source, str | os.PathLike):
+        yield _file(run, os.fspath(source), table)
+    else:
+        frame, where, size = _frame(source, table)
+        connection.register("source", frame)
+        try:
+            types = _types(run, 'SELECT * FROM "source"')
+            origin = exp.Table(this=name("source"))
+            yield Found(origin, {each: natural(*types[at]) for each, at in where.items()}, size)
+        finally:
+            connection.unregister("source")
+
+
+def _types(run: Run, select: str) -> list[tuple[str, str]]:
+    return [(str(row[0]), str(row[1])) for row in run(f"DESCRIBE {select}")]
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def _file(run: Run, path: str | bytes, table: Table) -> Found:
+    if not isinstance(path, str):
+        raise InvalidParameter("source", NOTHING, "a path is text")
+    if os.path.isdir(path):
+        path = os.path.join(path, "**", "*.parquet")
+    files = sorted(glob.glob(path, recursive=True)) or ([path] if os.path.exists(path) else [])
+    if not files:
+        raise InvalidParameter(
+            "source", path, "there is no such file", "paths may have wildcards, as in visits/*.parquet"
+        )
+    size = sum(os.path.getsize(each) for each in files)
+    lowered = path.lower()
+    if lowered.endswith(_PARQUET):
+        return _parquet(run, files, table, size)
+    if lowered.endswith(_CSV):
+        return _csv(files, table, size)
+    if lowered.endswith(_DATABASES):
+        raise InvalidParameter(
+            "source", path, "a database has several tables", "say which one: DatabaseTable(path, table)"
+        )
+    raise InvalidParameter(
+        "source", path, "must be CSV or Parquet by its ending", f"known endings: {', '.join(_CSV + _PARQUET)}"
+    )
+
+
+def _parquet(run: Run, files: list[str], table: Table, size: int) -> Found:
+    origin = function("READ_PARQUET", exp.Array(expressions=[_text(each) for each in files]))
+    types = _types(run, f"SELECT * FROM {origin.sql(dialect='duckdb')}")
+    # DuckDB renames columns that differ by case alone; the file itself knows what they are called.
+    schema = function("PARQUET_SCHEMA", _text(files[0])).sql(dialect="duckdb")
+    rows = run(f"SELECT name, coalesce(num_children, 0) FROM {schema}")
+    names = _top_level([(str(each[0]), int(each[1])) for each in rows])
+    if len(names) != len(types):
+        names = [each for each, _ in types]
+    where = places(table, names)
+    return Found(_as_table(origin), {each: natural(*types[at]) for each, at in where.items()}, 4 * size)
+
+
+def _top_level(schema: list[tuple[str, int]]) -> list[str]:
+    """The columns of a Parquet file: the children of its root, whose own children follow each of them."""
+    names: list[str] = []
+
+    def skip(at: int) -> int:
+        children = schema[at][1]
+        at += 1
+        for _ in range(children):
+            at = skip(at)
+        return at
+
+    at = 1
+    while at < len(schema):
+        names.append(schema[at][0])
+        at = skip(at)
+    return names
+
+
+def _csv(files: list[str], table: Table, size: int) -> Found:
+    """Comma-separated (tab for .tsv), quoted by ", UTF-8, with a first line of names.
+
+    A field that is empty is NULL, unless it is quoted. Lines with too few fields, or that are not UTF-8, are left out;
+    fields beyond the named ones are not read.
+    """
+    delimiter = "\t" if ".tsv" in Path(files[0]).name.lower() else ","
+    names = _header(files[0], delimiter)
+    for each in files[1:]:
+        if _header(each, delimiter) != names:
+            raise InvalidParameter("source", NOTHING, "all files of a source have the same first line")
+    where = places(table, names)
+    fields = ", ".join(f"'f{at}': 'VARCHAR'" for at in range(len(names)))
+    listed = exp.Array(expressions=[_text(each) for each in files]).sql(dialect="duckdb")
+    # auto_detect would look at the data to decide what it is.
+    options = (
+        f"auto_detect=false, header=true, columns={{{fields}}}, delim='{delimiter}', quote='\"', escape='\"', "
+        "new_line='\\n', nullstr='', allow_quoted_nulls=false, strict_mode=false, ignore_errors=true"
+    )
+    origin = _as_table(exp.Var(this=f"READ_CSV({listed}, {options})"))
+    return Found(origin, {each: Piece(column(f"f{at}"), Domain(Kind.TEXT)) for each, at in where.items()}, 2 * size)
+
+
+def _header(path: str, delimiter: str) -> list[str]:
+    reader = gzip.open if path.lower().endswith(".gz") else open
+    # The lines that follow are decoded along with the first, and they are data: nothing in them may stop this.
+    with reader(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as lines:
+        try:
+            return next(csv.reader(lines, delimiter=delimiter), [])
+        except csv.Error:
+            pass
+    raise InvalidParameter("source", path, "the first line must name the columns", "is a quote not closed?")
+
+
+@contextmanager
+def _database(run: Run, source: DatabaseTable, table: Table) -> Iterator[Found]:
+    path = os.fspath(source.path)
+    if not os.path.exists(path):
+        raise InvalidParameter("source", path, "there is no such file")
+    run(f"ATTACH {_text(path).sql(dialect='duckdb')} AS source (READ_ONLY)")
+    try:
+        origin = exp.Table(this=name(source.table), db=name("main"), catalog=name("source"))
+        types = _types(run, f"SELECT * FROM {origin.sql(dialect='duckdb')}")
+        where = places(table, [each for each, _ in types])
+        size = 4 * os.path.getsize(path)
+        yield Found(origin, {each: natural(*types[at]) for each, at in where.items()}, size)
+    finally:
+        run("DETACH source")
+
+
+# --- frames ---------------------------------------------------------------------------------------------------------
+
+
+def _frame(source: object, table: Table) -> tuple[object, dict[str, int], int]:
+    """The needed columns of a frame, side by side, without copying them; where each one is; and their size."""
+    home = type(source).__module__.partition(".")[0]
+    kind = type(source).__name__
+    if home == "pandas" and kind == "DataFrame":
+        return _pandas(source, table)
+    if home == "polars" and kind in {"DataFrame", "LazyFrame"}:
+        return _polars(source, table)
+    if home == "pyarrow" and hasattr(source, "schema"):
+        return _arrow(source, table)
+    raise InvalidParameter(
+        "source",
+        NOTHING,
+        f"a {kind} cannot be read",
+        "give a path (CSV, Parquet), a pandas, polars or Arrow table, or DatabaseTable(path, table)",
+    )
+
+
+def _pandas(source: Any, table: Table) -> tuple[object, dict[str, int], int]:
+    import pandas as pd
+
+    where = places(table, [each if isinstance(each, str) else repr(each) for each in source.columns])
+    positions = sorted(set(where.values()))
+    frame = pd.DataFrame({f"f{at}": source.iloc[:, at] for at in positions}, copy=False)
+    frame["f"] = True  # a frame without columns has no rows for DuckDB
+    return frame, _renumbered(where, positions), int(frame.memory_usage(index=False).sum())
+
+
+def _polars(source: Any, table: Table) -> tuple[object, dict[str, int], int]:
+    import polars as pl
+
+    names = source.collect_schema().names()
+    where = places(table, names)
+    positions = sorted(set(where.values()))
+    frame = source.select([pl.col(names[at]).alias(f"f{at}") for at in positions])
+    frame = (frame if positions else source.select(pl.lit(True).alias("f")).head(source.height)).lazy().collect()
+    for each, at in where.items():
+        if frame.schema[f"f{at}"] in {pl.Int128, pl.Object}:
+            raise unreadable(each, table.column(each).kind.value)
+    return frame, _renumbered(where, positions), int(frame.estimated_size())
+
+
+def _arrow(source: Any, table: Table) -> tuple[object, dict[str, int], int]:
+    import pyarrow as pa
+
+    where = places(table, source.schema.names)
+    for each, at in where.items():
+        if pa.types.is_float16(source.schema.types[at]) or pa.types.is_decimal256(source.schema.types[at]):
+            raise unreadable(each, dict(table.columns).get(each, Domain(Kind.TEXT)).kind.value)
+    if not isinstance(source, pa.Table):  # a reader or a data set is read once, as it comes
+        return source, where, 1 << 62
+    positions = sorted(set(where.values())) or [0]
+    if not source.num_columns:
+        return pa.table({"f": pa.nulls(source.num_rows)}), {}, 0
+    chosen = source.select(positions).rename_columns([f"f{at}" for at in positions])
+    return chosen, _renumbered(where, positions), int(chosen.nbytes)
+
+
+def _renumbered(where: dict[str, int], positions: list[int]) -> dict[str, int]:
+    return {each: positions.index(at) for each, at in where.items()}
+
+
+# --- types ----------------------------------------------------------------------------------------------------------
+
+
+def natural(identifier: str, written: str) -> Piece | None:
+    """A column by the kind that its type in DuckDB stands for; None if it stands for none."""
+    value = column(identifier)
+    kind = written.partition("(")[0].upper()
+    if written.endswith("]"):
+        return None
+    if kind in _WHOLE:
+        return Piece(cast(value, "BIGINT"), Domain(Kind.INTEGER))
+    if kind in _WIDE:
+        return Piece(try_cast(value, "BIGINT"), Domain(Kind.INTEGER))
+    if kind in {"FLOAT", "DOUBLE"}:
+        real = cast(value, "DOUBLE")
+        finite = both(exp.LTE, function("ABS", real), cast(_text(_LARGEST_REAL), "DOUBLE"))
+        return Piece(case((finite, both(exp.Add, real.copy(), cast(number(0), "DOUBLE")))), Domain(Kind.REAL))
+    if kind == "DECIMAL":
+        whole = written.rstrip(")").endswith(",0")
+        # By way of text, which rounds once.
+        sql = try_cast(value, "BIGINT") if whole else cast(cast(value, "VARCHAR"), "DOUBLE")
+        return Piece(sql, Domain(Kind.INTEGER if whole else Kind.REAL))
+    if kind in {"VARCHAR", "ENUM", "UUID", "JSON"}:
+        return Piece(value if kind == "VARCHAR" else cast(value, "VARCHAR"), Domain(Kind.TEXT))
+    if kind == "BOOLEAN":
+        return Piece(value, Domain(Kind.BOOLEAN))
+    if kind == "DATE":
+        return Piece(_in_calendar(value, "DATE", "9999-12-31"), Domain(Kind.DATE))
+    if kind in _MOMENTS:
+        moment = try_cast(value, "TIMESTAMP")
+        return Piece(_in_calendar(moment, "TIMESTAMP", "9999-12-31 23:59:59.999999"), Domain(Kind.TIMESTAMP))
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        finite = function("ISFINITE", value)
+        moment = case((finite, function("MAKE_TIMESTAMP", function("EPOCH_US", value.copy()))))
+        return Piece(_in_calendar(moment, "TIMESTAMP", "9999-12-31 23:59:59.999999"), Domain(Kind.TIMESTAMP))
+    if kind == '"NULL"':
+        return Piece(exp.Null(), Domain(Kind.BOOLEAN, None, (), True))
+    return None
+
+
+def _in_calendar(value: SQL, to: str, last: str) -> SQL:
+    after = both(exp.GTE, value, cast(_text("0001-01-01"), to))
+    before = both(exp.LTE, value.copy(), cast(_text(last), to))
+    return case((exp.And(this=after, expression=before), value.copy()))
+
+
+def _text(value: str) -> SQL:
+    return exp.Literal.string(value)
+
+
+def _as_table(called: SQL) -> SQL:
+    return exp.Table(this=called)

@@ -1,0 +1,250 @@
+"""Spark: for tables that one machine cannot hold. Local, on a cluster, or through Spark Connect.
+
+Nothing comes to the driver but the aggregates. The session is the owner's: who may reach its files and its catalog is
+decided there, and no statement made here names a file.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar, final
+from uuid import uuid4
+
+from sqlglot import exp
+
+from deniable.errors import NOTHING, EngineFailed, InvalidOperation, InvalidParameter, MissingExtra
+from deniable.queries.engines import generate
+from deniable.queries.engines.base import (
+    PERSON,
+    RANK,
+    Engine,
+    Numbers,
+    Progress,
+    check_registration,
+    complete,
+    gathered,
+    places,
+)
+from deniable.queries.engines.generate import Stored
+from deniable.queries.engines.registration import partner_sets, partners, ranked, reading, same_people
+from deniable.queries.engines.spelling import SQL, Spark, both, case, cast, column, function, name, number, try_cast
+from deniable.queries.engines.writing import Piece
+from deniable.tables.kinds import Domain, Kind
+from deniable.tables.schema import Table
+from deniable.tables.statistics import Collect, Group
+
+try:
+    from pyspark import StorageLevel
+    from pyspark.errors import PySparkException
+except ImportError:
+    raise MissingExtra("pyspark", "spark") from None
+
+T = TypeVar("T")
+
+_SPELLING: Final = Spark()
+_LOGGER: Final = logging.getLogger("SQLQueryContextLogger")
+"""Where pyspark writes the text of every failure."""
+_LARGEST_REAL: Final = 1.7976931348623157e308
+
+
+@final
+class SparkEngine(Engine):
+    """Tables in a Spark session.
+
+    `store` says where a registered table goes, by its name: a table of the catalog, which outlives the session. A table
+    that it does not name is persisted on the executors' disks as a temporary view, which `close` drops. A source is a
+    DataFrame, or the name of a table or view. `seconds` caps each question.
+    """
+
+    def __init__(self, session: Any, *, store: Mapping[str, str] | None = None, seconds: float | None = None) -> None:
+        if not hasattr(session, "sql") or not hasattr(session, "createDataFrame"):
+            raise InvalidParameter("session", NOTHING, "must be a SparkSession", "SparkSession.builder.getOrCreate()")
+        if seconds is not None and not seconds > 0:
+            raise InvalidParameter("seconds", seconds, "must be positive, or None for no limit")
+        self._session = session
+        self._store = dict(store or {})
+        self._seconds = seconds
+        self._tables: dict[str, Stored] = {}
+        self._persisted: list[tuple[str, Any]] = []
+        self._people: Kind | None = None
+        self._closed = False
+
+    def register(
+        self, name: str, source: object, table: Table, secret: bytes, progress: Progress | None = None
+    ) -> Table:
+        self._check_open()
+        check_registration(name, table, secret, self._tables)
+        people = same_people(self._people, table)
+        frame = self._frame(source)
+        where = places(table, frame.columns)
+        types = [field.dataType for field in frame.schema.fields]
+        found = {each: natural(f"f{at}", types[at]) for each, at in where.items()}
+        view = f"deniable_{uuid4().hex}"
+        frame.toDF(*(f"f{at}" for at in range(len(types)))).createOrReplaceTempView(view)
+        try:
+            read = reading(table, exp.Table(this=_quoted(view)), found, _SPELLING, secret)
+            select = read.select
+            if table.unit is not None and read.person is None:
+                alone = exp.Alias(this=function("MONOTONICALLY_INCREASING_ID"), alias=_quoted(PERSON))
+                select = select.select(alone, exp.Alias(this=number(1), alias=_quoted(RANK)), copy=False)
+            elif table.unit is not None:
+                rows = exp.Subquery(this=select, alias=exp.TableAlias(this=_quoted("t")))
+                select = ranked(rows, read, column(PERSON), table.unit.rows)
+            location = self._keep(name, select)
+        finally:
+            self._session.catalog.dropTempView(view)
+        stored = Stored(location, read.columns, None if table.unit is None else table.unit.rows)
+        self._tables[name], self._people = stored, people
+        if progress is not None:
+            progress(1.0)
+        if table.unit is not None:
+            return replace(table, name=name)
+        most = tuple(
+            (joined, int(self._rows(_sql(partners(stored.location, stored.columns, joined)), "source")[0][0]))
+            for joined in partner_sets(table)
+        )
+        return replace(table, name=name, most_partners=most)
+
+    def _frame(self, source: object) -> Any:
+        if isinstance(source, str):
+            try:
+                return self._session.table(source)
+            except PySparkException:
+                pass
+            raise InvalidParameter("source", source, "the session has no such table or view")
+        if hasattr(source, "toDF") and hasattr(source, "createOrReplaceTempView"):
+            return source
+        raise InvalidParameter(
+            "source", NOTHING, "must be a DataFrame of Spark or the name of a table", "read files with session.read"
+        )
+
+    def _keep(self, name: str, select: SQL) -> exp.Table:
+        def write() -> exp.Table:
+            frame = self._session.sql(_sql(select))
+            target = self._store.get(name)
+            if target is not None:
+                frame.write.mode("errorifexists").saveAsTable(target)
+                return exp.to_table(target, dialect="spark")
+            view = f"deniable_{uuid4().hex}"
+            kept = frame.persist(StorageLevel.DISK_ONLY)
+            kept.createOrReplaceTempView(view)
+            self._persisted.append((view, kept))
+            kept.count()
+            return exp.Table(this=_quoted(view))
+
+        return _guarded(write, "source")
+
+    def collect(self, question: Collect) -> dict[Group, Numbers]:
+        self._check_open()
+        written = generate.write(question, self._tables, _SPELLING)
+        main = None if written.main is None else self._rows(written.main, "engine")
+        cells = [self._rows(each, "engine") for each in written.cells]
+        return complete(question, gathered(question, main, cells))
+
+    def sql(self, question: Collect) -> str:
+        return generate.write(question, self._tables, _SPELLING).text
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._tables.clear()
+            for view, frame in self._persisted:
+                self._session.catalog.dropTempView(view)
+                frame.unpersist()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidOperation("this engine was closed; open another")
+
+    def _rows(self, sql: str, otherwise: str) -> list[tuple[Any, ...]]:
+        def ask() -> list[tuple[Any, ...]]:
+            return [tuple(row) for row in self._session.sql(sql).collect()]
+
+        if self._seconds is None:
+            return _guarded(ask, otherwise)
+        tag, late = f"deniable-{uuid4().hex}", threading.Event()
+
+        def interrupt() -> None:
+            late.set()
+            self._session.interruptTag(tag)
+
+        alarm = threading.Timer(self._seconds, interrupt)
+        alarm.daemon = True
+        self._session.addTag(tag)
+        alarm.start()
+        try:
+            return _guarded(ask, otherwise, late)
+        finally:
+            alarm.cancel()
+            self._session.removeTag(tag)
+
+
+def _guarded(run: Callable[[], T], otherwise: str, late: threading.Event | None = None) -> T:
+    """Do it. What Spark says when it fails can hold a value of the data, so nobody is told, nor is it logged."""
+    spoken = _LOGGER.disabled
+    _LOGGER.disabled = True
+    try:
+        return run()
+    except Exception:
+        code = "time" if late is not None and late.is_set() else otherwise
+    finally:
+        _LOGGER.disabled = spoken
+    # Out here, so that the failure does not hang on to Spark's exception as its context.
+    raise EngineFailed(code)
+
+
+def natural(identifier: str, kind: Any) -> Piece | None:
+    """A column by the kind that its type in Spark stands for; None if it stands for none."""
+    value = column(identifier)
+    written = kind.typeName()
+    if written in {"byte", "short", "integer", "long"}:
+        return Piece(cast(value, "BIGINT"), Domain(Kind.INTEGER))
+    if written in {"float", "double"}:
+        real = cast(value, "DOUBLE")
+        finite = both(exp.LTE, function("ABS", real), _SPELLING.real(_LARGEST_REAL))
+        return Piece(case((finite, both(exp.Add, real.copy(), _SPELLING.real(0.0)))), Domain(Kind.REAL))
+    if written.startswith("decimal"):
+        whole = kind.scale == 0
+        # By way of text, which rounds once.
+        sql = try_cast(value, "BIGINT") if whole else cast(cast(value, "STRING"), "DOUBLE")
+        return Piece(sql, Domain(Kind.INTEGER if whole else Kind.REAL))
+    if written.startswith(("string", "varchar", "char")):
+        return Piece(value, Domain(Kind.TEXT))
+    if written == "boolean":
+        return Piece(value, Domain(Kind.BOOLEAN))
+    if written == "date":
+        return Piece(_in_calendar(value, "DATE", "9999-12-31"), Domain(Kind.DATE))
+    if written == "timestamp_ntz":
+        return Piece(_in_calendar(value, "TIMESTAMP_NTZ", "9999-12-31 23:59:59.999999"), Domain(Kind.TIMESTAMP))
+    if written == "timestamp":
+        return Piece(_in_calendar(_utc(value), "TIMESTAMP_NTZ", "9999-12-31 23:59:59.999999"), Domain(Kind.TIMESTAMP))
+    if written == "void":
+        return Piece(exp.Null(), Domain(Kind.BOOLEAN, None, (), True))
+    return None
+
+
+def _utc(value: SQL) -> SQL:
+    """A moment as UTC has it, counted from 1970: a way through the zone of the session would lose an hour in spring."""
+    micros = function("UNIX_MICROS", value)
+    days = cast(function("FLOOR", both(exp.Div, cast(micros, "DECIMAL(20,0)"), number(86_400 * 10**6))), "INT")
+    rest = function("PMOD", micros.copy(), number(86_400 * 10**6))
+    seconds = cast(both(exp.Div, cast(rest, "DECIMAL(20,0)"), number(10**6)), "DECIMAL(18,6)")
+    interval = function("MAKE_DT_INTERVAL", days, number(0), number(0), seconds)
+    return both(exp.Add, cast(exp.Literal.string("1970-01-01 00:00:00"), "TIMESTAMP_NTZ"), interval)
+
+
+def _in_calendar(value: SQL, to: str, last: str) -> SQL:
+    after = both(exp.GTE, value, cast(exp.Literal.string("0001-01-01"), to))
+    before = both(exp.LTE, value.copy(), cast(exp.Literal.string(last), to))
+    return case((exp.And(this=after, expression=before), value.copy()))
+
+
+def _quoted(identifier: str) -> exp.Identifier:
+    return name(identifier)
+
+
+def _sql(expression: SQL) -> str:
+    return expression.sql(dialect="spark", normalize_functions=False)

@@ -1,0 +1,320 @@
+"""How SQL is written: the parts that all engines share, and the few that they write differently."""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import final
+
+from sqlglot import exp
+
+from deniable.tables.kinds import Kind, Scalar
+
+SQL = exp.Expression
+
+# --- small parts ----------------------------------------------------------------------------------------------------
+
+
+def name(identifier: str) -> exp.Identifier:
+    """A name, always quoted: whatever it is, it is no keyword."""
+    return exp.Identifier(this=identifier, quoted=True)
+
+
+def column(identifier: str) -> exp.Column:
+    """A column by its name."""
+    return exp.Column(this=name(identifier))
+
+
+def function(called: str, *arguments: SQL) -> SQL:
+    """A function by the name it has on the engine."""
+    return exp.Anonymous(this=called, expressions=list(arguments))
+
+
+def case(*branches: tuple[SQL, SQL], otherwise: SQL | None = None) -> SQL:
+    """CASE WHEN ... THEN ... ELSE ... END, by default NULL."""
+    return exp.Case(ifs=[exp.If(this=when, true=then) for when, then in branches], default=otherwise)
+
+
+def both(operator: type[exp.Binary], left: SQL, right: SQL) -> SQL:
+    """left operator right, in parentheses: precedence is nobody's worry."""
+    return exp.Paren(this=operator(this=left, expression=right))
+
+
+@cache
+def _type(written: str) -> exp.DataType:
+    return exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=written)
+
+
+def cast(value: SQL, to: str) -> SQL:
+    """CAST, where it cannot fail."""
+    return exp.Cast(this=value, to=_type(to).copy())
+
+
+def try_cast(value: SQL, to: str) -> SQL:
+    """TRY_CAST: NULL where it fails."""
+    # Not exp.TryCast, of which sqlglot makes a plain CAST for Spark.
+    return function("TRY_CAST", exp.Alias(this=value, alias=exp.Var(this=to)))
+
+
+def number(value: int) -> SQL:
+    """A whole number as it is written."""
+    if value < 0:
+        return exp.Paren(this=exp.Neg(this=exp.Literal.number(str(-value))))
+    return exp.Literal.number(str(value))
+
+
+def text(value: str) -> SQL:
+    """Text. Whatever could mean more than itself in any dialect is written as bytes."""
+    if value.isprintable() and not set(value) & set("'\\$"):
+        return exp.Literal.string(value)
+    return function("DECODE_UTF8", exp.Literal.string(value.encode("utf-8", "surrogatepass").hex().upper()))
+
+
+# --- what differs between engines -----------------------------------------------------------------------------------
+
+
+class Spelling(ABC):
+    """The few things that two engines write differently."""
+
+    dialect: str
+    """By sqlglot's name."""
+    types: Mapping[Kind, str]
+    wide: str
+    """The type in which integers are summed."""
+
+    @abstractmethod
+    def matches(self, value: SQL, pattern: str) -> SQL:
+        """Whether all of a text matches a pattern of plain character classes."""
+
+    @abstractmethod
+    def utf8(self, digits: SQL) -> SQL:
+        """Text by the hexadecimal digits of its bytes."""
+
+    @abstractmethod
+    def divide(self, a: SQL, b: SQL) -> SQL:
+        """a / b on reals: NULL, infinite or NaN if b is 0, but no error."""
+
+    @abstractmethod
+    def modulo(self, a: SQL, b: SQL) -> SQL:
+        """The remainder with the sign of a: NULL or NaN if b is 0, but no error."""
+
+    @abstractmethod
+    def whole(self, operator: str, a: SQL) -> SQL:
+        """floor, ceil or round (halves away from 0) of a real, as a real."""
+
+    @abstractmethod
+    def integer_of_real(self, whole: SQL) -> SQL:
+        """A real that is whole as an integer; NULL if it does not fit into 64 bits. May write it more than once."""
+
+    @abstractmethod
+    def element(self, items: Sequence[SQL], at: SQL) -> SQL:
+        """One of several constants, counted from 1."""
+
+    @abstractmethod
+    def trim(self, a: SQL) -> SQL:
+        """Without spaces at both ends."""
+
+    @abstractmethod
+    def weekday(self, a: SQL) -> SQL:
+        """1 is Monday."""
+
+    @abstractmethod
+    def date_trunc(self, unit: str, a: SQL, kind: Kind) -> SQL:
+        """The start of the unit, of the same kind."""
+
+    @abstractmethod
+    def days_between(self, a: SQL, b: SQL) -> SQL:
+        """The days from date a to date b."""
+
+    @abstractmethod
+    def total(self, addend: SQL) -> SQL:
+        """The sum of 62-bit integers, exact, 0 for no rows."""
+
+    @abstractmethod
+    def digest(self, text: SQL) -> SQL:
+        """The md5 of a text, ordered as the integer is whose lowest byte comes first."""
+
+    @abstractmethod
+    def microseconds(self, a: SQL) -> SQL:
+        """The microseconds of a timestamp since 1970."""
+
+    def literal(self, value: Scalar | None, kind: Kind) -> SQL:
+        """A constant of this kind."""
+        match value:
+            case None:
+                return cast(exp.Null(), self.types[kind])
+            case bool():
+                return exp.Boolean(this=value)
+            case str():
+                return self.text(value)
+            case int() if kind is Kind.INTEGER:
+                return cast(number(value) if abs(value) < 2**31 else exp.Literal.string(str(value)), "BIGINT")
+            case int() | float():
+                return self.real(float(value))
+            case dt.datetime():
+                return cast(exp.Literal.string(value.isoformat(" ", "microseconds")), self.types[Kind.TIMESTAMP])
+            case dt.date():
+                return cast(exp.Literal.string(value.isoformat()), "DATE")
+        raise AssertionError(value)
+
+    def text(self, value: str) -> SQL:
+        """A constant text."""
+        written = text(value)
+        return written if isinstance(written, exp.Literal) else self.utf8(written.expressions[0])
+
+    def real(self, value: float) -> SQL:
+        """A constant real: its shortest spelling, which every engine reads back to the same bits."""
+        return cast(exp.Literal.string(repr(value + 0.0)), "DOUBLE")
+
+
+@final
+class DuckDB(Spelling):
+    """As DuckDB writes it, with error_on_division_by_zero off."""
+
+    dialect = "duckdb"
+    types: Mapping[Kind, str] = {
+        Kind.BOOLEAN: "BOOLEAN",
+        Kind.INTEGER: "BIGINT",
+        Kind.REAL: "DOUBLE",
+        Kind.TEXT: "VARCHAR",
+        Kind.DATE: "DATE",
+        Kind.TIMESTAMP: "TIMESTAMP",
+    }
+    wide = "HUGEINT"
+
+    def real(self, value: float) -> SQL:
+        # With an exponent it is a real at once; without, a decimal that is cast.
+        digits = repr(abs(value))
+        written = exp.Literal.number(digits if "e" in digits else f"{digits}e0")
+        return exp.Paren(this=exp.Neg(this=written)) if value < 0 else written
+
+    def element(self, items: Sequence[SQL], at: SQL) -> SQL:
+        return function("LIST_EXTRACT", exp.Array(expressions=list(items)), at)
+
+    def matches(self, value: SQL, pattern: str) -> SQL:
+        return function("REGEXP_FULL_MATCH", value, exp.Literal.string(pattern))
+
+    def utf8(self, digits: SQL) -> SQL:
+        return function("DECODE", function("UNHEX", digits))
+
+    def divide(self, a: SQL, b: SQL) -> SQL:
+        return both(exp.Div, a, b)
+
+    def modulo(self, a: SQL, b: SQL) -> SQL:
+        return both(exp.Mod, a, b)
+
+    def whole(self, operator: str, a: SQL) -> SQL:
+        return function(operator.upper(), a)
+
+    def integer_of_real(self, whole: SQL) -> SQL:
+        return try_cast(whole, "BIGINT")
+
+    def trim(self, a: SQL) -> SQL:
+        return function("TRIM", a, exp.Literal.string(" "))
+
+    def weekday(self, a: SQL) -> SQL:
+        return function("ISODOW", a)
+
+    def date_trunc(self, unit: str, a: SQL, kind: Kind) -> SQL:
+        return cast(function("DATE_TRUNC", exp.Literal.string(unit), a), self.types[kind])
+
+    def days_between(self, a: SQL, b: SQL) -> SQL:
+        return function("DATE_DIFF", exp.Literal.string("day"), a, b)
+
+    def total(self, addend: SQL) -> SQL:
+        return exp.Coalesce(this=exp.Sum(this=addend), expressions=[number(0)])
+
+    def digest(self, text: SQL) -> SQL:
+        return function("MD5_NUMBER", text)
+
+    def microseconds(self, a: SQL) -> SQL:
+        return function("EPOCH_US", a)
+
+
+@final
+class Spark(Spelling):
+    """As Spark writes it, in either ANSI mode. A timestamp has no zone, so the zone of the session plays no part."""
+
+    dialect = "spark"
+    types: Mapping[Kind, str] = {
+        Kind.BOOLEAN: "BOOLEAN",
+        Kind.INTEGER: "BIGINT",
+        Kind.REAL: "DOUBLE",
+        Kind.TEXT: "STRING",
+        Kind.DATE: "DATE",
+        Kind.TIMESTAMP: "TIMESTAMP_NTZ",
+    }
+    wide = "DECIMAL(38,0)"
+
+    def element(self, items: Sequence[SQL], at: SQL) -> SQL:
+        return function("ELEMENT_AT", function("ARRAY", *items), cast(at, "INT"))
+
+    def matches(self, value: SQL, pattern: str) -> SQL:
+        # Java's $ also matches before a last line break; written as bytes, no escape is taken for something else.
+        return function("REGEXP_LIKE", value, self.text(rf"\A(?:{pattern})\z"))
+
+    def utf8(self, digits: SQL) -> SQL:
+        return function("DECODE", function("UNHEX", digits), exp.Literal.string("UTF-8"))
+
+    def divide(self, a: SQL, b: SQL) -> SQL:
+        return function("TRY_DIVIDE", a, b)
+
+    def modulo(self, a: SQL, b: SQL) -> SQL:
+        return function("TRY_MOD", a, b)
+
+    def whole(self, operator: str, a: SQL) -> SQL:
+        if operator == "round":
+            return function("ROUND", a)
+        # Spark's floor and ceil give 64-bit integers, without a word about what does not fit.
+        small = both(exp.LT, function("ABS", a), self.real(2.0**53))
+        return case((small, cast(function(operator.upper(), a.copy()), "DOUBLE")), otherwise=a.copy())
+
+    def integer_of_real(self, whole: SQL) -> SQL:
+        # Its own cast lets 2^63 pass and makes 2^63 - 1 of it.
+        fits = exp.And(
+            this=both(exp.GTE, whole, self.real(-(2.0**63))), expression=both(exp.LT, whole.copy(), self.real(2.0**63))
+        )
+        return case((fits, cast(whole.copy(), "BIGINT")))
+
+    def trim(self, a: SQL) -> SQL:
+        return function("BTRIM", a, exp.Literal.string(" "))
+
+    def weekday(self, a: SQL) -> SQL:
+        return both(exp.Add, function("WEEKDAY", a), number(1))
+
+    def date_trunc(self, unit: str, a: SQL, kind: Kind) -> SQL:
+        # Its own date_trunc goes through the zone of the session.
+        day = cast(a, "DATE")
+        if unit == "hour":
+            hours = function("MAKE_DT_INTERVAL", number(0), function("HOUR", a.copy()))
+            return both(exp.Add, cast(day, self.types[kind]), hours)
+        if unit != "day":
+            day = function("TRUNC", day, exp.Literal.string(unit))
+        return cast(day, self.types[kind])
+
+    def days_between(self, a: SQL, b: SQL) -> SQL:
+        return function("DATEDIFF", b, a)
+
+    def total(self, addend: SQL) -> SQL:
+        return exp.Coalesce(this=exp.Sum(this=cast(addend, self.wide)), expressions=[number(0)])
+
+    def digest(self, text: SQL) -> SQL:
+        pairs = function("REGEXP_EXTRACT_ALL", function("MD5", text), exp.Literal.string(".."), number(0))
+        return function("ARRAY_JOIN", function("REVERSE", pairs), exp.Literal.string(""))
+
+    def microseconds(self, a: SQL) -> SQL:
+        # From its parts: its own functions go through the zone of the session.
+        days = function("DATEDIFF", cast(a, "DATE"), cast(exp.Literal.string("1970-01-01"), "DATE"))
+        seconds = cast(
+            both(exp.Mul, function("DATE_PART", exp.Literal.string("SECOND"), a.copy()), number(10**6)), "BIGINT"
+        )
+        parts = [
+            both(exp.Mul, cast(days, "BIGINT"), number(86_400 * 10**6)),
+            both(exp.Mul, cast(function("HOUR", a.copy()), "BIGINT"), number(3_600 * 10**6)),
+            both(exp.Mul, cast(function("MINUTE", a.copy()), "BIGINT"), number(60 * 10**6)),
+        ]
+        for part in parts:
+            seconds = both(exp.Add, part, seconds)
+        return seconds

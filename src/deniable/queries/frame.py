@@ -1,0 +1,230 @@
+"""Dataframes into questions: the same plans, checks and hashes as SQL.
+
+>>> from deniable.queries.aggregations import count, mean
+>>> from deniable.queries.rules import EXAMPLE
+>>> from deniable.tables.expressions import col
+>>> visits = Frame.of("visits", EXAMPLE)
+>>> question = visits.filter(col("age") > 60).group_by("ward").agg(n=count(), cost=mean("cost"))
+>>> question.names
+('ward', 'n', 'cost')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import final
+
+from deniable.errors import InvalidParameter, QuestionRefused
+from deniable.queries.aggregations import Aggregation
+from deniable.queries.disjoint import disjoint
+from deniable.queries.names import apart, fresh
+from deniable.queries.question import Key, Measure, Post, Question, asked, public_values
+from deniable.tables.expressions import Column, Expression, Literal, as_expression, call, columns_used, renamed
+from deniable.tables.fitting import fitted
+from deniable.tables.kinds import Scalar
+from deniable.tables.plan import (
+    Exact,
+    Filter,
+    How,
+    JoinPrivate,
+    JoinPublic,
+    PerPerson,
+    Project,
+    Relation,
+    Source,
+    Union,
+)
+from deniable.tables.schema import Table
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """Rows of a private table and what was done to them. Nothing is read: every method gives another frame."""
+
+    relation: Relation
+    names: Mapping[str, str]
+    """The columns by the names used here, and what the relation calls them."""
+    tables: Mapping[str, Table]
+
+    @classmethod
+    def of(cls, name: str, tables: Mapping[str, Table]) -> Frame:
+        """A private table by its name."""
+        source = Source(_table(name, tables))
+        return cls(source, {column: column for column in source.columns}, tables)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.names)
+
+    def filter(self, *conditions: Expression) -> Frame:
+        """The rows for which all conditions are true."""
+        if not conditions:
+            return self
+        parts = [self._own(condition) for condition in conditions]
+        return self._over(Filter(self.relation, parts[0] if len(parts) == 1 else call("and", *parts)))
+
+    def with_columns(self, **expressions: object) -> Frame:
+        """Further columns, computed from those that are there; one of the same name is replaced."""
+        kept = [(name, inner) for name, inner in self.names.items() if name not in expressions]
+        listed = [(name, self._own(as_expression(each))) for name, each in expressions.items()]
+        names = {name: fresh(name, [other for _, other in kept]) for name, _ in listed}
+        project = Project(
+            self.relation,
+            (*((inner, Column(inner)) for _, inner in kept), *((names[name], each) for name, each in listed)),
+        )
+        return Frame(project, {**dict(kept), **names}, self.tables)
+
+    def select(self, *columns: str, **expressions: object) -> Frame:
+        """These columns only, and further ones computed from what is there."""
+        listed = [(name, self._own(Column(name))) for name in columns]
+        listed += [(name, self._own(as_expression(each))) for name, each in expressions.items()]
+        if not listed:
+            listed = [("row", Literal(1))]
+        return Frame(Project(self.relation, tuple(listed)), {name: name for name, _ in listed}, self.tables)
+
+    def join(self, other: Frame | str, on: str | Iterable[str | tuple[str, str]] = (), *, how: str = "inner") -> Frame:
+        """With a public table by its name, on equal columns; or with another frame, on the person (and `on`).
+
+        A column that both have keeps its name on this side, and gets the other's name behind it on the other.
+        """
+        if how not in {"inner", "left"}:
+            raise InvalidParameter("how", how, "must be 'inner' or 'left'")
+        pairs = [(each, each) if isinstance(each, str) else each for each in ([on] if isinstance(on, str) else on)]
+        if isinstance(other, Frame):
+            return self._with_frame(other, pairs, How(how))
+        return self._with_public(_table(other, self.tables), pairs, How(how))
+
+    def people_in(self, other: Frame) -> Frame:
+        """The rows of people who have a row in another frame."""
+        return self._among(other, How.INNER)
+
+    def people_not_in(self, other: Frame) -> Frame:
+        """The rows of people who have no row in another frame."""
+        return self._among(other, How.LEFT)
+
+    def union(self, *others: Frame) -> Frame:
+        """All rows of all frames. If their filters exclude each other, that is known and costs less."""
+        names = self.columns
+        for other in others:
+            if set(other.columns) != set(names):
+                raise QuestionRefused("union", "all parts of a union have the same columns", "select them first")
+        parts = [
+            Project(frame.relation, tuple((name, Column(frame.names[name])) for name in names))
+            for frame in (self, *others)
+        ]
+        return Frame(Union(tuple(parts), disjoint(parts)), {name: name for name in names}, self.tables)
+
+    def per_person(self, *keys: str, **aggregates: Aggregation) -> Frame:
+        """One row for each person (and value of the keys), with exact aggregates of that person's rows."""
+        listed = tuple((key, self._own(Column(key))) for key in keys)
+        exact = tuple(
+            (name, Exact(each.function, None if each.expression is None else self._own(each.expression)))
+            for name, each in aggregates.items()
+        )
+        if not listed and not exact:
+            exact = (("rows", Exact("count", None)),)
+        relation = PerPerson(self.relation, listed, exact)
+        return Frame(relation, {name: name for name in relation.columns}, self.tables)
+
+    def group_by(self, *keys: str, **expressions: object) -> Grouped:
+        """Groups by columns, and by expressions that are given a name."""
+        listed = [(key, self._own(Column(key))) for key in keys]
+        listed += [(name, self._own(as_expression(each))) for name, each in expressions.items()]
+        return Grouped(self, tuple(Key(name, each, public_values(each, self.relation)) for name, each in listed))
+
+    def agg(self, **aggregates: Aggregation) -> Question:
+        """The question that asks these of all rows together."""
+        return Grouped(self, ()).agg(**aggregates)
+
+    def _over(self, relation: Relation) -> Frame:
+        return Frame(relation, self.names, self.tables)
+
+    def _own(self, expression: Expression) -> Expression:
+        """An expression in the relation's own names, checked."""
+        if not isinstance(expression, Expression):
+            raise InvalidParameter("expression", expression, "must be an expression", 'write col("age") > 60')
+        for name in columns_used(expression):
+            if name not in self.names:
+                _no_column(name, self)
+        own = renamed(expression, {name: Column(inner) for name, inner in self.names.items()})
+        return fitted(own, self.relation.columns)
+
+    def _with_frame(self, other: Frame, pairs: list[tuple[str, str]], how: How) -> Frame:
+        relation, moved = apart(other.relation, self.relation.columns)
+        on = tuple((self._inner(a), moved[other._inner(b)]) for a, b in pairs)
+        theirs = {fresh(name, self.names): moved[inner] for name, inner in other.names.items()}
+        return Frame(JoinPrivate(self.relation, relation, on, how), {**self.names, **theirs}, self.tables)
+
+    def _with_public(self, table: Table, pairs: list[tuple[str, str]], how: How) -> Frame:
+        columns = [name for name, _ in table.columns]
+        relation, moved = apart(self.relation, columns)
+        on = tuple((moved[self._inner(a)], b) for a, b in pairs)
+        ours = {name: moved[inner] for name, inner in self.names.items()}
+        theirs = {name if name not in ours else fresh(f"{name}_{table.name}", ours): name for name in columns}
+        return Frame(JoinPublic(relation, table, on, how), {**ours, **theirs}, self.tables)
+
+    def _among(self, other: Frame, how: How) -> Frame:
+        name = fresh("there", self.relation.columns)
+        people = PerPerson(other.relation, (), ((name, Exact("count", None)),))
+        joined: Relation = JoinPrivate(self.relation, people, (), how)
+        if how is How.LEFT:
+            joined = Filter(joined, Column(name).is_null())
+        return self._over(joined)
+
+    def _inner(self, name: str) -> str:
+        if name not in self.names:
+            _no_column(name, self)
+        return self.names[name]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouped:
+    """Rows in groups, before anything is asked of them."""
+
+    frame: Frame
+    keys: tuple[Key, ...]
+
+    def with_keys(self, **values: Iterable[Scalar | None]) -> Grouped:
+        """The same groups with values that you name as public: all of them are shown, and no others."""
+        unknown = set(values) - {key.name for key in self.keys}
+        if unknown:
+            raise InvalidParameter("keys", min(unknown), "must be a key of these groups")
+        keys = tuple(
+            Key(key.name, key.expression, tuple(dict.fromkeys(values[key.name])) if key.name in values else key.values)
+            for key in self.keys
+        )
+        return Grouped(self.frame, keys)
+
+    def agg(self, **aggregates: Aggregation) -> Question:
+        """The question that asks these of each group."""
+        taken = {key.name for key in self.keys}
+        measures = []
+        for name, each in aggregates.items():
+            if not isinstance(each, Aggregation):
+                raise InvalidParameter(name, type(each), "must be an aggregate", 'write count(), mean("cost")')
+            if name in taken:
+                raise QuestionRefused("name", f"two columns of the result are called {name!r}", "name it differently")
+            expression = None if each.expression is None else self.frame._own(each.expression)
+            measures.append(Measure(name, each.function, expression, dict(each.options)))
+        shown = (*(key.name for key in self.keys), *aggregates)
+        post = Post(tuple((name, Column(name)) for name in shown))
+        return asked(self.frame.relation, self.keys, measures, post, {})
+
+
+def _table(name: str, tables: Mapping[str, Table]) -> Table:
+    if name not in tables:
+        raise QuestionRefused("table", f"there is no table {name!r}", f"choose from {', '.join(tables)}")
+    return tables[name]
+
+
+def _no_column(name: str, frame: Frame) -> None:
+    if any(table.unit is not None and table.unit.column == name for table in frame.relation.tables):
+        raise QuestionRefused(
+            "person", "whose row it is can be counted, joined on and gathered by, and read in no other way",
+            "write count_persons(), per_person(...) or people_in(...)",
+        )  # fmt: skip
+    raise QuestionRefused("column", f"there is no column {name!r} here", f"choose from {', '.join(frame.columns)}")

@@ -1,0 +1,291 @@
+"""What is refused at parse time: the public rule, a question that breaks it, and one that asks it in a way that works.
+
+The table is data: the front raises from it, the dialect page prints it, and a test asks every question in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NoReturn, final
+
+from deniable.errors import QuestionRefused
+from deniable.tables.kinds import Domain
+from deniable.tables.schema import Schema, Table
+from deniable.units import Unit
+
+MOST_BYTES: Final = 10_000
+MOST_NESTED: Final = 40
+MOST_NODES: Final = 200
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of the dialect: its code among `deniable.errors.REFUSALS`, the rule, and the two questions."""
+
+    code: str
+    rule: str
+    refused: str
+    rewrite: str
+
+
+EXAMPLE: Final[Schema] = {
+    table.name: table
+    for table in (
+        Table.of(
+            "visits",
+            Unit.person("patient_id", rows=20),
+            age=Domain.integer(0, 120),
+            ward=Domain.text("A", "B", "C"),
+            cost=Domain.real(0, 10_000),
+            weight=Domain.real(),
+            visited=Domain.date(),
+            diagnosis=Domain.text(),
+        ),
+        Table.of("stays", Unit.person("patient_id", rows=5), days=Domain.integer(0, 365), place=Domain.text()),
+        Table(
+            "wards",
+            (("ward", Domain.text()), ("city", Domain.text("Ghent", "Lyon")), ("beds", Domain.integer(0, 500))),
+            None,
+            ((("ward",), 1), (("city",), 40)),
+        ),
+    )
+}
+"""The tables that the rules and the dialect page speak about."""
+
+RULES: Final = {
+    "length": Rule(
+        "too_long", f"the text of a question has at most {MOST_BYTES} bytes",
+        "SELECT COUNT(*) FROM visits WHERE age IN (" + ", ".join(["10"] * 3000) + ")",
+        "SELECT COUNT(*) FROM visits WHERE age BETWEEN 10 AND 20",
+    ),
+    "depth": Rule(
+        "too_deep", f"brackets are nested at most {MOST_NESTED} deep",
+        "SELECT COUNT(*) FROM visits WHERE age > " + "(" * 60 + "1" + ")" * 60,
+        "SELECT COUNT(*) FROM visits WHERE age > 1",
+    ),
+    "nodes": Rule(
+        "too_deep", f"a question reads at most {MOST_NODES} tables, filters and joins, all sub-queries written out",
+        "WITH b AS (SELECT DISTINCT patient_id FROM stays), "
+        + ", ".join(
+            f"c{i + 1} AS (SELECT x.patient_id FROM {'b' if i == 0 else f'c{i}'} AS x "
+            f"JOIN {'b' if i == 0 else f'c{i}'} AS y USING (patient_id))"
+            for i in range(8)
+        )
+        + " SELECT COUNT(*) FROM c8",
+        "WITH a AS (SELECT * FROM stays WHERE days > 1) SELECT COUNT(*) FROM a",
+    ),
+    "syntax": Rule(
+        "syntax", "the text must be SQL as DuckDB and PostgreSQL write it",
+        "SELECT COUNT(* FROM visits", "SELECT COUNT(*) FROM visits",
+    ),
+    "statement": Rule(
+        "statement", "a question is one SELECT", "DELETE FROM visits", "SELECT COUNT(*) FROM visits",
+    ),
+    "one": Rule(
+        "statement", "a question is one SELECT, without another behind it",
+        "SELECT COUNT(*) FROM visits; SELECT 1", "SELECT COUNT(*) FROM visits",
+    ),
+    "clause": Rule(
+        "clause", "{what} is no part of a question",
+        "SELECT COUNT(*) FROM visits USING SAMPLE 10", "SELECT COUNT(*) FROM visits WHERE age % 10 = 0",
+    ),
+    "grouping": Rule(
+        "clause", "GROUP BY takes columns, expressions, positions and aliases; no ROLLUP, CUBE, sets or ALL",
+        "SELECT ward, COUNT(*) FROM visits GROUP BY ROLLUP (ward)", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
+    ),
+    "limit": Rule(
+        "clause", "LIMIT and OFFSET take a whole number, and stand at the outermost SELECT, over what is noisy",
+        "SELECT COUNT(*) FROM (SELECT * FROM visits LIMIT 10)",
+        "SELECT ward, COUNT(*) FROM visits GROUP BY ward LIMIT 10",
+    ),
+    "order": Rule(
+        "clause", "ORDER BY stands at the outermost SELECT: inside a sub-query it means nothing",
+        "SELECT COUNT(*) FROM (SELECT age FROM visits ORDER BY age)",
+        "SELECT age, COUNT(*) AS n FROM visits GROUP BY age ORDER BY n DESC",
+    ),
+    "table": Rule(
+        "table", "there is no table {name}; a question reads the tables of the session by their bare names",
+        "SELECT COUNT(*) FROM read_csv('/etc/passwd')", "SELECT COUNT(*) FROM visits",
+    ),
+    "column": Rule(
+        "column", "there is no column {name} here",
+        "SELECT COUNT(height) FROM visits", "SELECT COUNT(weight) FROM visits",
+    ),
+    "ambiguous": Rule(
+        "column", "more than one column is called {name}",
+        "SELECT COUNT(ward) FROM visits JOIN wards ON visits.ward = wards.ward",
+        "SELECT COUNT(visits.ward) FROM visits JOIN wards ON visits.ward = wards.ward",
+    ),
+    "name": Rule(
+        "name", "two columns of the result are called {name}",
+        "SELECT COUNT(*) AS n, COUNT(age) AS n FROM visits", "SELECT COUNT(*) AS n, COUNT(age) AS m FROM visits",
+    ),
+    "star": Rule(
+        "star", "rows cannot be listed: the outermost SELECT names keys and aggregates",
+        "SELECT * FROM visits", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
+    ),
+    "aggregate": Rule(
+        "aggregate", "a question asks for at least one aggregate",
+        "SELECT ward FROM visits GROUP BY ward", "SELECT ward, COUNT(DISTINCT patient_id) FROM visits GROUP BY ward",
+    ),
+    "distinct": Rule(
+        "aggregate", "SELECT DISTINCT lists values; groups are asked with an aggregate",
+        "SELECT DISTINCT ward FROM visits", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
+    ),
+    "misplaced": Rule(
+        "aggregate", "an aggregate stands in SELECT, HAVING or ORDER BY, and not inside another",
+        "SELECT COUNT(*) FROM visits WHERE AVG(age) > 10",
+        "SELECT ward, COUNT(*) FROM visits GROUP BY ward HAVING AVG(age) > 10",
+    ),
+    "distinct aggregate": Rule(
+        "aggregate", "DISTINCT is for COUNT, and takes one column",
+        "SELECT SUM(DISTINCT age) FROM visits", "SELECT COUNT(DISTINCT age) FROM visits",
+    ),
+    "nested": Rule(
+        "aggregate", "a sub-query gathers rows by the person (and more keys); other groups are the outermost SELECT's",
+        "SELECT AVG(n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)",
+        "SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)",
+    ),
+    "group": Rule(
+        "group", "{name} is neither grouped nor aggregated",
+        "SELECT age, COUNT(*) FROM visits GROUP BY ward", "SELECT ward, age, COUNT(*) FROM visits GROUP BY ward, age",
+    ),
+    "person key": Rule(
+        "person", "groups are not people: whose row it is cannot be a key of the result",
+        "SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id",
+        "SELECT n, COUNT(*) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) GROUP BY n",
+    ),
+    "person": Rule(
+        "person", "whose row it is can be counted, joined on and gathered by, and read in no other way",
+        "SELECT COUNT(*) FROM visits WHERE patient_id = 'p17'", "SELECT COUNT(DISTINCT patient_id) FROM visits",
+    ),
+    "function": Rule(
+        "function", "{what} is not in the closed table of functions",
+        "SELECT COUNT(*) FROM visits WHERE random() < 0.5", "SELECT COUNT(*) FROM visits WHERE age % 2 = 0",
+    ),
+    "private aggregate": Rule(
+        "function", "{what} shows what single people said; counts, sums, averages, spreads and quantiles do not",
+        "SELECT ANY_VALUE(ward) FROM visits", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
+    ),
+    "integer division": Rule(
+        "function", "// rounds differently from one database to another",
+        "SELECT age // 10, COUNT(*) FROM visits GROUP BY 1", "SELECT FLOOR(age / 10), COUNT(*) FROM visits GROUP BY 1",
+    ),
+    "log": Rule(
+        "function", "LOG has another base from one database to another",
+        "SELECT AVG(LOG(cost + 1)) FROM visits", "SELECT AVG(LN(cost + 1)) FROM visits",
+    ),
+    "weekday": Rule(
+        "function", "the first day of the week differs from one database to another, except in ISO's count",
+        "SELECT DAYOFWEEK(visited), COUNT(*) FROM visits GROUP BY 1",
+        "SELECT EXTRACT(ISODOW FROM visited), COUNT(*) FROM visits GROUP BY 1",
+    ),
+    "substring": Rule(
+        "function", "a part of a text begins at its first character and has a constant length",
+        "SELECT SUBSTRING(diagnosis, 2, 3), COUNT(*) FROM visits GROUP BY 1",
+        "SELECT LEFT(diagnosis, 3), COUNT(*) FROM visits GROUP BY 1",
+    ),
+    "trim": Rule(
+        "function", "TRIM takes spaces off both ends",
+        "SELECT COUNT(DISTINCT TRIM(LEADING 'x' FROM diagnosis)) FROM visits",
+        "SELECT COUNT(DISTINCT TRIM(diagnosis)) FROM visits",
+    ),
+    "cast": Rule(
+        "kinds", "a value is cast to BOOLEAN, BIGINT, DOUBLE, VARCHAR, DATE or TIMESTAMP, without a size",
+        "SELECT SUM(CAST(cost AS STRUCT(a INT))) FROM visits", "SELECT SUM(CAST(cost AS BIGINT)) FROM visits",
+    ),
+    "interval": Rule(
+        "function", "dates are compared with dates, and their distance is counted in days",
+        "SELECT COUNT(*) FROM visits WHERE visited > DATE '2024-12-31' - INTERVAL 30 DAY",
+        "SELECT COUNT(*) FROM visits WHERE DATE_DIFF('day', visited, DATE '2024-12-31') < 30",
+    ),
+    "unit": Rule(
+        "constant", "the unit of a date function is one of {what}",
+        "SELECT DATE_TRUNC('century', visited), COUNT(*) FROM visits GROUP BY 1",
+        "SELECT DATE_TRUNC('year', visited), COUNT(*) FROM visits GROUP BY 1",
+    ),
+    "constant": Rule(
+        "constant", "{what} is a constant",
+        "SELECT COUNT(*) FROM visits WHERE ward IN (diagnosis)", "SELECT COUNT(*) FROM visits WHERE ward IN ('A', 'B')",
+    ),
+    "number": Rule(
+        "constant", "a number is finite and has 64 bits",
+        "SELECT COUNT(*) FROM visits WHERE cost < 1e999", "SELECT COUNT(*) FROM visits WHERE cost < 1e9",
+    ),
+    "window": Rule(
+        "window", "a window looks across people",
+        "SELECT SUM(cost) OVER (PARTITION BY ward) FROM visits", "SELECT ward, SUM(cost) FROM visits GROUP BY ward",
+    ),
+    "subquery": Rule(
+        "subquery", "a sub-query stands in FROM, or as patient_id IN (SELECT patient_id FROM …) in WHERE",
+        "SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)",
+        "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM stays WHERE days > 3)",
+    ),
+    "join": Rule(
+        "join", "tables are joined by JOIN or LEFT JOIN with ON or USING",
+        "SELECT COUNT(*) FROM visits, stays", "SELECT COUNT(*) FROM visits JOIN stays USING (patient_id)",
+    ),
+    "join person": Rule(
+        "join", "private tables are joined on the person",
+        "SELECT COUNT(*) FROM visits JOIN stays ON visits.diagnosis = stays.place",
+        "SELECT COUNT(*) FROM visits AS v JOIN stays AS s ON v.patient_id = s.patient_id AND v.diagnosis = s.place",
+    ),
+    "join public": Rule(
+        "join", "a public table is joined on equality with its columns",
+        "SELECT COUNT(*) FROM visits JOIN wards ON visits.age > wards.beds",
+        "SELECT COUNT(*) FROM visits JOIN wards ON visits.ward = wards.ward WHERE visits.age > wards.beds",
+    ),
+    "join left": Rule(
+        "join", "LEFT JOIN keeps the rows of a private table, and its ON has equalities only",
+        "SELECT COUNT(*) FROM wards LEFT JOIN visits ON visits.ward = wards.ward",
+        "SELECT COUNT(*) FROM visits LEFT JOIN wards ON visits.ward = wards.ward",
+    ),
+    "public": Rule(
+        "public", "a question reads at least one private table; public ones you may read as you like",
+        "SELECT COUNT(*) FROM wards", "SELECT city, COUNT(*) FROM visits JOIN wards USING (ward) GROUP BY city",
+    ),
+    "public subquery": Rule(
+        "public", "a public table is joined by its name, not from a sub-query",
+        "SELECT COUNT(*) FROM visits JOIN (SELECT ward FROM wards WHERE beds > 10) AS w USING (ward)",
+        "SELECT COUNT(*) FROM visits JOIN wards USING (ward) WHERE beds > 10",
+    ),
+    "union": Rule(
+        "union", "rows are put together by UNION ALL inside FROM; UNION, EXCEPT and INTERSECT compare people's rows",
+        "SELECT COUNT(*) FROM (SELECT age FROM visits UNION SELECT days FROM stays)",
+        "SELECT COUNT(*) FROM (SELECT age FROM visits UNION ALL SELECT days FROM stays)",
+    ),
+    "union outside": Rule(
+        "union", "the outermost SELECT is one SELECT: put the rows together first, and name the parts",
+        "SELECT 'v', COUNT(*) FROM visits UNION ALL SELECT 's', COUNT(*) FROM stays",
+        "SELECT part, COUNT(*) FROM (SELECT 'v' AS part FROM visits UNION ALL SELECT 's' FROM stays) GROUP BY part",
+    ),
+    "union columns": Rule(
+        "union", "the parts of a union have as many columns each, and the person in the same place",
+        "SELECT COUNT(*) FROM (SELECT age, ward FROM visits UNION ALL SELECT days FROM stays)",
+        "SELECT COUNT(*) FROM (SELECT age FROM visits UNION ALL SELECT days FROM stays)",
+    ),
+    "bounds option": Rule(
+        "options", "contribution bounds are two numbers, the lower one first, for {what}",
+        "SELECT WITH DIFFERENTIAL_PRIVACY AVG(cost, contribution_bounds_per_group => (0, 10)) FROM visits",
+        "SELECT WITH DIFFERENTIAL_PRIVACY AVG(cost, contribution_bounds_per_row => (0, 10)) FROM visits",
+    ),
+    "options": Rule(
+        "options", "OPTIONS takes epsilon, delta, max_groups_contributed and privacy_unit_column, each once",
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (speed = 3) COUNT(*) FROM visits",
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, max_groups_contributed = 2) COUNT(*) FROM visits",
+    ),
+    "privacy unit": Rule(
+        "options", "the privacy unit is the owner's choice, and here it is {what}",
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (privacy_unit_column = ward) COUNT(*) FROM visits",
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (privacy_unit_column = patient_id) COUNT(*) FROM visits",
+    ),
+}  # fmt: skip
+
+
+def refuse(rule: str, *, name: str = "", what: str = "") -> NoReturn:
+    """Raise the refusal of a rule; `name` and `what` are from the question's own text or the public schema."""
+    found = RULES[rule]
+    shown = repr(name if len(name) <= 60 else name[:57] + "...")
+    message = found.rule.replace("{name}", shown).replace("{what}", what if len(what) <= 200 else what[:197] + "...")
+    raise QuestionRefused(found.code, message, f"for example: {found.rewrite}")

@@ -1,0 +1,246 @@
+"""Expressions over the columns of a row: trees of three kinds of nodes, all of them total.
+
+An expression has a value for every row: a cast that fails, a division by zero, an overflow and a function outside its
+range are NULL, on every engine. Which operators exist, what they mean and what they do to public bounds is one table
+(`operators`); the SQL front and the dataframe front build the same trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import final
+
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.tables.kinds import Kind, Scalar, kind_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expression:
+    """A value computed from one row. `col("age") > 60` is one, so `==` builds one too: compare with `same`.
+
+    >>> (col("age") > 60) & col("ward").is_in(["A", "B"])
+    and(gt(age, 60), in(ward, 'A', 'B'))
+    """
+
+    def __add__(self, other: object) -> Call:
+        return call("add", self, other)
+
+    def __radd__(self, other: object) -> Call:
+        return call("add", other, self)
+
+    def __sub__(self, other: object) -> Call:
+        return call("subtract", self, other)
+
+    def __rsub__(self, other: object) -> Call:
+        return call("subtract", other, self)
+
+    def __mul__(self, other: object) -> Call:
+        return call("multiply", self, other)
+
+    def __rmul__(self, other: object) -> Call:
+        return call("multiply", other, self)
+
+    def __truediv__(self, other: object) -> Call:
+        return call("divide", self, other)
+
+    def __rtruediv__(self, other: object) -> Call:
+        return call("divide", other, self)
+
+    def __mod__(self, other: object) -> Call:
+        return call("modulo", self, other)
+
+    def __rmod__(self, other: object) -> Call:
+        return call("modulo", other, self)
+
+    def __pow__(self, other: object) -> Call:
+        return call("power", self, other)
+
+    def __floordiv__(self, other: object) -> Call:
+        return call("floor", call("divide", self, other))
+
+    def __neg__(self) -> Call:
+        return call("negate", self)
+
+    def __abs__(self) -> Call:
+        return call("abs", self)
+
+    def __eq__(self, other: object) -> Call:  # type: ignore[override]
+        return call("eq", self, other)
+
+    def __ne__(self, other: object) -> Call:  # type: ignore[override]
+        return call("ne", self, other)
+
+    def __lt__(self, other: object) -> Call:
+        return call("lt", self, other)
+
+    def __le__(self, other: object) -> Call:
+        return call("le", self, other)
+
+    def __gt__(self, other: object) -> Call:
+        return call("gt", self, other)
+
+    def __ge__(self, other: object) -> Call:
+        return call("ge", self, other)
+
+    def __and__(self, other: object) -> Call:
+        return call("and", self, other)
+
+    def __rand__(self, other: object) -> Call:
+        return call("and", other, self)
+
+    def __or__(self, other: object) -> Call:
+        return call("or", self, other)
+
+    def __ror__(self, other: object) -> Call:
+        return call("or", other, self)
+
+    def __invert__(self) -> Call:
+        return call("not", self)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise InvalidOperation("an expression has no truth of its own: write & for and, | for or, ~ for not")
+
+    def is_null(self) -> Call:
+        """Whether the value is missing: never NULL itself."""
+        return call("is_null", self)
+
+    def is_in(self, values: Iterable[object]) -> Call:
+        """Whether the value is one of a list of constants."""
+        return call("in", self, *values)
+
+    def between(self, low: object, high: object) -> Call:
+        """low <= value AND value <= high."""
+        return call("and", call("ge", self, low), call("le", self, high))
+
+    def like(self, pattern: str) -> Call:
+        """SQL's LIKE: % stands for any text, _ for one character."""
+        return call("like", self, pattern)
+
+    def prefix(self, length: int) -> Call:
+        """The first `length` characters."""
+        return call("prefix", self, length)
+
+    def cast(self, kind: Kind | str) -> Call:
+        """The value as another kind; NULL where it cannot be read as one."""
+        try:
+            return call(f"cast_{Kind(kind).value}", self)
+        except ValueError:
+            raise InvalidParameter("kind", kind, f"must be one of {', '.join(k.value for k in Kind)}") from None
+
+    def apply(self, operator: str, *arguments: object) -> Call:
+        """Any operator of the table by its name: `col("visited").apply("month")`."""
+        return call(operator, self, *arguments)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Column(Expression):
+    """The value of a column of the relation below."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal(Expression):
+    """A constant that the analyst wrote. None is NULL."""
+
+    value: Scalar | None
+
+    def __post_init__(self) -> None:
+        if self.value is not None and kind_of(self.value) is None:
+            rule = "must be a finite number of 64 bits, text, a boolean, a date or a timestamp without time zone"
+            raise InvalidParameter("constant", NOTHING, rule)
+
+    def __repr__(self) -> str:
+        return "NULL" if self.value is None else repr(self.value)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Expression):
+    """An operator of the closed table, by its name there: "add", "and", "case", "like", "year", "cast_integer" ..."""
+
+    operator: str
+    arguments: tuple[Expression, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.operator}({', '.join(repr(argument) for argument in self.arguments)})"
+
+
+def col(name: str) -> Column:
+    """A column by its name."""
+    if not isinstance(name, str) or not name:
+        raise InvalidParameter("name", name, "must name a column")
+    return Column(name)
+
+
+def lit(value: Scalar | None) -> Literal:
+    """A constant."""
+    return Literal(value)
+
+
+def call(operator: str, *arguments: object) -> Call:
+    """An operator applied to expressions and constants."""
+    return Call(operator, tuple(as_expression(argument) for argument in arguments))
+
+
+def case(*branches: tuple[Expression, object], otherwise: object = None) -> Call:
+    """The value of the first branch whose condition is true.
+
+    >>> case((col("age") < 18, "child"), otherwise="adult")
+    case(lt(age, 18), 'child', 'adult')
+    """
+    return call("case", *(part for branch in branches for part in branch), otherwise)
+
+
+def coalesce(*values: object) -> Call:
+    """The first value that is not NULL."""
+    return call("coalesce", *values)
+
+
+def as_expression(value: object) -> Expression:
+    """An expression as it is; anything else as a constant."""
+    if isinstance(value, Expression):
+        return value
+    item = getattr(value, "item", None)  # a NumPy scalar knows its Python value
+    if callable(item) and kind_of(value) is None:
+        value = item()
+    return Literal(value)  # type: ignore[arg-type]
+
+
+def same(left: Expression, right: Expression) -> bool:
+    """Whether two trees are the same, node by node. 1, 1.0 and True are three different constants."""
+    match left, right:
+        case Column(name=a), Column(name=b):
+            return a == b
+        case Literal(value=x), Literal(value=y):
+            return type(x) is type(y) and x == y
+        case Call(operator=f, arguments=us), Call(operator=g, arguments=vs):
+            return f == g and len(us) == len(vs) and all(same(u, v) for u, v in zip(us, vs, strict=True))
+        case _:
+            return False
+
+
+def columns_used(expression: Expression) -> Iterator[str]:
+    """The columns that an expression reads, in order, with repetitions."""
+    if isinstance(expression, Column):
+        yield expression.name
+    elif isinstance(expression, Call):
+        for argument in expression.arguments:
+            yield from columns_used(argument)
+
+
+def renamed(expression: Expression, names: dict[str, Expression]) -> Expression:
+    """The expression with columns replaced by what `names` has for them."""
+    if isinstance(expression, Column):
+        return names.get(expression.name, expression)
+    if isinstance(expression, Call):
+        return Call(expression.operator, tuple(renamed(argument, names) for argument in expression.arguments))
+    return expression

@@ -1,0 +1,182 @@
+"""What is publicly known about a value before any data is read: its kind, and the values it can take."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Final, final
+
+from deniable.errors import InvalidParameter
+
+Scalar = bool | int | float | str | dt.date | dt.datetime
+"""A value of a cell that is not NULL, as Python has it. A timestamp carries no time zone: it is UTC."""
+
+SMALLEST: Final = -(2**63)
+LARGEST: Final = 2**63 - 1
+"""The 64-bit integers. What lies outside is not an INTEGER."""
+
+
+@final
+class Kind(Enum):
+    """The kinds of values. Whatever a source calls its types, it is read as one of these by a total rule."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    """64-bit."""
+    REAL = "real"
+    """64-bit floating point; NaN and the infinities are NULL."""
+    TEXT = "text"
+    DATE = "date"
+    """From 0001-01-01 to 9999-12-31; what lies outside is NULL."""
+    TIMESTAMP = "timestamp"
+    """Microseconds, UTC, in the same years."""
+
+
+NUMBERS: Final = frozenset({Kind.INTEGER, Kind.REAL})
+
+
+def kind_of(value: object) -> Kind | None:
+    """The kind of a Python value that can stand in a cell, or None if no cell can hold it.
+
+    >>> kind_of(True), kind_of(7), kind_of(2**63), kind_of(float("nan"))
+    (<Kind.BOOLEAN: 'boolean'>, <Kind.INTEGER: 'integer'>, None, None)
+    """
+    match value:
+        case bool():
+            return Kind.BOOLEAN
+        case int():
+            return Kind.INTEGER if SMALLEST <= value <= LARGEST else None
+        case float():
+            return Kind.REAL if math.isfinite(value) else None
+        case str():
+            return Kind.TEXT
+        case dt.datetime():
+            return Kind.TIMESTAMP if value.tzinfo is None else None
+        case dt.date():
+            return Kind.DATE
+        case _:
+            return None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """All that is public about a column or an expression.
+
+    `bounds` holds for every value that is not NULL (numbers only): the engine clamps to it, so it is true and not only
+    hoped for. `keys` lists every value that can appear, NULL apart; None where they are not public. A value outside
+    declared keys is read as NULL; a row with a NULL in a column that is not `nullable` is left out.
+
+    >>> Domain.integer(0, 120)
+    Domain.integer(0, 120)
+    >>> Domain.text("north", "south", nullable=False).keys
+    ('north', 'south')
+    """
+
+    kind: Kind
+    bounds: tuple[Fraction, Fraction] | None = None
+    keys: tuple[Scalar, ...] | None = None
+    nullable: bool = True
+
+    @classmethod
+    def boolean(cls, *, nullable: bool = True) -> Domain:
+        """True or false: both are public keys."""
+        return cls(Kind.BOOLEAN, None, (False, True), nullable)
+
+    @classmethod
+    def integer(
+        cls,
+        low: int | None = None,
+        high: int | None = None,
+        *,
+        keys: Iterable[int] | None = None,
+        nullable: bool = True,
+    ) -> Domain:
+        """Whole numbers from `low` to `high`, or one of `keys`. Without either it can be counted, but not summed."""
+        return declared(Kind.INTEGER, low, high, keys, nullable)
+
+    @classmethod
+    def real(cls, low: float | None = None, high: float | None = None, *, nullable: bool = True) -> Domain:
+        """Numbers from `low` to `high`, each of them rounded to a 64-bit float."""
+        return declared(Kind.REAL, low, high, None, nullable)
+
+    @classmethod
+    def text(cls, *keys: str, nullable: bool = True) -> Domain:
+        """Text; if `keys` are given, one of them. They are compared exactly: case and spaces count."""
+        return declared(Kind.TEXT, None, None, keys or None, nullable)
+
+    @classmethod
+    def date(cls, *keys: dt.date, nullable: bool = True) -> Domain:
+        """A day; if `keys` are given, one of them."""
+        return declared(Kind.DATE, None, None, keys or None, nullable)
+
+    @classmethod
+    def timestamp(cls, *, nullable: bool = True) -> Domain:
+        """A moment in UTC."""
+        return cls(Kind.TIMESTAMP, None, None, nullable)
+
+    def __repr__(self) -> str:
+        parts: list[str] = []
+        if self.bounds is not None:
+            parts += [str(int(end)) if end.denominator == 1 else repr(float(end)) for end in self.bounds]
+        if self.keys is not None and self.kind is not Kind.BOOLEAN:
+            shown = ", ".join(repr(key) for key in self.keys[:4]) + (", …" if len(self.keys) > 4 else "")
+            parts.append(shown if self.kind in {Kind.TEXT, Kind.DATE} else f"keys=({shown})")
+        if not self.nullable:
+            parts.append("nullable=False")
+        return f"Domain.{self.kind.value}({', '.join(parts)})"
+
+
+def declared(kind: Kind, low: object, high: object, keys: Iterable[object] | None, nullable: bool) -> Domain:
+    """A domain as an owner writes it: checked here once."""
+    if (low is None) != (high is None):
+        raise InvalidParameter("bounds", (low, high), "need both ends", "give low and high, or neither")
+    bounds = None
+    if low is not None:
+        bounds = (_end(kind, "low", low), _end(kind, "high", high))
+        if bounds[0] > bounds[1]:
+            raise InvalidParameter("bounds", (low, high), "low must be at most high", "are they swapped?")
+    if not isinstance(nullable, bool):
+        raise InvalidParameter("nullable", nullable, "must be True or False")
+    listed = None if keys is None else tuple(keys)
+    return Domain(kind, bounds, None if listed is None else declared_keys(kind, listed, bounds), nullable)
+
+
+def declared_keys(
+    kind: Kind, keys: tuple[object, ...], bounds: tuple[Fraction, Fraction] | None = None
+) -> tuple[Scalar, ...]:
+    """Public keys as an owner lists them: each of its kind, no two the same, all within the bounds."""
+    if not keys:
+        raise InvalidParameter("keys", keys, "must list at least one value", "leave keys out if they are not public")
+    checked: list[Scalar] = []
+    for key in keys:
+        if kind_of(key) is not kind or not isinstance(key, Scalar):
+            raise InvalidParameter("keys", key, f"must be values of kind {kind.value}")
+        if bounds is not None and not bounds[0] <= Fraction(key) <= bounds[1]:  # type: ignore[arg-type]
+            raise InvalidParameter("keys", key, "must lie within low and high")
+        checked.append(key)
+    if len(set(checked)) < len(checked):
+        raise InvalidParameter("keys", keys, "must list each value once")
+    return tuple(checked)
+
+
+def _end(kind: Kind, name: str, value: object) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
+        raise InvalidParameter(name, value, "must be a number")
+    if kind is Kind.INTEGER:
+        if value != int(value) if not isinstance(value, float) or math.isfinite(value) else True:
+            raise InvalidParameter(name, value, "must be a whole number")
+        if not SMALLEST <= value <= LARGEST:
+            raise InvalidParameter(name, value, "must fit into 64 bits")
+        return Fraction(int(value))
+    try:
+        nearest = float(value)
+    except OverflowError:
+        nearest = math.inf
+    if not math.isfinite(nearest):
+        raise InvalidParameter(name, value, "must be finite")
+    return Fraction(nearest)

@@ -1,0 +1,324 @@
+"""What each operator means, in plain Python: the reference that every engine has to equal."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from fractions import Fraction
+from typing import Any
+
+from deniable.tables.kinds import LARGEST, SMALLEST, Kind, Scalar
+
+# Arguments are checked by the operators' domains before these are called; a scalar here is of a known kind.
+Value = Any
+
+
+def promoted(value: Value, kind: Kind | None) -> Value:
+    """A value as an operator works on it: an integer as a real, a date as its midnight."""
+    if kind is Kind.REAL and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is Kind.TIMESTAMP and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return dt.datetime.combine(value, dt.time())
+    return value
+
+
+def settled(value: Value, kind: Kind) -> Scalar | None:
+    """A result as a cell holds it: of its kind, finite, and 0 without a sign."""
+    value = promoted(value, kind)
+    if isinstance(value, float):
+        return value + 0.0 if math.isfinite(value) else None
+    return value  # type: ignore[no-any-return]
+
+
+def add(a: Value, b: Value) -> Value:
+    return a + b
+
+
+def subtract(a: Value, b: Value) -> Value:
+    return a - b
+
+
+def multiply(a: Value, b: Value) -> Value:
+    return a * b
+
+
+def divide(a: float, b: float) -> float | None:
+    try:
+        return a / b
+    except (ZeroDivisionError, OverflowError):
+        return None
+
+
+def modulo(a: Value, b: Value) -> Value:
+    if b == 0:
+        return None
+    if isinstance(a, int):
+        size = abs(a) % abs(b)
+        return -size if a < 0 else size
+    return math.fmod(a, b)
+
+
+def negate(a: Value) -> Value:
+    return -a
+
+
+def absolute(a: Value) -> Value:
+    return abs(a)
+
+
+def floor(a: Value) -> Value:
+    return _whole(a, math.floor(a))
+
+
+def ceil(a: Value) -> Value:
+    return _whole(a, math.ceil(a))
+
+
+def rounded(a: Value) -> Value:
+    if isinstance(a, int):
+        return a
+    size = math.floor(Fraction(abs(a)) + Fraction(1, 2))
+    return _whole(a, -size if a < 0 else size)
+
+
+def _whole(a: Value, whole: int) -> Value:
+    # Above 64 bits the result is REAL, and a float that large is whole already.
+    return whole if SMALLEST <= whole <= LARGEST else float(a)
+
+
+def sqrt(a: float) -> float | None:
+    return math.sqrt(a) if a >= 0 else None
+
+
+def ln(a: float) -> float | None:
+    return math.log(a) if a > 0 else None
+
+
+def exp(a: float) -> float | None:
+    try:
+        return math.exp(a)
+    except OverflowError:
+        return None
+
+
+def power(a: float, b: float) -> float | None:
+    try:
+        return math.pow(a, b)
+    except (OverflowError, ValueError):
+        return None
+
+
+def least(*values: Value) -> Value:
+    return min(values)
+
+
+def greatest(*values: Value) -> Value:
+    return max(values)
+
+
+def eq(a: Value, b: Value) -> bool:
+    return bool(a == b)
+
+
+def ne(a: Value, b: Value) -> bool:
+    return bool(a != b)
+
+
+def lt(a: Value, b: Value) -> bool:
+    return bool(a < b)
+
+
+def le(a: Value, b: Value) -> bool:
+    return bool(a <= b)
+
+
+def gt(a: Value, b: Value) -> bool:
+    return bool(a > b)
+
+
+def ge(a: Value, b: Value) -> bool:
+    return bool(a >= b)
+
+
+def is_in(value: Value, *constants: Value) -> bool | None:
+    return disjunction(*(None if value is None or each is None else value == each for each in constants))
+
+
+def conjunction(*values: bool | None) -> bool | None:
+    if any(value is False for value in values):
+        return False
+    return None if any(value is None for value in values) else True
+
+
+def disjunction(*values: bool | None) -> bool | None:
+    if any(value is True for value in values):
+        return True
+    return None if any(value is None for value in values) else False
+
+
+def negation(a: bool) -> bool:
+    return not a
+
+
+def is_null(a: Value) -> bool:
+    return a is None
+
+
+def case(*parts: Value) -> Value:
+    for condition, value in zip(parts[:-1:2], parts[1::2], strict=True):
+        if condition is True:
+            return value
+    return parts[-1]
+
+
+def coalesce(*values: Value) -> Value:
+    return next((value for value in values if value is not None), None)
+
+
+def nullif(a: Value, b: Value) -> Value:
+    return None if a is not None and b is not None and a == b else a
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}")
+
+
+def to_boolean(a: Value) -> bool | None:
+    if isinstance(a, str):
+        return {"true": True, "false": False}.get(lower(a))
+    return bool(a)
+
+
+def to_integer(a: Value) -> int | None:
+    if isinstance(a, str):
+        whole = int(a) if _WHOLE.fullmatch(a) else None
+    elif isinstance(a, float):
+        whole = math.floor(Fraction(abs(a)) + Fraction(1, 2)) * (-1 if a < 0 else 1)
+    else:
+        whole = int(a)
+    return whole if whole is not None and SMALLEST <= whole <= LARGEST else None
+
+
+def to_real(a: Value) -> float | None:
+    if isinstance(a, str):
+        return float(a) if _DECIMAL.fullmatch(a) else None
+    return float(a)
+
+
+def to_text(a: Value) -> str:
+    if isinstance(a, bool):
+        return "true" if a else "false"
+    return a.isoformat() if isinstance(a, dt.date) else str(a)
+
+
+def to_date(a: Value) -> dt.date | None:
+    if isinstance(a, str):
+        try:
+            return dt.date.fromisoformat(a) if _DAY.fullmatch(a) else None
+        except ValueError:
+            return None
+    return a.date() if isinstance(a, dt.datetime) else a
+
+
+def to_timestamp(a: Value) -> dt.datetime | None:
+    if isinstance(a, str):
+        try:
+            return dt.datetime.fromisoformat(a) if _MOMENT.fullmatch(a) else None
+        except ValueError:
+            return None
+    return promoted(a, Kind.TIMESTAMP)  # type: ignore[no-any-return]
+
+
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+_UPPER = {lower: lower - 32 for lower in range(ord("a"), ord("z") + 1)}
+
+
+def lower(a: str) -> str:
+    return a.translate(_LOWER)
+
+
+def upper(a: str) -> str:
+    return a.translate(_UPPER)
+
+
+def trim(a: str) -> str:
+    return a.strip(" ")
+
+
+def length(a: str) -> int:
+    return len(a)
+
+
+def prefix(a: str, size: int) -> str:
+    return a[:size]
+
+
+def concat(*values: str) -> str:
+    return "".join(values)
+
+
+def like(a: str, pattern: str) -> bool:
+    # Two fingers and one mark to go back to: at most len(a) * len(pattern) steps, whatever the pattern.
+    here = there = 0
+    star, mark = -1, 0
+    while here < len(a):
+        if there < len(pattern) and pattern[there] == "%":
+            star, mark = there, here
+            there += 1
+        elif there < len(pattern) and pattern[there] in {"_", a[here]}:
+            here, there = here + 1, there + 1
+        elif star >= 0:
+            mark += 1
+            here, there = mark, star + 1
+        else:
+            return False
+    return all(rest == "%" for rest in pattern[there:])
+
+
+def year(a: dt.date) -> int:
+    return a.year
+
+
+def quarter(a: dt.date) -> int:
+    return (a.month + 2) // 3
+
+
+def month(a: dt.date) -> int:
+    return a.month
+
+
+def day(a: dt.date) -> int:
+    return a.day
+
+
+def weekday(a: dt.date) -> int:
+    return a.isoweekday()
+
+
+def hour(a: dt.datetime) -> int:
+    return a.hour
+
+
+UNITS = ("year", "quarter", "month", "week", "day", "hour")
+
+
+def date_trunc(unit: str, a: dt.date) -> dt.date | None:
+    if unit == "hour" and isinstance(a, dt.datetime):
+        return a.replace(minute=0, second=0, microsecond=0)
+    start = dt.date(a.year, a.month, a.day)
+    if unit == "year":
+        start = start.replace(month=1, day=1)
+    elif unit == "quarter":
+        start = start.replace(month=3 * quarter(start) - 2, day=1)
+    elif unit == "month":
+        start = start.replace(day=1)
+    elif unit == "week":
+        start -= dt.timedelta(days=start.weekday())  # 0001-01-01 is a Monday, so this never leaves the calendar
+    return dt.datetime.combine(start, dt.time()) if isinstance(a, dt.datetime) else start
+
+
+def days_between(a: dt.date, b: dt.date) -> int:
+    return b.toordinal() - a.toordinal()

@@ -1,0 +1,135 @@
+"""A first schema of a source, from its column types alone. What only the owner can know is marked, never guessed."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+from deniable.errors import InvalidParameter, MissingExtra
+from deniable.tables.kinds import Kind
+from deniable.tables.schema import FILL_IN, Schema, read_schema, written
+from deniable.units import Unit
+
+# The first pattern that begins the name of a type decides; all else is text. Decimals are reals: see `Kind`.
+_TYPES: Final = (
+    (re.compile(r"bool|bit$"), Kind.BOOLEAN),
+    (re.compile(r"(u?(tiny|small|big|huge)?int(eger)?\d*|long|short|byte)\b"), Kind.INTEGER),
+    (re.compile(r"float|double|real|decimal|numeric|halffloat"), Kind.REAL),
+    (re.compile(r"date(32|64)?(\[day\]|\[ms\])?$"), Kind.DATE),
+    (re.compile(r"timestamp|datetime"), Kind.TIMESTAMP),
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A schema that its owner has yet to finish: `missing` names what to fill in, `text()` is the file to edit.
+
+    Bounds, public keys and the person are choices, not facts of the data; so they are asked for. An entry the owner
+    does not want to declare is deleted: a number without bounds can be counted but not summed, and a column without
+    keys is grouped above a threshold.
+    """
+
+    tables: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The entries to fill in, as paths."""
+        found = []
+        for name, table in self.tables.items():
+            found += [f"{name}.{key}" for key, value in table.items() if value == FILL_IN]
+            for column, facts in table["columns"].items():
+                found += [f"{name}.{column}.{key}" for key, value in facts.items() if value == FILL_IN]
+        return tuple(found)
+
+    def text(self, form: str = "yaml") -> str:
+        """The schema as a file to edit: "yaml", "toml" or "json"."""
+        return written(self.tables, form)
+
+    def schema(self, *, unit: Unit) -> Schema:
+        """The schema as it stands, with nothing declared that was left open."""
+        kept = {}
+        for name, table in self.tables.items():
+            columns = {
+                column: {key: value for key, value in facts.items() if value != FILL_IN}
+                for column, facts in table["columns"].items()
+            }
+            kept[name] = {"columns": columns}
+        return read_schema({"tables": kept}, unit=unit)
+
+
+def propose_schema(source: object, *, name: str = "data") -> Proposal:
+    """A schema to finish, from the types of a source: no value of it is read.
+
+    `source`: a pandas, polars or Arrow table, a Parquet file, a CSV file (of which only the header is read, so that all
+    its columns are text until you say otherwise), or a mapping from column names to names of types.
+
+    >>> print(propose_schema({"age": "BIGINT", "ward": "VARCHAR"}, name="visits").text())
+    version: 1
+    tables:
+      visits:
+        person: "FILL IN"
+        rows: "FILL IN"
+        columns:
+          age: {kind: integer, low: "FILL IN", high: "FILL IN"}
+          ward: {kind: text, keys: "FILL IN"}
+    """
+    columns = {column: _facts(kind_of_type(type_name)) for column, type_name in types_of(source).items()}
+    if not columns:
+        raise InvalidParameter("source", type(source), "has no columns")
+    return Proposal({name: {"person": FILL_IN, "rows": FILL_IN, "columns": columns}})
+
+
+def kind_of_type(type_name: str) -> Kind:
+    """The kind in which values of a type are read. Types are named as engines and dataframes name them.
+
+    >>> [kind_of_type(each).value for each in ("Int64", "DECIMAL(10,2)", "datetime64[ns]", "object", "date32[day]")]
+    ['integer', 'real', 'timestamp', 'text', 'date']
+    """
+    lowered = type_name.strip().lower()
+    return next((kind for pattern, kind in _TYPES if pattern.match(lowered)), Kind.TEXT)
+
+
+def types_of(source: object) -> dict[str, str]:
+    """Column names and type names of a source, without reading a value."""
+    if isinstance(source, str | Path):
+        return _types_of_file(Path(source))
+    if isinstance(source, Mapping):
+        return {str(column): str(type_name) for column, type_name in source.items()}
+    schema = getattr(source, "schema", None)
+    if isinstance(schema, Mapping):  # polars
+        return {str(column): str(type_name) for column, type_name in schema.items()}
+    if schema is not None and hasattr(schema, "names") and hasattr(schema, "types"):  # Arrow
+        return {str(column): str(kind) for column, kind in zip(schema.names, schema.types, strict=True)}
+    types = getattr(source, "dtypes", None)
+    if types is not None and hasattr(types, "items"):  # pandas
+        return {str(column): str(kind) for column, kind in types.items()}
+    rule = "must be a dataframe, an Arrow table, a path, or a mapping from columns to types"
+    raise InvalidParameter("source", type(source), rule)
+
+
+def _types_of_file(path: Path) -> dict[str, str]:
+    if path.suffix.lower() in {".csv", ".tsv"}:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header = next(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), [])
+        return dict.fromkeys(header, "varchar")
+    if path.suffix.lower() in {".parquet", ".pq"}:
+        try:
+            from pyarrow import parquet
+        except ImportError:
+            raise MissingExtra("pyarrow", "sql") from None
+        return types_of(parquet.ParquetFile(path).schema_arrow.empty_table())
+    raise InvalidParameter("source", str(path), "must be a .csv, .tsv or .parquet file")
+
+
+def _facts(kind: Kind) -> dict[str, Any]:
+    facts: dict[str, Any] = {"kind": kind.value}
+    if kind in {Kind.INTEGER, Kind.REAL}:
+        facts |= {"low": FILL_IN, "high": FILL_IN}
+    elif kind is Kind.TEXT:
+        facts["keys"] = FILL_IN
+    return facts

@@ -1,0 +1,291 @@
+"""Schemas: what the owner of a table declares in advance. Nothing here is ever taken from the data.
+
+A schema is written in Python (`Table`), or as a YAML, TOML or JSON file that `read_schema` reads::
+
+    version: 1
+    tables:
+      visits:
+        person: patient_id          # whose row it is
+        rows: 20                    # the most rows of a person that are read
+        neighbours: add/remove      # or: replace
+        columns:
+          age:  {kind: integer, low: 0, high: 120}
+          ward: {kind: text, keys: [A, B, C], nullable: false}
+          cost: {kind: real, low: 0, high: 10000}
+      wards:
+        public: true                # nobody is protected in it
+        columns:
+          ward: {kind: text}
+          city: {kind: text, keys: [Ghent, Lyon]}
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+from deniable.errors import NOTHING, InvalidParameter, MissingExtra, UnreadableRecord
+from deniable.tables.kinds import NUMBERS, Domain, Kind, declared
+from deniable.units import Relation, Unit
+
+FILL_IN: Final = "FILL IN"
+"""Stands in a proposed schema where only the owner can know. A schema that still has it is not read."""
+
+_VERSION: Final = 1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table by its name, its columns and who its rows belong to. `unit` None: public, its rows belong to nobody.
+
+    `most_partners` is for public tables: (columns, the most rows that share one value of them), counted when the table
+    is registered, which is allowed because it is public. The column that names the person may be declared or not; it
+    is compared as text, and no expression can read it.
+
+    >>> visits = Table.of("visits", Unit.person("patient_id", rows=20), age=Domain.integer(0, 120))
+    >>> visits.column("age")
+    Domain.integer(0, 120)
+    """
+
+    name: str
+    columns: tuple[tuple[str, Domain], ...]
+    unit: Unit | None
+    most_partners: tuple[tuple[tuple[str, ...], int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InvalidParameter("name", self.name, "a table has a name")
+        if self.unit is not None and not isinstance(self.unit, Unit):
+            raise InvalidParameter("unit", self.unit, "must be a Unit, or None for a public table")
+        names = [name for name, _ in self.columns]
+        for name, domain in self.columns:
+            if not isinstance(name, str) or not name:
+                raise InvalidParameter("columns", name, "a column has a name")
+            if not isinstance(domain, Domain):
+                raise InvalidParameter(name, domain, "must be a Domain", "write Domain.integer(0, 120), Domain.text()")
+        # SQL names are read without regard to case, so two that differ by case alone could not be told apart.
+        if len({name.casefold() for name in names}) < len(names):
+            raise InvalidParameter("columns", names, "must have different names, also without regard to case")
+
+    @classmethod
+    def of(cls, name: str, unit: Unit | None, /, **columns: Domain) -> Table:
+        """A table with its columns as keywords."""
+        return cls(name, tuple(columns.items()), unit)
+
+    def column(self, name: str) -> Domain:
+        """What is public about a column."""
+        for each, domain in self.columns:
+            if each == name:
+                return domain
+        raise InvalidParameter("column", name, f"must be one of {', '.join(each for each, _ in self.columns)}")
+
+
+Schema = dict[str, Table]
+"""Tables by their names."""
+
+
+def read_schema(source: str | Path | Mapping[str, Any], *, unit: Unit | None = None) -> Schema:
+    """The tables that a schema declares: a path (.yaml, .yml, .toml, .json), the text of one, or a mapping.
+
+    `unit` is for private tables that name no person themselves.
+
+    >>> tables = read_schema(
+    ...     {"tables": {"t": {"columns": {"x": {"kind": "real", "low": 0, "high": 1}}}}}, unit=Unit.row()
+    ... )
+    >>> tables["t"].unit, tables["t"].column("x")
+    (Unit.row(), Domain.real(0, 1))
+    """
+    record = _record(source)
+    _only(record, {"version", "tables"}, "schema")
+    if record.get("version", _VERSION) != _VERSION:
+        raise UnreadableRecord(f"version: must be {_VERSION}; write the schema again with write_schema")
+    tables = record.get("tables")
+    if not isinstance(tables, Mapping) or not tables:
+        raise UnreadableRecord("tables: must map names to tables; see deniable.tables.schema")
+    return {str(name): _table(str(name), each, unit) for name, each in tables.items()}
+
+
+def write_schema(tables: Mapping[str, Table], *, form: str) -> str:
+    """The same tables as text, in the form "yaml", "toml" or "json".
+
+    >>> print(write_schema({"t": Table.of("t", Unit.row(), x=Domain.real(0, 1))}, form="yaml"))
+    version: 1
+    tables:
+      t:
+        neighbours: add/remove
+        columns:
+          x: {kind: real, low: 0.0, high: 1.0}
+    """
+    return written({name: _as_record(table) for name, table in tables.items()}, form)
+
+
+def written(tables: Mapping[str, Mapping[str, Any]], form: str) -> str:
+    """Records of tables as text. Every scalar is written as JSON would, which YAML and TOML both read."""
+    if form == "json":
+        return json.dumps({"version": _VERSION, "tables": tables}, indent=2, default=str, ensure_ascii=False)
+    if form not in {"yaml", "toml"}:
+        raise InvalidParameter("form", form, "must be 'yaml', 'toml' or 'json'")
+    lines = ["version: 1", "tables:"] if form == "yaml" else ["version = 1"]
+    for name, table in tables.items():
+        lines += [f"  {_word(name)}:"] if form == "yaml" else ["", f"[tables.{_word(name)}]"]
+        for key, value in table.items():
+            if key != "columns":
+                lines.append(
+                    f"    {key}: {_plain(value)}" if form == "yaml" else f"{key} = {_plain(value, quote=True)}"
+                )
+        lines += ["    columns:"] if form == "yaml" else [f"[tables.{_word(name)}.columns]"]
+        for column, facts in table["columns"].items():
+            if form == "yaml":
+                inside = ", ".join(f"{key}: {_plain(value)}" for key, value in facts.items())
+                lines.append(f"      {_word(column)}: {{{inside}}}")
+            else:
+                inside = ", ".join(f"{key} = {_plain(value, quote=True)}" for key, value in facts.items())
+                lines.append(f"{_word(column)} = {{ {inside} }}")
+    return "\n".join(lines)
+
+
+_RESERVED: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+
+
+def _word(name: str) -> str:
+    bare = name.isascii() and name.isidentifier() and name.lower() not in _RESERVED
+    return name if bare else json.dumps(name, ensure_ascii=False)
+
+
+def _plain(value: Any, *, quote: bool = False) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_plain(each, quote=True) for each in value) + "]"
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    plain = isinstance(value, str) and not quote and value.replace("/", "").isidentifier() and value.isascii()
+    return value if plain and value.lower() not in _RESERVED else json.dumps(value, ensure_ascii=False)
+
+
+def _record(source: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(source, Mapping):
+        return source
+    if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source):
+        path = Path(source)
+        text, form = path.read_text(encoding="utf-8"), path.suffix.lower()
+    else:
+        text, form = source, ""
+    found = _parsed(text, form)
+    if not isinstance(found, Mapping):
+        raise UnreadableRecord("schema: must be a mapping with the entry tables; see deniable.tables.schema")
+    return found
+
+
+def _parsed(text: str, form: str) -> object:
+    if form == ".toml" or (not form and any(line.startswith("[tables.") for line in text.splitlines())):
+        import tomllib
+
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError:
+            raise UnreadableRecord("schema: is not TOML") from None
+    if form == ".json" or (not form and text.lstrip().startswith("{")):
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise UnreadableRecord("schema: is not JSON") from None
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra("pyyaml", "sql") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise UnreadableRecord("schema: is not YAML") from None
+
+
+def _only(record: Mapping[str, Any], allowed: set[str], where: str) -> None:
+    for key in record:
+        if key not in allowed:
+            raise UnreadableRecord(f"{where}: has no entry {key!r}; choose from {', '.join(sorted(allowed))}")
+
+
+def _table(name: str, record: object, unit: Unit | None) -> Table:
+    if not isinstance(record, Mapping):
+        raise UnreadableRecord(f"{name}: must be a mapping with the entry columns")
+    _only(record, {"public", "person", "rows", "neighbours", "columns"}, name)
+    for key in ("public", "person", "rows", "neighbours"):
+        if record.get(key) == FILL_IN:
+            raise UnreadableRecord(f"{name}.{key}: only the owner knows; replace {FILL_IN!r}, or delete the line")
+    columns = record.get("columns")
+    if not isinstance(columns, Mapping) or not columns:
+        raise UnreadableRecord(f"{name}: must have columns")
+    domains = tuple((str(column), _domain(f"{name}.{column}", facts)) for column, facts in columns.items())
+    return Table(name, domains, _unit(name, record, unit))
+
+
+def _unit(name: str, record: Mapping[str, Any], unit: Unit | None) -> Unit | None:
+    if record.get("public", False) is True:
+        return None
+    try:
+        relation = Relation(record.get("neighbours", "add/remove"))
+    except ValueError:
+        raise UnreadableRecord(f"{name}.neighbours: must be add/remove or replace") from None
+    if "person" in record:
+        if "rows" not in record:
+            raise UnreadableRecord(f"{name}.rows: the most rows of a person that are read must be given")
+        return Unit(relation, rows=record["rows"], column=record["person"])
+    if "neighbours" in record:
+        return Unit(relation, rows=1)
+    if unit is None:
+        raise UnreadableRecord(f"{name}: needs person and rows, or neighbours for rows alone, or public: true")
+    return unit
+
+
+def _domain(where: str, facts: object) -> Domain:
+    if not isinstance(facts, Mapping):
+        raise UnreadableRecord(f"{where}: must be a mapping with the entry kind")
+    _only(facts, {"kind", "low", "high", "keys", "nullable"}, where)
+    for key, value in facts.items():
+        if value == FILL_IN:
+            raise UnreadableRecord(f"{where}.{key}: only the owner knows; replace {FILL_IN!r}, or delete the entry")
+    try:
+        kind = Kind(facts.get("kind"))
+    except ValueError:
+        raise UnreadableRecord(f"{where}.kind: must be one of {', '.join(each.value for each in Kind)}") from None
+    if kind not in NUMBERS and ("low" in facts or "high" in facts):
+        raise UnreadableRecord(f"{where}: low and high are for numbers")
+    if kind is Kind.BOOLEAN:
+        return Domain.boolean(nullable=facts.get("nullable", True))
+    keys = facts.get("keys")
+    if keys is not None and not isinstance(keys, list | tuple):
+        raise UnreadableRecord(f"{where}.keys: must be a list")
+    if kind is Kind.REAL and keys is not None:
+        raise UnreadableRecord(f"{where}.keys: reals have bounds, not keys")
+    try:
+        return declared(kind, facts.get("low"), facts.get("high"), keys, facts.get("nullable", True))
+    except InvalidParameter as wrong:
+        raise InvalidParameter(f"{where}.{wrong.parameter}", NOTHING, wrong.rule, wrong.remedy) from None
+
+
+def _as_record(table: Table) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    if table.unit is None:
+        record["public"] = True
+    else:
+        if table.unit.column is not None:
+            record |= {"person": table.unit.column, "rows": table.unit.rows}
+        record["neighbours"] = table.unit.relation.value
+    record["columns"] = {name: _facts(domain) for name, domain in table.columns}
+    return record
+
+
+def _facts(domain: Domain) -> dict[str, Any]:
+    facts: dict[str, Any] = {"kind": domain.kind.value}
+    if domain.bounds is not None:
+        number = int if domain.kind is Kind.INTEGER else float
+        facts |= {"low": number(domain.bounds[0]), "high": number(domain.bounds[1])}
+    if domain.keys is not None and domain.kind is not Kind.BOOLEAN:
+        facts["keys"] = list(domain.keys)
+    if not domain.nullable:
+        facts["nullable"] = False
+    return facts

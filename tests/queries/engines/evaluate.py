@@ -1,0 +1,242 @@
+"""Registration and questions in plain Python, row by row: what every engine has to equal, bit for bit."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from deniable.tables.expressions import Expression
+from deniable.tables.kinds import Domain, Kind
+from deniable.tables.operators import typed
+from deniable.tables.plan import (
+    Bound,
+    Filter,
+    How,
+    JoinPrivate,
+    JoinPublic,
+    PerPerson,
+    Project,
+    Relation,
+    Source,
+    Union,
+)
+from deniable.tables.schema import Table
+from deniable.tables.statistics import Cells, Collect, Count, CountDistinct, CountPersons, Group, Sum
+
+Value = Any
+Values = dict[str, Value]
+
+
+@dataclass(frozen=True)
+class Row:
+    person: Value
+    rank: int
+    values: Values
+
+
+Stored = dict[str, list[Row]]
+
+
+# --- registration ---------------------------------------------------------------------------------------------------
+
+
+def registered(table: Table, rows: Iterable[Mapping[str, Value]], secret: bytes) -> list[Row]:
+    """Rows whose values are of the declared kinds already, as they are kept."""
+    unit = table.unit
+    whose = None if unit is None else unit.column
+    read: list[tuple[Value, Values]] = []
+    for position, row in enumerate(rows):
+        person = position if whose is None else row[whose]
+        values = {name: settled(row[name], domain) for name, domain in table.columns if name != whose}
+        missing = any(values[name] is None and not domain.nullable for name, domain in table.columns if name != whose)
+        if person is not None and not missing:
+            read.append((person, values))
+    if unit is None or whose is None:
+        return [Row(person, 1, values) for person, values in read]
+    kinds = [domain.kind for name, domain in table.columns if name != whose]
+    kept: list[Row] = []
+    for person in dict.fromkeys(person for person, _ in read):
+        mine = [values for each, values in read if each == person]
+        mine.sort(key=lambda values: (digest(secret, person, values, kinds), by_reals(values, kinds)))
+        kept += [Row(person, rank, values) for rank, values in enumerate(mine[: unit.rows], start=1)]
+    return kept
+
+
+def settled(value: Value, domain: Domain) -> Value:
+    if value is not None and domain.bounds is not None:
+        low, high = (int(end) if domain.kind is Kind.INTEGER else float(end) for end in domain.bounds)
+        value = min(max(value, low), high)
+    return value if domain.keys is None or value in domain.keys else None
+
+
+def digest(secret: bytes, person: Value, values: Values, kinds: Sequence[Kind]) -> int:
+    content = secret.hex() + canonical(person, Kind.INTEGER if isinstance(person, int) else Kind.TEXT)
+    content += "".join(canonical(value, kind) for value, kind in zip(values.values(), kinds, strict=True))
+    return int.from_bytes(hashlib.md5(content.encode()).digest(), "little")
+
+
+def canonical(value: Value, kind: Kind) -> str:
+    if value is None:
+        return "N;"
+    if kind is Kind.TEXT:
+        return f"{len(value)}:{value};"
+    if kind is Kind.REAL:
+        if abs(value) >= 2.0**53:
+            return "-;" if value < 0 else "+;"
+        whole = float(math.floor(value))
+        return f"{int(whole)}+{math.floor((value - whole) * 2.0**53)};"
+    if kind is Kind.TIMESTAMP:
+        return f"{(value - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)};"
+    if kind is Kind.BOOLEAN:
+        return "true;" if value else "false;"
+    return f"{value};"
+
+
+def by_reals(values: Values, kinds: Sequence[Kind]) -> tuple[Any, ...]:
+    return tuple(in_order(value) for value, kind in zip(values.values(), kinds, strict=True) if kind is Kind.REAL)
+
+
+def in_order(value: Value) -> tuple[bool, Any]:
+    return value is not None, 0 if value is None else value
+
+
+# --- relations ------------------------------------------------------------------------------------------------------
+
+
+def rows_of(relation: Relation, stored: Stored) -> list[Row]:
+    match relation:
+        case Source():
+            return [row for row in stored[relation.table.name] if row.rank <= relation.rows]
+        case Filter():
+            below = rows_of(relation.child, stored)
+            condition = calculation(relation.condition, relation.child)
+            return [row for row in below if condition(row.values) is True]
+        case Project():
+            below = rows_of(relation.child, stored)
+            new = [(name, calculation(each, relation.child)) for name, each in relation.expressions]
+            return [Row(row.person, row.rank, {name: value(row.values) for name, value in new}) for row in below]
+        case JoinPublic():
+            return joined(relation, rows_of(relation.child, stored), stored[relation.table.name], False)
+        case JoinPrivate():
+            return joined(relation, rows_of(relation.left, stored), rows_of(relation.right, stored), True)
+        case PerPerson():
+            return per_person(relation, rows_of(relation.child, stored))
+        case Union():
+            return [row for part in relation.parts for row in promoted(relation, rows_of(part, stored))]
+        case Bound():
+            return bounded(relation, rows_of(relation.child, stored))
+    raise AssertionError(relation)
+
+
+def calculation(expression: Expression, relation: Relation) -> Callable[[Values], Value]:
+    return typed(expression, relation.columns).value
+
+
+def promoted(relation: Union, rows: list[Row]) -> list[Row]:
+    def one(value: Value, kind: Kind) -> Value:
+        if kind is Kind.REAL and value is not None:
+            return float(value)
+        if kind is Kind.TIMESTAMP and type(value) is dt.date:
+            return dt.datetime.combine(value, dt.time())
+        return value
+
+    return [
+        Row(row.person, row.rank, {name: one(value, relation.columns[name].kind) for name, value in row.values.items()})
+        for row in rows
+    ]
+
+
+def joined(relation: JoinPublic | JoinPrivate, left: list[Row], right: list[Row], people: bool) -> list[Row]:
+    nothing = dict.fromkeys(name for name in relation.columns if not left or name not in left[0].values)
+    found: list[Row] = []
+    for a in left:
+        partners = [
+            b
+            for b in right
+            if (not people or a.person == b.person)
+            and all(a.values[x] is not None and a.values[x] == b.values[y] for x, y in relation.on)
+        ]
+        found += [Row(a.person, a.rank, a.values | b.values) for b in partners]
+        if not partners and relation.how is How.LEFT:
+            found.append(Row(a.person, a.rank, a.values | nothing))
+    return found
+
+
+def per_person(relation: PerPerson, rows: list[Row]) -> list[Row]:
+    keys = [(name, calculation(key, relation.child)) for name, key in relation.keys]
+    groups: dict[tuple[Value, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.person, *(key(row.values) for _, key in keys)), []).append(row)
+    found: list[Row] = []
+    columns = relation.child.columns
+    for group, mine in groups.items():
+        values = {name: value for (name, _), value in zip(keys, group[1:], strict=True)}
+        for name, exact in relation.aggregates:
+            if exact.expression is None:
+                values[name] = len(mine)
+                continue
+            expression = typed(exact.expression, columns)
+            domain = expression.domain
+            column = [expression.value(row.values) for row in mine]
+            values[name] = exact.value(column, domain.kind, domain.bounds, relation.child.rows)
+        found.append(Row(group[0], min(row.rank for row in mine), values))
+    return found
+
+
+def bounded(relation: Bound, rows: list[Row]) -> list[Row]:
+    keys = [calculation(key, relation.child) for key in relation.keys]
+    kept: list[Row] = []
+    for _, each in groupby(sorted(rows, key=lambda row: in_order(row.person)), key=lambda row: row.person):
+        groups: dict[tuple[Value, ...], list[Row]] = {}
+        for row in each:
+            groups.setdefault(tuple(key(row.values) for key in keys), []).append(row)
+        ordered = sorted(groups, key=lambda key: (min(row.rank for row in groups[key]), [in_order(v) for v in key]))
+        for key in ordered[: relation.groups]:
+            mine = sorted(groups[key], key=lambda row: (row.rank, [in_order(value) for value in row.values.values()]))
+            kept += mine[: relation.rows_per_group]
+    return kept
+
+
+# --- questions ------------------------------------------------------------------------------------------------------
+
+
+def collected(question: Collect, stored: Stored) -> dict[Group, tuple[Any, ...]]:
+    rows = rows_of(question.relation, stored)
+    keys = [calculation(key, question.relation) for _, key in question.keys]
+    groups: dict[Group, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(key(row.values) for key in keys), []).append(row)
+    if not keys:
+        groups = {(): rows}
+    if question.known is not None:
+        groups = {group: groups.get(group, []) for group in question.known}
+    return {
+        group: tuple(statistic(each, question.relation, mine) for each in question.statistics)
+        for group, mine in groups.items()
+    }
+
+
+def statistic(each: Any, relation: Relation, rows: list[Row]) -> Any:
+    known = [(row, None) for row in rows]
+    if each.expression is not None:
+        value = calculation(each.expression, relation)
+        known = [(row, x) for row in rows if (x := value(row.values)) is not None]
+    match each:
+        case Count():
+            return len(known)
+        case CountPersons():
+            return len({row.person for row, _ in known})
+        case CountDistinct():
+            return len({x for _, x in known})
+        case Sum():
+            return sum(each.addend(x) for _, x in known)
+        case Cells():
+            inside = Counter(sum(x >= edge for edge in each.edges[1:-1]) for _, x in known)
+            return tuple(inside[cell] for cell in range(each.width))
+    raise AssertionError(each)

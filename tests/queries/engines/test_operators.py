@@ -1,0 +1,209 @@
+"""Every operator, on every engine, on the values where engines disagree: the same as the plain meaning, bit for bit."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from deniable.tables.expressions import Call, Expression, call, case, col, lit
+from deniable.tables.kinds import Domain
+from deniable.tables.operators import OPERATORS, typed
+from deniable.tables.plan import Source
+from deniable.tables.schema import Table
+from deniable.tables.statistics import Count
+from deniable.units import Unit
+from tests.queries.engines.kitchen import SECRET, Kitchen, asked
+
+pa = pytest.importorskip("pyarrow")
+
+INTEGERS = [None, 0, 1, -1, 2, -2, 3, 7, -7, 10, 2**31, -(2**31), 2**53, 2**53 + 1, 2**63 - 1, -(2**63), -(2**63) + 1]
+SMALL = [None, 0, 1, -1, 2, -3, 7, -7, 100, -100, 5, 50, 99, -99, 12, 13, 14]
+REALS = [
+    None, 0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999999999999994, -0.49999999999999994, 4503599627370495.5, 1e-320,
+    9007199254740993.0, 9.223372036854775e18, 9.223372036854776e18, -9.223372036854776e18, 1.7976931348623157e308,
+]  # fmt: skip
+TEXTS = [
+    None, "", " ", "a", "A", "Äé", "ﬁ İstanbul", "👩‍👧x", "a\nb", "a'b", "12", "+007", "-9223372036854775808", " 12 ", "1e3",
+    "1.5", "2024-02-29",
+]  # fmt: skip
+MORE_TEXTS = [
+    "9223372036854775808", "0x10", "1_000", "nan", "inf", "1e400", ".5", "5.", "1d", "١٢", "true", "FALSE", "yes", "t",
+    "2023-02-29", "0000-01-01", "12\n",
+]  # fmt: skip
+MOMENT_TEXTS = [
+    None, "2024-02-29 23:59:59", "2024-02-29T23:59:59", "2024-02-29 24:00:00", "2024-02-29 23:59:60", "epoch", "infinity",
+    "2024-02-29 23:59:59.5", "2024-02-29", "0001-01-01 00:00:00", "9999-12-31 23:59:59", "2024-2-9 1:2:3", "", "now",
+    "2024-03-10 02:30:00", "10000-01-01 00:00:00", "2024-02-29 23:59:59Z",
+]  # fmt: skip
+DATES = [
+    None, *map(dt.date.fromisoformat, [
+        "0001-01-01", "0999-12-31", "1582-10-10", "1900-02-28", "1969-12-31", "1970-01-01", "2000-02-29", "2024-02-29",
+        "2024-12-30", "2024-12-31", "2025-01-01", "2026-11-15", "9999-12-31", "2023-04-01", "2021-01-03", "1700-06-30",
+    ]),
+]  # fmt: skip
+MOMENTS = [
+    None, *map(dt.datetime.fromisoformat, [
+        "0001-01-01T00:00:00", "1969-12-31T23:59:59.999999", "1970-01-01T00:00:00", "2024-03-10T02:30:00.000001",
+        "2024-11-03T01:30:00", "2024-02-29T23:59:59.999999", "9999-12-31T23:59:59.999999", "1883-11-18T12:03:58",
+        "1500-01-01T13:00:00", "2000-01-01T00:00:00", "2000-12-31T12:34:56.789", "2021-01-03T06:00:00",
+        "1900-02-28T05:00:00", "2024-07-01T00:00:00", "2024-12-30T00:59:59", "0999-12-31T18:00:00",
+    ]),
+]  # fmt: skip
+BOOLEANS = [None, True, False] * 5 + [True, False]
+
+SIZE = len(INTEGERS)
+COLUMNS: dict[str, tuple[Any, Sequence[Any], Domain]] = {
+    "id": (pa.int64(), range(SIZE), Domain.integer()),
+    "n": (pa.int64(), INTEGERS, Domain.integer()),
+    "m": (pa.int64(), INTEGERS[::-1], Domain.integer()),
+    "s": (pa.int64(), SMALL, Domain.integer(-100, 100)),
+    "r": (pa.int64(), SMALL[5:] + SMALL[:5], Domain.integer(-100, 100)),
+    "x": (pa.float64(), REALS, Domain.real()),
+    "y": (pa.float64(), REALS[7:] + REALS[:7], Domain.real()),
+    "z": (pa.float64(), [None if x is None else max(-1e3, min(x, 1e3)) for x in REALS], Domain.real(-1e3, 1e3)),
+    "t": (pa.string(), TEXTS, Domain.text()),
+    "u": (pa.string(), MORE_TEXTS, Domain.text()),
+    "w": (pa.string(), MOMENT_TEXTS, Domain.text()),
+    "d": (pa.date32(), DATES, Domain.date()),
+    "e": (pa.date32(), DATES[::-1], Domain.date()),
+    "p": (pa.timestamp("us"), MOMENTS, Domain.timestamp()),
+    "q": (pa.timestamp("us"), MOMENTS[::-1], Domain.timestamp()),
+    "b": (pa.bool_(), BOOLEANS, Domain.boolean()),
+    "c": (pa.bool_(), [None] * 5 + [True] * 6 + [False] * 6, Domain.boolean()),
+}
+TABLE = Table("corners", tuple((name, domain) for name, (_, _, domain) in COLUMNS.items()), Unit.row())
+
+N, M, S, R, X, Y, Z = (col(name) for name in "nmsrxyz")
+T, U, W, D, E, P, Q, B, C = (col(name) for name in "tuwdepqbc")
+NUMBERS = [(N, M), (S, R), (X, Y), (Z, S), (N, X), (S, lit(0)), (lit(7), R), (X, lit(0.0)), (N, lit(-1)), (Z, Z)]
+PAIRS = [(N, M), (S, X), (X, Y), (T, U), (D, E), (D, P), (P, Q), (B, C), (T, lit("a'b\\$é")), (N, lit(None))]
+
+CASES: dict[str, list[Expression]] = {
+    **{name: [call(name, a, b) for a, b in NUMBERS] for name in ("add", "subtract", "multiply", "divide", "modulo", "power")},
+    **{name: [call(name, a) for a in (N, S, X, Z)] for name in ("negate", "abs", "floor", "ceil", "round", "sqrt", "ln", "exp")},
+    **{name: [call(name, a, b) for a, b in PAIRS[:7]] + [call(name, S, R, lit(3), X)] for name in ("least", "greatest")},
+    **{name: [call(name, a, b) for a, b in PAIRS] for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "in": [call("in", N, 1, 2**53, 0.5), call("in", X, 0.5, 1), call("in", T, "a", "", None), call("in", D, dt.date(1970, 1, 1)),
+           call("in", B, True), call("in", T, "a\nb", "a'b", "👩‍👧x"), call("in", lit(None), 1)],
+    "and": [B & C, B & lit(None), B & C & (S > 0)],
+    "or": [B | C, B | lit(None), B | C | (S > 0)],
+    "not": [~B, ~(B & C)],
+    "is_null": [call("is_null", a) for a in (N, X, T, D, P, B, lit(None), N / M)],
+    "case": [case((B, N), (C, X), otherwise=3), case((B, D), otherwise=P), case((S > 0, "+"), (S < 0, None), otherwise=T),
+             case((lit(None), 1), otherwise=2)],
+    "coalesce": [call("coalesce", N, X, 1), call("coalesce", lit(None), T), call("coalesce", D, P), call("coalesce", lit(None))],
+    "nullif": [call("nullif", S, R), call("nullif", T, "a"), call("nullif", N, X), call("nullif", X, 0), call("nullif", N, 2.0**53), call("nullif", D, P)],
+    "cast_boolean": [call("cast_boolean", a) for a in (B, N, X, T, U)],
+    "cast_integer": [call("cast_integer", a) for a in (B, N, X, T, U, Z)],
+    "cast_real": [call("cast_real", a) for a in (B, N, X, T, U)],
+    "cast_text": [call("cast_text", a) for a in (B, N, T, D)],
+    "cast_date": [call("cast_date", a) for a in (D, P, T, U, W)],
+    "cast_timestamp": [call("cast_timestamp", a) for a in (D, P, T, U, W)],
+    "lower": [call("lower", T), call("lower", U)],
+    "upper": [call("upper", T), call("upper", lit(None))],
+    "trim": [call("trim", T), call("trim", U)],
+    "length": [call("length", T), call("length", W)],
+    "prefix": [call("prefix", T, size) for size in (0, 1, 2, 1000)],
+    "concat": [call("concat", T, U), call("concat", T, "-", W)],
+    "like": [call("like", T, pattern) for pattern in ("a%", "%b", "_", "__", "a_b", "%", "", "Ä_", "👩%x", "%é%", "a'b", "[a]%", "a%b%", "$%")],
+    **{name: [call(name, D), call(name, P)] for name in ("year", "quarter", "month", "day", "weekday")},
+    "hour": [call("hour", P)],
+    "date_trunc": [call("date_trunc", unit, a) for unit in ("year", "quarter", "month", "week", "day") for a in (D, P)]
+    + [call("date_trunc", "hour", P)],
+    "days_between": [call("days_between", D, E), call("days_between", P, Q), call("days_between", D, P)],
+}  # fmt: skip
+
+NESTED = [
+    (1 / (1 / X)) + (N / M) * (X / Y),
+    call("floor", Z / 7) % 3,
+    call("least", call("greatest", N / 3, lit(-5)), call("greatest", X / 2, lit(5)), Z),
+    call("cast_integer", call("prefix", T, 2)) + S,
+    call("year", call("date_trunc", "week", call("cast_date", T))),
+    case((call("length", call("concat", T, U)) > 4, call("lower", T)), otherwise=call("upper", U)),
+    call("sqrt", call("sqrt", X * X) - 1) / call("ln", call("abs", X) + 2),
+]
+
+
+def test_every_operator_of_the_table_has_cases() -> None:
+    assert set(CASES) == set(OPERATORS)
+
+
+LOOSE = ("ln", "exp", "power")
+"""The operators that may differ in the last bits."""
+
+GROUPS: dict[str, list[Expression]] = {
+    "arithmetic": [each for name in list(CASES)[:5] for each in CASES[name]],
+    "whole": [each for name in ("negate", "abs", "floor", "ceil", "round", "sqrt") for each in CASES[name]],
+    "loose": [each for name in LOOSE for each in CASES[name]] + NESTED,
+    "compared": [
+        each for name in ("least", "greatest", "eq", "ne", "lt", "le", "gt", "ge", "in") for each in CASES[name]
+    ],
+    "logic": [each for name in ("and", "or", "not", "is_null", "case", "coalesce", "nullif") for each in CASES[name]],
+    "casts": [each for name in CASES if name.startswith("cast_") for each in CASES[name]],
+    "text": [each for name in ("lower", "upper", "trim", "length", "prefix", "concat", "like") for each in CASES[name]],
+    "dates": [each for name in list(CASES)[-8:] for each in CASES[name]],
+}
+
+
+def test_every_case_is_in_a_group() -> None:
+    assert sum(map(len, GROUPS.values())) == sum(map(len, CASES.values())) + len(NESTED)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_operators_mean_the_same_as_in_python(kitchen: Kitchen, group: str, corners: Any) -> None:
+    engine, table = corners
+    expressions = GROUPS[group]
+    keys = (("id", col("id")), *((str(i), each) for i, each in enumerate(expressions)))
+    found = engine.collect(asked(Source(table), keys, None, (Count(),)))
+    assert all(numbers == (1,) for numbers in found.values())
+    got = {group[0]: group[1:] for group in found}
+    assert set(got) == set(range(SIZE))
+    meanings = [typed(each, Source(table).columns).value for each in expressions]
+    loose = group == "loose"
+    for position in range(SIZE):
+        row = {name: values[position] for name, (_, values, _) in COLUMNS.items()}
+        for expression, meaning, value in zip(expressions, meanings, got[position], strict=True):
+            expected = meaning(row)
+            assert alike(value, expected, loose), (expression, row, value, expected)
+
+
+@pytest.fixture
+def corners(kitchen: Kitchen, request: pytest.FixtureRequest) -> Any:
+    # One table for all operators of an engine: it is only read.
+    kept = request.session.__dict__.setdefault("_corners", {})
+    if type(kitchen) not in kept:
+        source = pa.table({name: pa.array(list(values), kind) for name, (kind, values, _) in COLUMNS.items()})
+        engine = kitchen.make()
+        request.config.add_cleanup(engine.close)
+        kept[type(kitchen)] = engine, engine.register("corners", kitchen.source(source), TABLE, SECRET)
+    return kept[type(kitchen)]
+
+
+def alike(value: Any, expected: Any, loose: bool) -> bool:
+    if type(value) is not type(expected):
+        return False
+    if isinstance(value, float):
+        near = loose and math.isclose(value, expected, rel_tol=1e-14)
+        return near or struct.pack("d", value) == struct.pack("d", expected)
+    return bool(value == expected)
+
+
+def test_a_deep_expression_is_written_in_length_that_grows_with_its_depth(kitchen: Kitchen, corners: Any) -> None:
+    engine, table = corners
+    lengths = []
+    for depth in (20, 40, 80):
+        expression: Expression = X
+        for _ in range(depth):
+            expression = Call("divide", (lit(1), expression))
+        question = asked(Source(table), (("id", col("id")), ("v", expression)), None, (Count(),))
+        lengths.append(len(engine.sql(question)))
+        if depth == 40:
+            got = {group[0]: group[1] for group in engine.collect(question)}
+            meaning = typed(expression, Source(table).columns).value
+            assert all(alike(got[i], meaning({"x": REALS[i]}), False) for i in range(SIZE))
+    assert lengths[2] < 2.5 * lengths[1] < 6 * lengths[0]
