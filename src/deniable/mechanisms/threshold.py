@@ -165,7 +165,7 @@ class _Threshold(Mechanism):
         """The indices of the positive answers to a stream of values, which is read no further than needed."""
         if isinstance(asked, str | bytes | dict | set) or not isinstance(asked, Iterable):
             raise values.refused("must be a list or another stream of numbers, one for each question")
-        if values.is_table(asked):
+        if values.is_table(asked) or getattr(asked, "ndim", 1) == 0:
             raise values.refused("must be one column of numbers, one for each question", values.ONE_COLUMN)
         if self.questions is not None and hasattr(asked, "__len__") and len(asked) > self.questions:
             raise values.refused(f"must hold at most {self.questions} values, as declared", "declare more: questions=")

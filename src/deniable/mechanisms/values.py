@@ -38,7 +38,9 @@ def refused(rule: str, remedy: str = "") -> InvalidParameter:
 
 def is_array(value: Any) -> bool:
     """Whether the value is a list, an array or a series, and not one number."""
-    return bool(np.ndim(value)) if isinstance(value, np.ndarray) else hasattr(value, "__len__")
+    if isinstance(value, np.ndarray):
+        return bool(np.ndim(value))
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes)
 
 
 def array(value: Any) -> NDArray[Any]:
@@ -125,10 +127,10 @@ def _holds_numbers(dtype: Any) -> bool:
     """Whether a column of this declared type may hold numbers. Of object columns every row speaks for itself."""
     if isinstance(dtype, np.dtype):
         return dtype.kind in "biufO"
-    if (categories := getattr(dtype, "categories", None)) is not None:  # pandas' categories, polars' enums
-        return _holds_numbers(getattr(categories, "dtype", None))
     if callable(is_numeric := getattr(dtype, "is_numeric", None)):  # polars
         return bool(is_numeric()) or str(dtype) in ("Boolean", "Null", "Object")
+    if (categories := getattr(dtype, "categories", None)) is not None:  # pandas
+        return _holds_numbers(categories.dtype)
     return bool(getattr(dtype, "_is_numeric", True)) or bool(getattr(dtype, "_is_boolean", False))
 
 
