@@ -155,7 +155,12 @@ def test_counts_by_key_are_no_column() -> None:
 def test_counts_by_key_are_taken_by_key_whatever_their_order() -> None:
     words = pd.Series(["b"] * 5000 + ["a"] * 1000 + ["other"] * 9000)
     known = Histogram(categories=["a", "b", "c"], unit=U, epsilon=1)
-    for counts in (words.value_counts(), words.groupby(words).size(), dict(collections.Counter(words)), [1000, 5000, 0]):
+    for counts in (
+        words.value_counts(),
+        words.groupby(words).size(),
+        dict(collections.Counter(words)),
+        [1000, 5000, 0],
+    ):
         noisy = known.release_counts(counts)
         assert np.abs(noisy - [1000, 5000, 0]).max() < 100  # e^-100: never by chance
     shown = UnknownKeys(unit=U, epsilon=1, delta=1e-6).release_counts(words.value_counts())
