@@ -381,11 +381,11 @@ def test_odd_headers_are_found_and_quoted_commas_are_one_answer(tmp_path, capsys
 def test_a_column_that_is_not_there_or_twice_is_refused_without_showing_the_first_line(tmp_path) -> None:
     path = tmp_path / "answers.csv"
     path.write_text(f"{SECRET}|smokes\nx|yes\n", encoding="utf-8")
-    with pytest.raises(InvalidParameter, match="no column of .* first line must name the columns") as refused:
+    with pytest.raises(InvalidParameter, match=r"no column of .* first line must name the columns") as refused:
         survey(path, question="smokes", epsilon=1)
     assert SECRET not in str(refused.value)
     path.write_text("age , age\n1,2\n", encoding="utf-8")
-    with pytest.raises(InvalidParameter, match="several columns of .*; rename"):
+    with pytest.raises(InvalidParameter, match=r"several columns of .*; rename"):
         survey(path, question="age", epsilon=1)
 
 

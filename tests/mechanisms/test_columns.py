@@ -108,7 +108,7 @@ NO_NUMBERS = {
 @pytest.mark.parametrize("kind", [kind for kind in NO_NUMBERS if kind != "pandas str" or pd.__version__ >= "3"])
 def test_a_column_whose_type_holds_no_numbers_is_refused(kind: str) -> None:
     for taker in ("Sum", "Mean", "Median", "Histogram of numbers", "Bounds", "median by inverse sensitivity"):
-        with pytest.raises(InvalidParameter, match="must be a column of numbers|must hold numbers"):
+        with pytest.raises(InvalidParameter, match=r"must be a column of numbers|must hold numbers"):
             TAKERS[taker](NO_NUMBERS[kind])
 
 
@@ -256,8 +256,8 @@ def test_no_more_questions_than_declared() -> None:
 
 # -- units -----------------------------------------------------------------------------------------------------------
 
-ADDED = Histogram(categories="a b".split(), unit=U, epsilon=1)
-OTHER = Histogram(categories="a b".split(), unit=REPLACED, epsilon=1)
+ADDED = Histogram(categories=["a", "b"], unit=U, epsilon=1)
+OTHER = Histogram(categories=["a", "b"], unit=REPLACED, epsilon=1)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def width(bits: int) -> int:
 
 
 def texts(name: str, values: Any, rule: str = "must be a list of texts") -> list[str]:
-    # A table would be read as the names of its columns, a dict as its keys; a set has lost how often and in which order.
+    # A table would be read as the names of its columns, a dict as its keys; a set has lost how often.
     if isinstance(values, str | bytes | Mapping | Set) or hasattr(type(values), "columns"):
         raise InvalidParameter(name, NOTHING, rule, "one column: df['town']")
     try:

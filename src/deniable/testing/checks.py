@@ -311,7 +311,7 @@ def _grouped(mechanism: Any, answers: Any) -> Any:
 def _copies(case: _Case) -> Check:
     ways: dict[str, Callable[[Any], Any]] = {"copy": copy.copy, "deepcopy": copy.deepcopy}
     kind = type(case.mechanism)
-    is_comparable = kind.__eq__ is not object.__eq__  # otherwise nothing is equal to its copy
+    is_comparable = any("__eq__" in vars(one) for one in kind.__mro__[:-1])  # otherwise nothing is equal to its copy
     if is_importable := getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind:
         ways["pickle"] = lambda m: pickle.loads(pickle.dumps(m))
     for name, way in ways.items():
