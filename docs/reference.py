@@ -63,8 +63,8 @@ def _table(rows: Iterator[tuple[str, str]]) -> str:
 def page() -> str:
     parts = [
         "# Reference",
-        "Every public name and what it is, in its own words; `help(curves.gaussian)` says more: the promise, the formula, "
-        "its source. Made by `docs/reference.py`.",
+        "Every public name and what it is, in its own words; `help(curves.gaussian)` says more: the promise, the "
+        "formula, its source. Made by `docs/reference.py`.",
         "## Readings and algebra of a curve",
         _table(readings()),
     ]
@@ -72,8 +72,8 @@ def page() -> str:
         listed = ((name, words(getattr(room, name))) for name in names(room))
         parts += [f"## Names in `{room.__name__}`", said, _table(listed)]
     parts.append(
-        "`deniable.calibrate` finds the parameter of a curve that just meets a target: `epsilon=` with `delta=`, `mu=`, "
-        "`advantage=`, `equal_error_rate=` or `rho=`."
+        "`deniable.calibrate` finds the parameter of a curve that just meets a target: `epsilon=` with `delta=`, "
+        "`mu=`, `advantage=`, `equal_error_rate=` or `rho=`."
     )
     return "\n\n".join(parts) + "\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
@@ -75,7 +76,7 @@ def test_a_picture_is_small_and_says_what_one_sees(name: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_below_a_picture_the_page_says_what_one_sees(page: Path) -> None:
     blocks = page.read_text("utf-8").split("\n\n")
-    for block, after in zip(blocks, blocks[1:], strict=False):
+    for block, after in pairwise(blocks):
         if SHOWN.match(block):
             assert len(after) > 60
             assert after[0] not in "#`|!"
