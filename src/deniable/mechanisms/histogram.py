@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import numbers
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -23,7 +24,7 @@ from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.mechanisms import exact, tails, values
 from deniable.mechanisms.additive import DiscreteLaplace, Gaussian
-from deniable.mechanisms.base import Mechanism, Processed, witnessed
+from deniable.mechanisms.base import Mechanism, witnessed
 from deniable.mechanisms.steps import Additive
 from deniable.units import Relation, Sensitivity, Unit
 
@@ -114,6 +115,20 @@ class Histogram(Mechanism):
     def __len__(self) -> int:
         return len(self.bins) - 1 if self.numeric else len(self.bins)
 
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """A name for each count: the categories, or the bins in words.
+
+        >>> from deniable import Unit, mechanisms
+        >>> mechanisms.Histogram(edges=[0, 18, 65.5], unit=Unit.row(), epsilon=1.0).labels
+        ('[0, 18)', '[18, 65.5]')
+        """
+        if not self.numeric:
+            return self.bins
+        words = [repr(exact.short(Fraction(edge))) for edge in self.bins]
+        last = len(words) - 2
+        return tuple(f"[{a}, {b}{']' if i == last else ')'}" for i, (a, b) in enumerate(pairwise(words)))
+
     def __repr__(self) -> str:
         return f"Histogram({len(self)} bins, {self.unit!r}, {self.promise!r})"
 
@@ -130,7 +145,17 @@ class Histogram(Mechanism):
         return self.release_counts(self.count(value), entropy=entropy)
 
     def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> values.Ints:
-        """Noisy counts of exact counts that were made elsewhere, one for each bin, in the order of the bins."""
+        """Noisy counts of exact counts that were made elsewhere: one for each bin, in the order of the bins. With
+        categories also by key: a dict, or a pandas series such as value_counts() makes; keys that are no category are
+        counted nowhere, and categories without a key count 0.
+        """
+        if isinstance(counts, Mapping) or values.is_labelled(counts):
+            if self.numeric:
+                raise values.refused("must be a list of counts in the order of the bins", "write them in that order")
+            found = by_key(counts)
+            counts = [found.get(_spelled(category), 0) for category in self.bins]
+        if values.is_table(counts):
+            raise values.refused(f"must be {len(self)} counts, one for each bin", values.ONE_COLUMN)
         noisy: values.Ints = np.asarray(self.noise.release(np.atleast_1d(values.wholes(counts)), entropy=entropy))
         return noisy
 
@@ -141,11 +166,40 @@ class Histogram(Mechanism):
         bins it divides by zero once in a thousand runs.) Under `Unit.row()` the number of rows is private, and is not
         needed.
         """
-        return Processed(self, shares)
+        return Shares(self)
 
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, all counts are this near to the truth at once."""
         return self.noise.error(confidence=confidence)
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Shares(Mechanism):
+    """A histogram as shares of one. Made by `Histogram.shares()`; for all neighbours D, D′ as private as that."""
+
+    histogram: Histogram
+
+    def __repr__(self) -> str:
+        return f"{self.histogram!r}.shares()"
+
+    @property
+    def curve(self) -> Curve:
+        return self.histogram.curve
+
+    @property
+    def unit(self) -> Unit:
+        """The histogram's."""
+        return self.histogram.unit
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """A name for each share."""
+        return self.histogram.labels
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Floats:
+        """Noisy shares of a column of rows, one for each bin."""
+        return shares(self.histogram.release(value, entropy=entropy))
 
 
 def shares(counts: Any) -> values.Floats:
@@ -162,15 +216,29 @@ def shares(counts: Any) -> values.Floats:
 
 
 def _edges(edges: Any) -> tuple[float, ...]:
-    listed = check.numbers_array("edges", edges)
+    listed = check.numbers_array("edges", _finite(edges))
     if len(listed) < 2 or len(listed) > MOST_BINS or not bool(np.all(np.diff(listed) > 0)):
         raise InvalidParameter("edges", NOTHING, "must be at least two numbers, in increasing order")
     return tuple(listed.tolist())
 
 
+def _finite(edges: Any) -> Any:
+    """Edges as they are, unless one is infinite: a common wish, and worth words of its own."""
+    if isinstance(edges, Iterable) and not isinstance(edges, str | bytes):
+        edges = list(edges)
+        if any(isinstance(edge, float) and math.isinf(edge) for edge in edges):
+            remedy = "for an open bin at the end, take a number beyond everything possible: [0, 18, 65, 1000]"
+            raise InvalidParameter("edges", NOTHING, "must be finite", remedy)
+    return edges
+
+
 def _categories(categories: Any) -> tuple[Any, ...]:
-    if isinstance(categories, str | bytes) or not isinstance(categories, Iterable):
-        raise InvalidParameter("categories", categories, "must be a list of categories")
+    if isinstance(categories, Set):  # the order of a set of strings differs from process to process
+        raise InvalidParameter("categories", NOTHING, "must be in an order, which a set has not", "sorted(...) gives one")
+    if values.is_table(categories) or isinstance(categories, Mapping | str | bytes | numbers.Number):
+        raise InvalidParameter("categories", NOTHING, "must be a list of categories")
+    if not isinstance(categories, Iterable):
+        raise InvalidParameter("categories", NOTHING, "must be a list of categories")
     listed = tuple(categories)
     try:
         distinct = len(set(listed))
@@ -196,9 +264,7 @@ def tally(data: Any) -> dict[Any, int]:
     Keys that are equal are one key with one spelling (1 for 1, 1.0 and True; None for NaN): otherwise the spelling
     would tell which row came first, or that some row is missing.
     """
-    if isinstance(data, str | bytes | dict) or not isinstance(data, Iterable):
-        raise values.refused("must be a column: a list, array or series of keys")
-    listed = data.tolist() if isinstance(data, np.ndarray) else list(data)
+    listed = values.keys(data)
     try:
         found = Counter(listed)
     except TypeError:
@@ -206,6 +272,16 @@ def tally(data: Any) -> dict[Any, int]:
     spelled: Counter[Any] = Counter()
     for key, count in found.items():
         spelled[_spelled(key)] += count
+    return dict(spelled)
+
+
+def by_key(counts: Any) -> dict[Any, int]:
+    """Counts by key, from a dict or a labelled series, each key in its one spelling."""
+    if not isinstance(counts, Mapping) and not values.is_labelled(counts):
+        raise values.refused("must be counts by key: a dict, or what value_counts() of pandas makes")
+    spelled: Counter[Any] = Counter()
+    for key, count in counts.items():
+        spelled[_spelled(key)] += values.whole(count)
     return dict(spelled)
 
 
@@ -317,12 +393,12 @@ class UnknownKeys(Mechanism):
         return self.release_counts(tally(value), entropy=entropy)
 
     def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> dict[Any, int]:
-        """The same from exact counts by key that were made elsewhere. Keys without a row must not be among them."""
-        if not isinstance(counts, dict):
-            raise values.refused("must be a dict of counts by key")
+        """The same from exact counts by key that were made elsewhere: a dict, or what value_counts() of pandas makes.
+        Keys without a row must not be among them.
+        """
         if entropy is not None:
             witnessed(entropy)
-        present = {key: count for key, count in counts.items() if values.whole(count) > 0}
+        present = {key: count for key, count in by_key(counts).items() if count > 0}
         if not present:
             return {}
         exact_counts = values.wholes(list(present.values()))

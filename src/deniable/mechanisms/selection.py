@@ -63,8 +63,8 @@ def exact_scores(value: Any, candidates: int | None) -> list[Fraction]:
     # A list is taken number by number: numpy would round whole numbers to floats as soon as one of them is a float.
     found = np.array(value, dtype=object) if isinstance(value, list | tuple) else values.array(value)
     if found.ndim != 1 or len(found) != (candidates or len(found)) or not len(found):
-        wanted = f"{candidates} numbers, " if candidates else ""
-        raise values.refused(f"must be a list of {wanted}one score for each candidate, and at least one")
+        wanted = f"{candidates} numbers" if candidates else "one number or more"
+        raise values.refused(f"must be a list of {wanted}, a score for each candidate")
     listed = [v.item() if isinstance(v, np.generic) else v for v in found.tolist()]
     try:
         if any(isinstance(v, bool) or not isinstance(v, int | float | Fraction | Decimal) for v in listed):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
@@ -27,6 +28,7 @@ EXACT: Final = 2**53
 
 
 MADE_FOR_WHOLE: Final = "for real numbers, make the mechanism with floats: sensitivity=1.0, high=100.0"
+ONE_COLUMN: Final = "one column: df['age']"
 
 
 def refused(rule: str, remedy: str = "") -> InvalidParameter:
@@ -36,7 +38,9 @@ def refused(rule: str, remedy: str = "") -> InvalidParameter:
 
 def is_array(value: Any) -> bool:
     """Whether the value is a list, an array or a series, and not one number."""
-    return bool(np.ndim(value)) if isinstance(value, np.ndarray) else hasattr(value, "__len__")
+    if isinstance(value, np.ndarray):
+        return bool(np.ndim(value))
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes)
 
 
 def array(value: Any) -> NDArray[Any]:
@@ -87,8 +91,8 @@ def column(value: Any) -> Floats:
     """Rows as an array of float64, for statistics that clamp each row by itself: what is no number is NaN.
 
     What a row becomes depends on that row alone, never on the dtype that the other rows gave the column: whole numbers
-    are rounded to the nearest float, True and False are 1 and 0. Only an array or series that is no numbers as a whole
-    (strings, dates) is refused: its type is public, a single row is not.
+    are rounded to the nearest float, True and False are 1 and 0. Only a column whose declared type holds no numbers
+    (strings, dates, complex numbers) is refused as a whole: its type is public, a single row is not.
     """
     if isinstance(value, list | tuple):
         try:
@@ -98,13 +102,63 @@ def column(value: Any) -> Floats:
         # (A row that is a list is no number, wherever it stands.)
         if found.dtype.kind not in "biuf" or found.dtype.itemsize > 8 or found.ndim != 1:
             return np.array([_number(v) for v in value], dtype=np.float64)
-    elif not hasattr(value, "__len__"):
-        raise refused("must be a column of numbers: a list, an array or a series")
-    else:
-        found = np.asarray(value) if str(getattr(value, "dtype", "")) in ("bool", "Boolean") else array(value)
+        return found.astype(np.float64)
+    if is_table(value):
+        raise refused("must be one column, not a table", ONE_COLUMN)
+    if not hasattr(value, "__len__"):
+        raise refused("must be a column of numbers: a list, an array or a series", ONE_COLUMN)
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None and not _holds_numbers(dtype):
+        raise refused("must be a column of numbers", "its type holds strings, dates or complex numbers: convert it")
+    found = np.asarray(value) if str(dtype) in ("bool", "Boolean") else array(value)
+    if found.ndim != 1:
+        raise refused("must be one column of numbers: a list, an array or a series", ONE_COLUMN)
     if found.dtype.kind == "O":
-        return np.array([_number(v) for v in found.ravel().tolist()], dtype=np.float64)
-    return found.astype(np.float64).ravel()
+        return np.array([_number(v) for v in found.tolist()], dtype=np.float64)
+    return found.astype(np.float64)
+
+
+def is_table(value: Any) -> bool:
+    """Whether this is a table, of which one column was meant: summed as a whole, one row would count several times."""
+    return hasattr(type(value), "columns") or getattr(value, "ndim", 1) > 1
+
+
+def _holds_numbers(dtype: Any) -> bool:
+    """Whether a column of this declared type may hold numbers. Of object columns every row speaks for itself."""
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in "biufO"
+    if callable(is_numeric := getattr(dtype, "is_numeric", None)):  # polars
+        return bool(is_numeric()) or str(dtype) in ("Boolean", "Null", "Object")
+    if (categories := getattr(dtype, "categories", None)) is not None:  # pandas
+        return _holds_numbers(categories.dtype)
+    return bool(getattr(dtype, "_is_numeric", True)) or bool(getattr(dtype, "_is_boolean", False))
+
+
+def keys(value: Any) -> list[Any]:
+    """Rows as a list of keys, each as it is. A table is refused, and so are counts by key where they can be told."""
+    if is_table(value):
+        raise refused("must be one column, not a table", ONE_COLUMN)
+    if isinstance(value, Mapping) or is_value_counts(value):
+        raise refused(
+            "must be a column with one row for each row of the table, not counts by key",
+            "counts belong to release_counts; if it is a column named 'count' after all, give its to_numpy()",
+        )
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
+        raise refused("must be a column: a list, array or series of keys")
+    return value.tolist() if isinstance(value, np.ndarray) else list(value)
+
+
+def is_labelled(value: Any) -> bool:
+    """Whether this is a pandas series whose index says something: not just the numbers of its rows."""
+    index = getattr(value, "index", None)
+    return hasattr(value, "items") and hasattr(index, "dtype") and type(index).__name__ != "RangeIndex"
+
+
+def is_value_counts(value: Any) -> bool:
+    """Whether this is what pandas' value_counts() makes, as far as its own labels tell."""
+    if not is_labelled(value) or getattr(value, "name", None) != "count":
+        return False
+    return value.index.name is not None or not np.issubdtype(np.asarray(value.index).dtype, np.number)
 
 
 def _number(value: Any) -> float:
@@ -147,16 +201,26 @@ def whole(value: Any) -> int:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
-        raise refused("must be a whole number (an int)", MADE_FOR_WHOLE)
+        is_real = isinstance(value, numbers.Real | Decimal | np.floating) and not isinstance(value, bool | np.bool_)
+        raise refused("must be a whole number (an int)", MADE_FOR_WHOLE if is_real else _what(value))
     return int(value)
+
+
+def _what(value: Any) -> str:
+    """What to do about a value that is no number, told by its type alone."""
+    if value is None:
+        return "None is no number: say what a missing value counts as before asking"
+    if isinstance(value, bool | np.bool_):
+        return "a bool is none: write int(...)"
+    if hasattr(value, "__len__") and not isinstance(value, str | bytes):
+        return "this is several: work out one number first"
+    return "a string, date or other object is none: convert it first"
 
 
 def real(value: Any) -> float | Fraction:
     """One finite real number. Floats stay floats; whole and rational numbers are kept exactly, as Fractions."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
-    if isinstance(value, bool | np.bool_):
-        raise refused("must be a real number", "a bool is none")
     if isinstance(value, float | np.floating):
         if isinstance(value, np.longdouble):
             raise refused("must not have more precision than float64")
@@ -164,11 +228,16 @@ def real(value: Any) -> float | Fraction:
         if not math.isfinite(found):
             raise refused("must be finite", "NaN and infinities have no sensitivity; clamp the data to public bounds")
         return found
-    if isinstance(value, numbers.Integral):
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return Fraction(int(value))
     if isinstance(value, Fraction | Decimal):
         try:
             return Fraction(value)
         except (ValueError, OverflowError):
             raise refused("must be finite") from None
-    raise refused("must be a real number")
+    raise refused("must be a real number", _what(value))
+
+
+def whole_sum(column: Ints) -> int:
+    """An exact sum: the two halves of 64-bit numbers cannot overflow when summed apart."""
+    return (int((column >> 31).sum()) << 31) + int((column & (2**31 - 1)).sum())
