@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import re
 import shlex
@@ -80,7 +81,7 @@ class Design:
         """Answers as the protocol takes them. What breaks the public rule is refused without saying what it was."""
         if isinstance(self.protocol, numeric.MeanProtocol):
             try:
-                return [float(value) for value in values]
+                return [_real(value) for value in values]
             except (TypeError, ValueError):
                 remedy = "leave out the rows of those who did not answer: who took part is public anyway"
                 raise InvalidParameter("answers", NOTHING, "must all be numbers, and none missing", remedy) from None
@@ -433,6 +434,13 @@ def _print_rows(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]])
 
 def _listed(values: Any) -> list[float]:
     return [float(values)] if isinstance(values, float) else [float(value) for value in values]
+
+
+def _real(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond all floats, and beyond the bounds
+        return math.inf if value > 0 else -math.inf
 
 
 def _number(value: float, share: bool) -> str:

@@ -24,9 +24,10 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, islice
 from typing import TYPE_CHECKING, Any, Final, final
 
-from deniable import curves
+from deniable import curves, noise
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotPrivateWarning
+from deniable.noise.check import blamed
 from deniable.units import Relation, Unit
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ def _callable(name: str, function: Any) -> Any:
 
 def witnessed(entropy: Entropy | None) -> Entropy | None:
     """The entropy of one release; says aloud when it can be replayed. Call it where `release` is given an entropy."""
+    if entropy is not None and not isinstance(entropy, noise.Entropy):
+        raise InvalidParameter("entropy", blamed(entropy), "must be an Entropy")
     if entropy is not None and not entropy.is_private:
         warnings.warn(
             "this answer was made with replayable entropy: it is not private", NotPrivateWarning, stacklevel=3
@@ -293,8 +296,11 @@ class Parallel(Mechanism):
     `Parallel.by_value(parts, unit=)`: what a row says decides its part. A unit that is added or removed touches as many
     parts as it has rows. A replaced row may leave one part and enter another, so it touches two: two parts multiply.
 
-    `Parallel.by_unit(parts, unit=)`: each unit lies in one part whatever its rows say (blocks by row number, or by a
-    person's id). A unit touches one part, under either relation.
+    `Parallel.by_unit(parts, unit=)`: who a unit is decides its part, whatever its rows say. What that can be depends on
+    the relation. Added or removed: by the person's id, or by a key of the row's own; one part is touched. (Not by row
+    number: one row more or less moves all rows after it to other numbers, and so to other parts.) A replaced row: by
+    row number; one part is touched. A replaced person: by id; the person who takes their place has another, so two
+    parts are touched and multiply.
 
     Each part's sensitivity must hold for everything that can happen to one unit inside the part: under replacement by
     value that includes one row added or removed. A part that was made for another unit than this one is refused.
@@ -318,15 +324,18 @@ class Parallel(Mechanism):
     def by_value(cls, parts: Sequence[Mechanism], *, unit: Unit) -> Parallel:
         """Parts decided by what rows say."""
         checked = _parts(parts, unit)
-        if unit.relation is Relation.REPLACE and any(getattr(part, "needs_its_rows", False) for part in checked):
-            rule = "a replaced row may move to another part, and these sensitivities hold only while all rows stay"
-            raise InvalidParameter("parts", NOTHING, rule, "count with bounds around 0, or use by_unit")
+        if unit.relation is Relation.REPLACE:
+            _stand_moves(checked)
         return cls(checked, min(len(checked), unit.row_changes), unit.relation is Relation.REPLACE, unit)
 
     @classmethod
     def by_unit(cls, parts: Sequence[Mechanism], *, unit: Unit) -> Parallel:
-        """Parts decided by who the unit is, not by what it says."""
-        return cls(_parts(parts, unit), 1, False, unit)
+        """Parts decided by who the unit is, not by what it says: by id, or, for replaced rows, by row number."""
+        checked = _parts(parts, unit)
+        if unit.relation is Relation.REPLACE and unit.column is not None:
+            _stand_moves(checked)
+            return cls(checked, min(len(checked), 2), True, unit)
+        return cls(checked, 1, False, unit)
 
     @property
     def curve(self) -> Curve:
@@ -358,6 +367,12 @@ class Parallel(Mechanism):
         """All parts at once: the largest of their errors, each asked at 1 - (1 - confidence)/parts."""
         each = _share(confidence, len(self.parts))
         return max(part.error(confidence=each) for part in dict.fromkeys(self.parts))
+
+
+def _stand_moves(parts: tuple[Mechanism, ...]) -> None:
+    if any(getattr(part, "needs_its_rows", False) for part in parts):
+        rule = "a replaced unit may move to another part, and these sensitivities hold only while all rows stay"
+        raise InvalidParameter("parts", NOTHING, rule, "count with bounds around 0, or replaced rows by_unit")
 
 
 def _parts(parts: Sequence[Mechanism], unit: Unit) -> tuple[Mechanism, ...]:

@@ -12,7 +12,6 @@ import numbers
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, final
@@ -22,7 +21,7 @@ import numpy as np
 from deniable import curves
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.mechanisms import exact, tails, values
+from deniable.mechanisms import exact, spelling, tails, values
 from deniable.mechanisms.additive import DiscreteLaplace, Gaussian
 from deniable.mechanisms.base import Mechanism, witnessed
 from deniable.mechanisms.steps import Additive
@@ -152,8 +151,7 @@ class Histogram(Mechanism):
         if isinstance(counts, Mapping) or values.is_labelled(counts):
             if self.numeric:
                 raise values.refused("must be a list of counts in the order of the bins", "write them in that order")
-            found = by_key(counts)
-            counts = [found.get(_spelled(category), 0) for category in self.bins]
+            counts = _in_order(self.bins, by_key(counts))
         if values.is_table(counts):
             raise values.refused(f"must be {len(self)} counts, one for each bin", values.ONE_COLUMN)
         noisy: values.Ints = np.asarray(self.noise.release(np.atleast_1d(values.wholes(counts)), entropy=entropy))
@@ -243,8 +241,9 @@ def _categories(categories: Any) -> tuple[Any, ...]:
         raise InvalidParameter("categories", NOTHING, "must be a list of categories")
     listed = tuple(categories)
     try:
-        distinct = len(set(listed))
-    except TypeError:
+        # One spelling each: a row counts for all categories that are equal to it, and must be equal to one only.
+        distinct = len({spelling.of(category)[0] for category in listed})
+    except Exception:
         raise InvalidParameter("categories", NOTHING, "must be hashable: strings, numbers, tuples") from None
     if not 1 <= len(listed) <= MOST_BINS or distinct != len(listed):
         raise InvalidParameter("categories", NOTHING, "must be one or more different categories")
@@ -260,63 +259,46 @@ def _count_numbers(edges: tuple[float, ...], data: Any) -> values.Ints:
     return np.bincount(places, minlength=len(borders) - 1).astype(np.int64)
 
 
-def tally(data: Any) -> dict[Any, int]:
-    """How often each key occurs in a column. A key that cannot be hashed is no key: it is counted nowhere.
+Tally = dict[Hashable, tuple[Any, int]]
+"""Counts of keys, each with how it is shown, by what tells it from others."""
 
-    Keys that are equal are one key with one spelling (1 for 1, 1.0 and True; None for NaN): otherwise the spelling
-    would tell which row came first, or that some row is missing.
-    """
+
+def tally(data: Any) -> Tally:
+    """How often each key occurs in a column. What cannot be hashed or written is no key: it is counted nowhere."""
     listed = values.keys(data)
-    try:
-        found = Counter(listed)
-    except TypeError:
-        found = Counter(v for v in listed if _hashable(v))
-    spelled: Counter[Any] = Counter()
-    for key, count in found.items():
-        spelled[_spelled(key)] += count
-    return dict(spelled)
+    # Equal keys of these types have equal spellings, so they may be counted first.
+    if set(map(type, listed)) <= {str, bytes, int, float, bool, type(None)}:
+        return _summed(Counter(listed).items())
+    return _summed((key, 1) for key in listed)
 
 
-def by_key(counts: Any) -> dict[Any, int]:
+def by_key(counts: Any) -> Tally:
     """Counts by key, from a dict or a labelled series, each key in its one spelling."""
     if not isinstance(counts, Mapping) and not values.is_labelled(counts):
         raise values.refused("must be counts by key: a dict, or what value_counts() of pandas makes")
-    spelled: Counter[Any] = Counter()
-    for key, count in counts.items():
-        spelled[_spelled(key)] += values.whole(count)
-    return dict(spelled)
+    return _summed((key, values.whole(count)) for key, count in counts.items())
 
 
-def _spelled(key: Any) -> Any:
-    """The one spelling of a key."""
-    if isinstance(key, np.generic):
-        key = key.item()
-    if isinstance(key, tuple | frozenset):
-        return type(key)(_spelled(part) for part in key) if type(key) in (tuple, frozenset) else key
-    if key is None or type(key).__name__ in ("NAType", "NaTType"):
-        return None
-    if not isinstance(key, numbers.Real | Decimal):
-        return key
-    if isinstance(key, float | Decimal) and not math.isfinite(key):
-        return None if math.isnan(key) else math.copysign(math.inf, key)
-    exactly = key if isinstance(key, Fraction) else Fraction(key)  # type: ignore[arg-type]  # an int, float or Decimal
-    if exactly.denominator == 1:
-        return int(exactly)
-    near = float(exactly)
-    return near if Fraction(near) == exactly else exactly
+def _summed(counts: Iterable[tuple[Any, int]]) -> Tally:
+    found: Tally = {}
+    for key, count in counts:
+        try:
+            identity, shown = spelling.of(key)
+            if identity not in found:
+                str(shown)  # it will be written
+            found[identity] = (shown, found.get(identity, (shown, 0))[1] + count)
+        except Exception:  # an error would be about one row
+            continue
+    return found
 
 
-def _hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
+def _in_order(categories: tuple[Any, ...], found: Tally) -> list[int]:
+    """The counts of these categories."""
+    return [found.get(spelling.of(category)[0], (category, 0))[1] for category in categories]
 
 
 def _count_categories(categories: tuple[Any, ...], data: Any) -> values.Ints:
-    found = tally(data)
-    return np.array([found.get(_spelled(category), 0) for category in categories], dtype=np.int64)
+    return np.array(_in_order(categories, tally(data)), dtype=np.int64)
 
 
 # -- keys that only the data knows -----------------------------------------------------------------------------------
@@ -392,23 +374,29 @@ class UnknownKeys(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> dict[Any, int]:
         """Noisy counts by key, of a column of keys; largest first."""
-        return self.release_counts(tally(value), entropy=entropy)
+        return self._shown(tally(value), entropy)
 
     def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> dict[Any, int]:
         """The same from exact counts by key that were made elsewhere: a dict, or what value_counts() of pandas makes.
         Keys without a row must not be among them.
         """
+        return self._shown(by_key(counts), entropy)
+
+    def _shown(self, found: Tally, entropy: Entropy | None) -> dict[Any, int]:
         if entropy is not None:
             witnessed(entropy)
-        present = {key: count for key, count in by_key(counts).items() if count > 0}
+        present = [(key, count) for key, count in found.values() if count > 0]
         if not present:
             return {}
-        exact_counts = values.wholes(list(present.values()))
+        exact_counts = values.wholes([count for _, count in present])
         noisy = exact_counts + self.noise.draw(exact_counts.shape, entropy)
-        kept = [(int(count), key) for key, count in zip(present, noisy, strict=True) if count >= self.threshold]
+        kept = [(int(count), key) for (key, _), count in zip(present, noisy, strict=True) if count >= self.threshold]
         # The order of the rows must not show: it may tell who came first.
         kept.sort(key=lambda pair: (-pair[0], str(type(pair[1])), str(pair[1])))
-        return {key: count for count, key in kept}
+        shown: dict[Any, int] = {}
+        for count, key in kept:
+            shown.setdefault(key, count)  # of objects that are equal and look different, the one with more rows
+        return shown
 
     def error(self, *, confidence: float) -> float:
         """For any one key named in advance: with probability at least `confidence` its noise is at most this. (A key

@@ -96,8 +96,10 @@ class ModeDistance(Distance):
             raise values.refused("must be a list of answers, one for each row, and at least one")
         for row in rows:
             # A row that is none of the answers votes for nobody: one row must not be able to raise an error.
-            if isinstance(row, Hashable) and row in place:
+            try:
                 counts[place[row]] += 1
+            except Exception:  # not there, or it cannot be hashed or compared
+                continue
         return [self._one(counts, place[answer], len(rows)) for answer in answers]
 
     def _one(self, counts: np.ndarray[Any, np.dtype[np.int64]], target: int, rows: int) -> int:
@@ -255,8 +257,10 @@ class InverseSensitivity(_Inverse):
     def mode(cls, *, answers: Sequence[Hashable], epsilon: Number) -> InverseSensitivity:
         """The most frequent of `answers`; a row that is none of them votes for nobody. Neighbours: one row replaced."""
         listed = tuple(answers)
-        if not all(isinstance(answer, Hashable) for answer in listed):
-            raise InvalidParameter("answers", NOTHING, "must be hashable: strings or numbers, say")
+        try:
+            hash(listed)
+        except Exception:
+            raise InvalidParameter("answers", NOTHING, "must be hashable: strings or numbers, say") from None
         return cls(answers=listed, distance=ModeDistance(listed), epsilon=epsilon)
 
 

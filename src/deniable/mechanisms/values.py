@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import NOTHING, InvalidParameter
+from deniable.noise import check as exactly
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -26,6 +27,8 @@ LARGEST: Final = 2**62
 EXACT: Final = 2**53
 """Whole numbers up to here are floats without rounding."""
 
+PLAIN: Final = (bool, int, float, np.bool_, np.int64, np.int32, np.float32)
+"""Rows that may be read together: numpy makes float64 of any mix of them without rounding one twice."""
 
 MADE_FOR_WHOLE: Final = "for real numbers, make the mechanism with floats: sensitivity=1.0, high=100.0"
 ONE_COLUMN: Final = "one column: df['age']"
@@ -43,48 +46,36 @@ def is_array(value: Any) -> bool:
     return hasattr(value, "__len__") and not isinstance(value, str | bytes)
 
 
-def array(value: Any) -> NDArray[Any]:
+def array(value: Any, *, kinds: str = "iufO") -> NDArray[Any]:
     """Any list, array or series of numbers as an array; what is no number is refused."""
     if isinstance(value, str | bytes | dict | set | frozenset):
         raise refused("must be a number or an array of numbers")
     if isinstance(value, np.ma.MaskedArray):
         raise refused("must not be masked", "fill the masked entries first")
     try:
-        found = np.asarray(value)
+        found = exactly.array(value)
     except Exception:  # ragged lists, series of an engine that cannot convert: its own message may show data
         raise refused("must be a number or an array of numbers") from None
-    if found.dtype.kind not in "iufO":
+    if found.dtype.kind not in kinds:
         raise refused("must hold numbers", "a bool, string, date or complex number is none: convert it first")
     if found.dtype.kind == "f" and found.dtype.itemsize > 8:
         raise refused("must not have more precision than float64", "round it to float64 before taking its sensitivity")
     return found
 
 
-def reals(value: Any) -> Floats:
-    """The numbers of a finished statistic as float64, NaN and infinities as they are.
+def reals(value: Any) -> NDArray[Any]:
+    """The numbers of a finished statistic, exactly: float64, or Python's own numbers where floats do not hold them all.
 
-    Whole numbers beyond ±2⁵³ are clamped: rounding them could move two values apart. In a list the type of one number
-    must not change what another becomes (numpy would turn all into floats), so there everything is clamped.
+    NaN and infinities come through in float64 only, to be refused. What a number becomes depends on that number alone,
+    in a list as in an array: a rounding, or a clamp that meets one type only, could move two values apart.
     """
     found = array(value)
-    kind = found.dtype.kind
-    if kind == "O":
-        try:
-            floats = np.array([_real(v) for v in found.ravel().tolist()], dtype=np.float64).reshape(found.shape)
-        except (TypeError, ValueError, OverflowError):
-            raise refused("must hold numbers only") from None
-        return _clamped(floats)
-    if kind == "f":
-        floats = found.astype(np.float64, copy=False)
-        return _clamped(floats) if isinstance(value, list | tuple) else floats
-    if found.dtype.itemsize == 8:
-        found = np.clip(found, -EXACT if kind == "i" else 0, EXACT)
-    return found.astype(np.float64)
-
-
-def _clamped(floats: Floats) -> Floats:
-    """Finite numbers within ±2⁵³; infinities stay, to be refused."""
-    return np.where(np.isinf(floats), floats, np.clip(floats, -float(EXACT), float(EXACT)))
+    if found.dtype.kind == "O":
+        exact = [real(v) for v in found.ravel().tolist()]
+        return np.array(exact, dtype=object).reshape(found.shape)
+    if found.dtype.kind != "f" and found.size and max(-int(found.min()), int(found.max())) > EXACT:
+        return found.astype(object)
+    return found.astype(np.float64, copy=False)
 
 
 def column(value: Any) -> Floats:
@@ -94,15 +85,13 @@ def column(value: Any) -> Floats:
     are rounded to the nearest float, True and False are 1 and 0. Only a column whose declared type holds no numbers
     (strings, dates, complex numbers) is refused as a whole: its type is public, a single row is not.
     """
-    if isinstance(value, list | tuple):
-        try:
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        # Together where numpy and `_number` read every row alike, which they do not for rows that are lists or arrays.
+        if all(issubclass(kind, PLAIN) for kind in set(map(type, value))):
             found = np.asarray(value)
-        except Exception:  # ragged: some row is a list itself
-            found = np.empty(0, dtype=object)
-        # (A row that is a list is no number, wherever it stands.)
-        if found.dtype.kind not in "biuf" or found.dtype.itemsize > 8 or found.ndim != 1:
-            return np.array([_number(v) for v in value], dtype=np.float64)
-        return found.astype(np.float64)
+            if found.dtype.kind in "biuf":
+                return found.astype(np.float64)
+        return np.array([_number(v) for v in value], dtype=np.float64)
     if is_table(value):
         raise refused("must be one column, not a table", ONE_COLUMN)
     if not hasattr(value, "__len__"):
@@ -110,7 +99,7 @@ def column(value: Any) -> Floats:
     dtype = getattr(value, "dtype", None)
     if dtype is not None and not _holds_numbers(dtype):
         raise refused("must be a column of numbers", "its type holds strings, dates or complex numbers: convert it")
-    found = np.asarray(value) if str(dtype) in ("bool", "Boolean") else array(value)
+    found = array(value, kinds="biufO")
     if found.ndim != 1:
         raise refused("must be one column of numbers: a list, an array or a series", ONE_COLUMN)
     if found.dtype.kind == "O":
@@ -161,21 +150,15 @@ def is_value_counts(value: Any) -> bool:
     return value.index.name is not None or not np.issubdtype(np.asarray(value.index).dtype, np.number)
 
 
-def _number(value: Any) -> float:
+def _number(row: Any) -> float:
+    """One row as a float: NaN if it is no number, whatever goes wrong with it, for an error would be about one row."""
+    value: Any = row.item() if isinstance(row, np.ndarray) and row.ndim == 0 and not np.ma.is_masked(row) else row
     try:
         return float(value) if isinstance(value, numbers.Real | Decimal | np.bool_) else math.nan
     except OverflowError:  # an int or Fraction beyond all floats
         return math.inf if value > 0 else -math.inf
-    except ValueError:
+    except Exception:
         return math.nan
-
-
-def _real(value: Any) -> float:
-    if value is None or type(value).__name__ == "NAType":  # pandas' own missing value
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError
-    return float(value) if isinstance(value, float) else float(max(-EXACT, min(EXACT, value)))
 
 
 def wholes(value: Any) -> Ints:
@@ -186,9 +169,9 @@ def wholes(value: Any) -> Ints:
         raise refused("must hold whole numbers (ints)", MADE_FOR_WHOLE)
     if kind == "O":
         listed = found.ravel().tolist()
-        if not all(isinstance(v, int) and not isinstance(v, bool) for v in listed):
+        if not all(isinstance(v, int | np.integer) and not isinstance(v, bool | np.timedelta64) for v in listed):
             raise refused("must hold whole numbers (ints) only")
-        return np.array([max(-LARGEST, min(LARGEST, v)) for v in listed], dtype=np.int64).reshape(found.shape)
+        return np.array([max(-LARGEST, min(LARGEST, int(v))) for v in listed], dtype=np.int64).reshape(found.shape)
     if found.dtype.itemsize == 8:
         found = np.clip(found, -LARGEST if kind == "i" else 0, LARGEST)
     return found.astype(np.int64)
@@ -200,7 +183,7 @@ def whole(value: Any) -> int:
         return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+    if isinstance(value, bool | np.bool_ | np.timedelta64) or not isinstance(value, numbers.Integral):
         is_real = isinstance(value, numbers.Real | Decimal | np.floating) and not isinstance(value, bool | np.bool_)
         raise refused("must be a whole number (an int)", MADE_FOR_WHOLE if is_real else _what(value))
     return int(value)
@@ -228,7 +211,7 @@ def real(value: Any) -> float | Fraction:
         if not math.isfinite(found):
             raise refused("must be finite", "NaN and infinities have no sensitivity; clamp the data to public bounds")
         return found
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool | np.timedelta64):
         return Fraction(int(value))
     if isinstance(value, Fraction | Decimal):
         try:

@@ -144,7 +144,7 @@ def _numbers(name: str, values: Any) -> npt.NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         values = np.where(np.ma.getmaskarray(values), np.array(None), values.data)
     try:
-        array = np.asarray(values)
+        array = check.array(values)
     except ValueError:  # rows of different lengths
         array = np.empty(0, dtype=np.str_)
     wrong = array.dtype.kind not in "iufO" or (array.dtype.kind == "O" and not all(map(_is_number, array.ravel())))
@@ -154,7 +154,7 @@ def _numbers(name: str, values: Any) -> npt.NDArray[Any]:
 
 
 def _is_number(value: Any) -> bool:
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool | np.bool_ | np.complexfloating | np.timedelta64):
         return False
     return value is None or isinstance(value, numbers.Real | Decimal | np.number) or type(value).__name__ == "NAType"
 
