@@ -379,3 +379,16 @@ def test_a_filter_is_that_of_a_text_in_a_cohort() -> None:
     for cohort in (2, -1, 0.0, "0", None):
         with pytest.raises(InvalidParameter, match="cohort"):
             protocol.filter_of("a", cohort=cohort)
+
+
+def test_a_text_with_half_of_a_pair_is_a_text() -> None:
+    """It had no bytes, and the error about that carried the answer."""
+    protocol = local.BloomRappor(bits=32, hashes=2, cohorts=8, f=0.25, p=0.25, q=0.75)
+    assert len(protocol.randomize(["a", "\ud800x"])) == 2
+    assert protocol.filter_of("é", cohort=0).tolist() == protocol.filter_of("\u00e9", cohort=0).tolist()
+
+
+@pytest.mark.parametrize("size", [10**400, -(10**400), Fraction(10**400), "1e400"], ids=["up", "down", "ratio", "text"])
+def test_a_number_beyond_all_floats_is_beyond_the_bounds(size) -> None:
+    done = local.survey({"x": [1, size]}, question="x", epsilon=1.0, low=0, high=1)
+    assert len(done) == 2

@@ -396,3 +396,23 @@ def test_reports_of_any_number_of_categories_wrap_around_at_the_end(categories) 
     assert lies.max() < categories
     assert (lies != answers).any()
     assert protocol.count(lies)[0].sum() == len(answers)
+
+
+@pytest.mark.parametrize("kind", [local.PiecewiseMean, local.HybridMean])
+@pytest.mark.parametrize("epsilon", [45.8, 47.3, 48.9, 50.0])
+def test_the_largest_answer_lies_on_the_grid(kind: type[numeric.MeanProtocol], epsilon: float) -> None:
+    """The float of the number of steps may lie above it; a window there held cells that no other answer can report."""
+    protocol = kind(low=0, high=1, epsilon=epsilon)
+    places = numeric.on_grid(np.array([0.0, 1.0, 2.0, math.inf, -1.0]), protocol.low, protocol.high, protocol.steps)
+    assert places[0] == places[4] == 0
+    assert places[1] == places[2] == places[3]
+    assert protocol.steps - 8 <= places[1] <= protocol.steps  # a float has 53 bits, and there are less than 2⁵⁷ steps
+
+
+def test_bounds_that_are_nearer_than_floats_keep_answers_on_the_grid() -> None:
+    low, high = (
+        Fraction(1) + Fraction(1, 2**53) - Fraction(1, 10**30),
+        Fraction(1) + Fraction(1, 2**53) + Fraction(1, 10**30),
+    )
+    places = numeric.on_grid(np.array([0.0, 1.0, 2.0]), low, high, 2**56 - 3)
+    assert 0 <= places.min() <= places.max() <= 2**56 - 3

@@ -288,3 +288,31 @@ def test_every_mechanism_is_abstract_or_final() -> None:
         kind = getattr(mechanisms, name)
         if isinstance(kind, type) and issubclass(kind, Mechanism):
             assert getattr(kind, "__final__", False) or kind.__abstractmethods__ or kind.__subclasses__(), name
+
+
+def test_who_decides_the_part_depends_on_the_relation() -> None:
+    """By id, the person who takes a place has another id than the one who leaves it: two parts change."""
+    assert (
+        Parallel.by_unit([THREE, SEVEN], unit=Unit.person("id", rows=3)).curve
+        == Parallel.by_value([THREE, SEVEN], unit=Unit.row()).curve
+    )
+    moved = Parallel.by_unit([THREE, SEVEN], unit=Unit.replaced_person("id", rows=3))
+    assert moved.touched == 2
+    assert moved.curve.epsilon(delta=0.0) == pytest.approx(1.0, rel=1e-9)
+    assert Parallel.by_unit([HALF] * 5, unit=Unit.replaced_person("id", rows=3)).curve == HALF.curve**2
+    assert Parallel.by_unit([HALF], unit=Unit.replaced_person("id", rows=3)).curve == HALF.curve
+    unit = Unit.replaced_person("id", rows=1)
+    means = [mechanisms.Mean(low=0, high=1, unit=unit, rows=10, epsilon=1.0)] * 2
+    with pytest.raises(InvalidParameter, match="another part"):
+        Parallel.by_unit(means, unit=unit)
+
+
+@pytest.mark.parametrize("entropy", [42, "seed", np.random.default_rng(1)], ids=["number", "text", "generator"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [HALF, REAL, HALF * WIDE, mechanisms.Sum(low=0, high=9, unit=Unit.row(), epsilon=1).on(lambda x: [x])],
+    ids=["whole", "real", "composed", "sum"],
+)
+def test_an_entropy_that_is_none_is_refused(mechanism: Mechanism, entropy: Any) -> None:
+    with pytest.raises(InvalidParameter, match="must be an Entropy"):
+        mechanism.release(3, entropy=entropy)

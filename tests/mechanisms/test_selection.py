@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mpf
 
-from deniable import curves
+from deniable import curves, noise
 from deniable.errors import InvalidOperation, InvalidParameter, NotPrivateWarning
 from deniable.mechanisms import Laplace, limits
 from deniable.mechanisms.digits import (
@@ -191,6 +191,17 @@ def test_real_noise_has_independent_digits_of_the_right_odds() -> None:
     step = mpmath.exp(-mpf(1) / 128)
     expected = [step**k * (1 - step) for k in range(16)] + [step**16]
     assert exact_laws.chi_square([cells[k] for k in range(17)], expected) < 1
+
+
+def test_each_digit_has_the_odds_of_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digit j is 1 with odds e^(-2^-j/64). (Odds that stayed the same would not show in cells of scale/128.)"""
+    asked: list[Fraction] = []
+    monkeypatch.setattr(noise, "bernoulli", lambda **_: True)
+    monkeypatch.setattr(noise, "bernoulli_exp", lambda *, x, entropy: asked.append(x) or True)
+    number = RealNoise(Fraction(0), Fraction(1), 3, True)
+    for _ in range(6):
+        number.refine(None)
+    assert asked == [Fraction(1, 128 << j) for j in range(6)]
 
 
 def test_refining_halves_the_interval_and_stays_inside() -> None:

@@ -196,7 +196,7 @@ def test_a_mean_protects_the_number_of_rows_when_rows_come_and_go() -> None:
     assert mean.curve == curves.laplace(scale=1)
     with pytest.raises(InvalidParameter, match="private when"):
         Mean(low=0, high=60, unit=ROW, rows=3, epsilon=1.0)
-    with pytest.raises(InvalidParameter, match="must be said"):
+    with pytest.raises(InvalidParameter, match="is missing"):
         Mean(low=0, high=60, unit=REPLACED, epsilon=1.0)
     with pytest.raises(InvalidParameter, match="3 rows, as declared"):
         Mean(low=0, high=60, unit=REPLACED, rows=3, epsilon=1.0).release([1, 2])

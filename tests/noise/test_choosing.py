@@ -227,3 +227,13 @@ def test_a_choice_among_a_million_is_quick() -> None:
     index = noise.choice(log_weights=log_weights)
     assert time.process_time() - began < 2
     assert 0 <= index < MILLION
+
+
+@pytest.mark.parametrize("other", [0.5, F(1, 2), np.float32(0.5)])
+def test_one_exponent_does_not_round_the_others(other: Any) -> None:
+    """2⁶⁰ and 2⁶⁰ + 1 are one float. Chosen beside a float, the first came up as often as the second, not 1 : e."""
+    draws, source = 4000, ReplayEntropy(11)
+    found = noise.choice(log_weights=[2**60, 2**60 + 1, other], size=draws, entropy=source)
+    first = int((found == 0).sum())
+    # Share 1/(1 + e) = 0.269; a half is 15 standard deviations away, 6.5 are a false alarm below 1e-9.
+    assert abs(first - draws * 0.26894) < 6.5 * math.sqrt(draws * 0.26894 * 0.73106)

@@ -291,7 +291,9 @@ def test_special_floats_in_a_sum() -> None:
     assert exact_sum([math.inf, -math.inf]) == 0
     assert exact_sum([-0.0]) == 0
     assert exact_sum([]) == 0
-    assert exact_sum(np.zeros((0, 3))) == 0
+    for table in (np.zeros((0, 3)), np.zeros((3, 1)), [[1, 2], [3, 4]]):
+        with pytest.raises(InvalidParameter, match="one column"):
+            exact_sum(table)
     assert exact_sum(2.5) == F(5, 2)
     assert exact_sum([F(1, 3), Decimal("0.5"), 1]) == F(11, 6)
     assert exact_sum([Decimal("Infinity"), Decimal("NaN")]) == F(LARGEST)
@@ -315,3 +317,25 @@ def test_a_long_sum_is_exact() -> None:
     parts = sum((exact_sum(part) for part in np.array_split(values[::-1], 7)), start=F(0))
     assert whole == parts
     assert float(whole) == math.fsum(values)
+
+
+@pytest.mark.parametrize("other", [0.5, F(1, 2), np.float32(0.5), np.longdouble(0.5), -1, None])
+def test_one_number_of_a_list_does_not_round_the_others(other: Any) -> None:
+    """2⁶⁰ + 1 is no float; numpy made one of it as soon as another number of the list was a float."""
+    whole = [2**60 + 1] * 1000
+    assert noise.exact_sum([*whole, other]) == noise.exact_sum(whole) + F(0 if other is None else float(other))
+    grid = noise.Grid(exponent=0)
+    assert grid.round([2**60 + 1, other]).tolist() == [2**60 + 1, grid.round(other)]
+    assert grid.round([[2**60 + 1, other]]).tolist() == [[2**60 + 1, grid.round(other)]]
+
+
+def test_whole_numbers_on_both_sides_of_64_bits_stay_whole() -> None:
+    assert noise.exact_sum([2**63, -1]) == 2**63 - 1
+    assert noise.exact_sum([np.uint64(2**63), np.int64(-1)]) == 2**63 - 1
+
+
+@pytest.mark.parametrize("odd", [True, np.complex128(1j), np.timedelta64(1, "D"), "1"], ids=repr)
+def test_what_is_no_number_is_refused_beside_numbers(odd: Any) -> None:
+    for other in (1, 1.0, None):
+        with pytest.raises(InvalidParameter):
+            noise.exact_sum([odd, other])

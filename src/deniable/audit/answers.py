@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, cast, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,19 +139,16 @@ def plain(answer: Any) -> Hashable:
     if isinstance(answer, np.ndarray | np.generic):
         answer = answer.tolist()
     if isinstance(answer, list | tuple):
-        return tuple(plain(part) for part in answer)
+        parts = tuple(plain(part) for part in answer)
+        return parts if type(answer) in (list, tuple) else (type(answer).__name__, *parts)
     if isinstance(answer, Mapping):
         return tuple(sorted(((plain(key), plain(part)) for key, part in answer.items()), key=repr))
-    # 1, 1.0 and True are equal, and so are 0.0 and -0.0, but who reads the answer can tell them apart.
-    return (type(answer).__name__, repr(answer)) if isinstance(answer, bool | float) else _counted(answer)
-
-
-def _counted(answer: Any) -> Hashable:
-    try:
-        hash(answer)
-    except TypeError:
-        return repr(answer)
-    return answer  # type: ignore[no-any-return]
+    # 1, 1.0 and True are equal, and so are 0.0 and -0.0, or one moment in two zones, but who reads the answer can tell
+    # them apart by how they look.
+    kind: Any = type(answer)
+    if kind in (int, str, bytes) or (kind.__repr__ is object.__repr__ and isinstance(answer, Hashable)):
+        return cast("Hashable", answer)
+    return (kind.__name__, repr(answer))
 
 
 def numbers_of(answer: Any) -> Floats | None:

@@ -144,7 +144,8 @@ def on_grid(answers: Floats, low: Fraction, high: Fraction, steps: int) -> Ints:
     near; which one is a matter of the answer alone, and no matter for privacy.)
     """
     share = (np.clip(answers, float(low), float(high)) - float(low)) / float(high - low)
-    return np.clip(np.rint(share * steps), 0, steps).astype(np.int64)
+    # Clipped again as whole numbers: beyond 2⁵³ the float of `steps` may lie above it, where no answer is.
+    return np.clip(np.clip(np.rint(share * steps), 0, steps).astype(np.int64), 0, steps)
 
 
 @final

@@ -313,9 +313,10 @@ class BloomRappor(Protocol):
             raise InvalidParameter("answer", NOTHING, "must be a text")
         if not 0 <= check.whole("cohort", cohort) < self.cohorts:
             raise InvalidParameter("cohort", cohort, f"must be below {self.cohorts}, and not negative")
-        found = set()
+        # Every text has bytes, also one with half of a surrogate pair: an error would quote the answer.
+        written, found = answer.encode("utf-8", "surrogatepass"), set()
         for number in range(self.hashes):
-            digest = blake2b(answer.encode(), digest_size=16, key=b"%d %d" % (cohort, number)).digest()
+            digest = blake2b(written, digest_size=16, key=b"%d %d" % (cohort, number)).digest()
             found.add(int.from_bytes(digest, "little") % self.bits)
         return np.array(sorted(found), dtype=np.int64)
 

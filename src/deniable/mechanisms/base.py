@@ -24,9 +24,10 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, islice
 from typing import TYPE_CHECKING, Any, Final, final
 
-from deniable import curves
+from deniable import curves, noise
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotPrivateWarning
+from deniable.noise.check import blamed
 from deniable.units import Relation, Unit
 
 if TYPE_CHECKING:
@@ -103,6 +104,18 @@ class Mechanism(ABC):
         return Composed(runs * times)
 
 
+def unit_of(*mechanisms: Mechanism) -> Unit | None:
+    """The unit that all of these promises are about; None where no mechanism says one. Two different ones are refused.
+
+    A curve is about the neighbours of its unit. A product of curves about different neighbours would be about none.
+    """
+    said = dict.fromkeys(unit for one in mechanisms if (unit := getattr(one, "unit", None)) is not None)
+    if len(said) > 1:
+        listed = " and ".join(map(repr, said))
+        raise InvalidOperation(f"mechanisms for different units do not compose: {listed}; make all of them for one")
+    return next(iter(said), None)
+
+
 def _runs(mechanism: Mechanism) -> tuple[tuple[Mechanism, int], ...]:
     return mechanism.runs if isinstance(mechanism, Composed) else ((mechanism, 1),)
 
@@ -115,6 +128,8 @@ def _callable(name: str, function: Any) -> Any:
 
 def witnessed(entropy: Entropy | None) -> Entropy | None:
     """The entropy of one release; says aloud when it can be replayed. Call it where `release` is given an entropy."""
+    if entropy is not None and not isinstance(entropy, noise.Entropy):
+        raise InvalidParameter("entropy", blamed(entropy), "must be an Entropy")
     if entropy is not None and not entropy.is_private:
         warnings.warn(
             "this answer was made with replayable entropy: it is not private", NotPrivateWarning, stacklevel=3
@@ -147,11 +162,17 @@ class Composed(Mechanism):
             else:
                 joined.append((mechanism, count))
         object.__setattr__(self, "runs", tuple(joined))
+        unit_of(*(mechanism for mechanism, _ in joined))
         if len(self) > MOST_PARTS:
             raise InvalidParameter("power", len(self), f"a release may hold at most {MOST_PARTS:,} answers")
 
     def __len__(self) -> int:
         return sum(count for _, count in self.runs)
+
+    @property
+    def unit(self) -> Unit | None:
+        """The unit of all of them; None if none of them says one."""
+        return unit_of(*(mechanism for mechanism, _ in self.runs))
 
     @property
     def parts(self) -> tuple[Mechanism, ...]:
@@ -213,6 +234,11 @@ class Adaptive(Mechanism):
             raise InvalidParameter("curve", self.allowed, "must be a curve", "deniable.curves makes them")
 
     @property
+    def unit(self) -> Unit | None:
+        """The unit of the first mechanism; the one that is chosen must be for the same."""
+        return unit_of(self.first)
+
+    @property
     def curve(self) -> Curve:
         return self.first.curve * self.allowed
 
@@ -223,6 +249,7 @@ class Adaptive(Mechanism):
         chosen = self.choose(answers)
         if not isinstance(chosen, Mechanism):
             raise InvalidParameter("choose", type(chosen).__name__, "must return a mechanism")
+        unit_of(self.first, chosen)
         if not fits(chosen.curve, self.allowed):
             # The refusal depends on the answers and on public parameters only: it is post-processing.
             raise InvalidOperation(
@@ -269,11 +296,14 @@ class Parallel(Mechanism):
     `Parallel.by_value(parts, unit=)`: what a row says decides its part. A unit that is added or removed touches as many
     parts as it has rows. A replaced row may leave one part and enter another, so it touches two: two parts multiply.
 
-    `Parallel.by_unit(parts, unit=)`: each unit lies in one part whatever its rows say (blocks by row number, or by a
-    person's id). A unit touches one part, under either relation.
+    `Parallel.by_unit(parts, unit=)`: who a unit is decides its part, whatever its rows say. What that can be depends on
+    the relation. Added or removed: by the person's id, or by a key of the row's own; one part is touched. (Not by row
+    number: one row more or less moves all rows after it to other numbers, and so to other parts.) A replaced row: by
+    row number; one part is touched. A replaced person: by id; the person who takes their place has another, so two
+    parts are touched and multiply.
 
     Each part's sensitivity must hold for everything that can happen to one unit inside the part: under replacement by
-    value that includes one row added or removed.
+    value that includes one row added or removed. A part that was made for another unit than this one is refused.
 
     >>> from deniable import Unit, mechanisms
     >>> wards = [mechanisms.DiscreteLaplace(sensitivity=1, epsilon=e) for e in (0.3, 0.7)]
@@ -288,20 +318,24 @@ class Parallel(Mechanism):
     """The most parts that differ between neighbours."""
     mixed: bool
     """Whether one neighbour may have more in one part and less in another."""
+    unit: Unit
 
     @classmethod
     def by_value(cls, parts: Sequence[Mechanism], *, unit: Unit) -> Parallel:
         """Parts decided by what rows say."""
-        checked = _parts(parts)
-        _unit(unit)
-        return cls(checked, min(len(checked), unit.row_changes), unit.relation is Relation.REPLACE)
+        checked = _parts(parts, unit)
+        if unit.relation is Relation.REPLACE:
+            _stand_moves(checked)
+        return cls(checked, min(len(checked), unit.row_changes), unit.relation is Relation.REPLACE, unit)
 
     @classmethod
     def by_unit(cls, parts: Sequence[Mechanism], *, unit: Unit) -> Parallel:
-        """Parts decided by who the unit is, not by what it says."""
-        checked = _parts(parts)
-        _unit(unit)
-        return cls(checked, 1, False)
+        """Parts decided by who the unit is, not by what it says: by id, or, for replaced rows, by row number."""
+        checked = _parts(parts, unit)
+        if unit.relation is Relation.REPLACE and unit.column is not None:
+            _stand_moves(checked)
+            return cls(checked, min(len(checked), 2), True, unit)
+        return cls(checked, 1, False, unit)
 
     @property
     def curve(self) -> Curve:
@@ -324,7 +358,8 @@ class Parallel(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[Any, ...]:
         """`value` holds one value for each part, in their order."""
-        if isinstance(value, Mapping | str | bytes) or not hasattr(value, "__len__") or len(value) != len(self.parts):
+        is_table = isinstance(value, Mapping | str | bytes) or hasattr(type(value), "columns")
+        if is_table or not hasattr(value, "__len__") or len(value) != len(self.parts):
             raise InvalidParameter("value", NOTHING, f"must be a sequence of {len(self.parts)} values, one a part")
         return tuple(part.release(one, entropy=entropy) for part, one in zip(self.parts, value, strict=True))
 
@@ -334,17 +369,23 @@ class Parallel(Mechanism):
         return max(part.error(confidence=each) for part in dict.fromkeys(self.parts))
 
 
-def _parts(parts: Sequence[Mechanism]) -> tuple[Mechanism, ...]:
+def _stand_moves(parts: tuple[Mechanism, ...]) -> None:
+    if any(getattr(part, "needs_its_rows", False) for part in parts):
+        rule = "a replaced unit may move to another part, and these sensitivities hold only while all rows stay"
+        raise InvalidParameter("parts", NOTHING, rule, "count with bounds around 0, or replaced rows by_unit")
+
+
+def _parts(parts: Sequence[Mechanism], unit: Unit) -> tuple[Mechanism, ...]:
+    if not isinstance(unit, Unit):
+        raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
     if isinstance(parts, Mechanism) or not isinstance(parts, Sequence) or not parts:
         raise InvalidParameter("parts", NOTHING, "must be several mechanisms, in a list or tuple")
     if not all(isinstance(part, Mechanism) for part in parts):
         raise InvalidParameter("parts", NOTHING, "must be mechanisms only")
+    said = unit_of(*parts)
+    if said not in (None, unit):
+        raise InvalidParameter("unit", unit, f"the parts were made for another, {said!r}")
     return tuple(parts)
-
-
-def _unit(unit: Unit) -> None:
-    if not isinstance(unit, Unit):
-        raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
 
 
 @final
@@ -358,6 +399,11 @@ class Processed(Mechanism):
 
     mechanism: Mechanism
     function: Callable[[Any], Any]
+
+    @property
+    def unit(self) -> Unit | None:
+        """That of the mechanism inside; None if it says none."""
+        return unit_of(self.mechanism)
 
     @property
     def curve(self) -> Curve:
@@ -374,6 +420,11 @@ class Asked(Mechanism):
 
     mechanism: Mechanism
     statistic: Callable[[Any], Any]
+
+    @property
+    def unit(self) -> Unit | None:
+        """That of the mechanism inside; None if it says none."""
+        return unit_of(self.mechanism)
 
     @property
     def curve(self) -> Curve:

@@ -33,8 +33,8 @@ __all__ = ["Catastrophe", "NameAndShame", "Subsampling"]
 
 
 def _records(value: Any) -> list[Any]:
-    if isinstance(value, str | bytes | dict | set) or not hasattr(value, "__len__"):
-        raise values.refused("must be a list of records")
+    if isinstance(value, str | bytes | dict | set) or not hasattr(value, "__len__") or hasattr(type(value), "columns"):
+        raise values.refused("must be a list of records", "of a table: its rows, as a list of tuples")
     return list(value)
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 2**20
 MOST_FACTORISED: Final = 2**16
+LARGEST_STEP: Final = 2**61
+"""Larger numbers of a step count as this one in `FactorisedCounter`. A clamp moves no two values apart."""
 COEFFICIENT: Final = 2**32
 """The coefficients of the square root are multiples of 2⁻³², so that they and their sums are exact."""
 
@@ -52,7 +54,9 @@ class Counting(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
         """The noisy totals after each step of a finished stream (a list or array of whole numbers)."""
-        steps = values.wholes(value).ravel()
+        if values.is_table(value) or not values.is_array(value):
+            raise values.refused("must be one column of whole numbers, one for each step", values.ONE_COLUMN)
+        steps = values.wholes(value)
         if not 0 < steps.size <= self.horizon:
             raise values.refused(f"must hold between 1 and {self.horizon} steps")
         stream = self.start(entropy=entropy)
@@ -214,7 +218,7 @@ class FactorisedCounter(Counting):
     Say `sigma=`, `mu=`, or `epsilon=` with `delta=`.
 
     The coefficients are rounded to 2⁻³² and R·x is worked out exactly in whole numbers, so the sensitivity is exact.
-    Totals are floats.
+    Totals are floats. A step's number beyond ±2⁶¹ counts as ±2⁶¹.
 
     >>> from deniable import mechanisms
     >>> tree = mechanisms.TreeCounter(horizon=1000, sensitivity=1, mu=1.0)
@@ -271,20 +275,20 @@ class FactorisedCounter(Counting):
 class FactorisedStream(Stream):
     """Holds the numbers so far, and the noisy vector R·x + z, of which totals are sums."""
 
-    __slots__ = ("_coefficients", "_noisy", "_numbers")
+    __slots__ = ("_coefficients", "_high", "_low", "_noisy")
 
     def __init__(self, noisy: Additive, horizon: int, entropy: Entropy | None) -> None:
         super().__init__(noisy, horizon, entropy)
         self._coefficients = coefficients(horizon)
-        self._numbers = np.zeros(horizon, dtype=np.int64)
+        self._low, self._high = np.zeros(horizon, dtype=np.int64), np.zeros(horizon, dtype=np.int64)
         self._noisy = np.zeros(horizon)
 
     def _count(self, number: int) -> float:
         t = self._steps
-        # ±2²⁷ a step: the products stay below 2⁵⁹, and two halves of them are summed apart.
-        self._numbers[t - 1] = max(-(2**27), min(2**27, number))
-        products = self._coefficients[:t][::-1] * self._numbers[:t]
-        total = (int((products >> 31).sum()) << 31) + int((products & (2**31 - 1)).sum())
+        # Numbers in two parts, below 2³¹ and up to ±2³⁰ in size: products with coefficients up to 2³² fit into 64 bits.
+        self._high[t - 1], self._low[t - 1] = divmod(max(-LARGEST_STEP, min(LARGEST_STEP, number)), 2**31)
+        turned = self._coefficients[:t][::-1]
+        total = (values.whole_sum(turned * self._high[:t]) << 31) + values.whole_sum(turned * self._low[:t])
         self._noisy[t - 1] = self._noise.noisy(Fraction(total, COEFFICIENT), self._source)
         return float(self._coefficients[:t][::-1] @ self._noisy[:t]) / COEFFICIENT
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import numbers
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -21,9 +21,9 @@ import numpy as np
 from deniable import curves
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.mechanisms import exact, tails, values
+from deniable.mechanisms import exact, spelling, tails, values
 from deniable.mechanisms.additive import DiscreteLaplace, Gaussian
-from deniable.mechanisms.base import Mechanism, Processed, witnessed
+from deniable.mechanisms.base import Mechanism, witnessed
 from deniable.mechanisms.steps import Additive
 from deniable.units import Relation, Sensitivity, Unit
 
@@ -114,6 +114,20 @@ class Histogram(Mechanism):
     def __len__(self) -> int:
         return len(self.bins) - 1 if self.numeric else len(self.bins)
 
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """A name for each count: the categories, or the bins in words.
+
+        >>> from deniable import Unit, mechanisms
+        >>> mechanisms.Histogram(edges=[0, 18, 65.5], unit=Unit.row(), epsilon=1.0).labels
+        ('[0, 18)', '[18, 65.5]')
+        """
+        if not self.numeric:
+            return self.bins
+        words = [repr(exact.short(Fraction(edge))) for edge in self.bins]
+        last = len(words) - 2
+        return tuple(f"[{a}, {b}{']' if i == last else ')'}" for i, (a, b) in enumerate(pairwise(words)))
+
     def __repr__(self) -> str:
         return f"Histogram({len(self)} bins, {self.unit!r}, {self.promise!r})"
 
@@ -130,7 +144,16 @@ class Histogram(Mechanism):
         return self.release_counts(self.count(value), entropy=entropy)
 
     def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> values.Ints:
-        """Noisy counts of exact counts that were made elsewhere, one for each bin, in the order of the bins."""
+        """Noisy counts of exact counts that were made elsewhere: one for each bin, in the order of the bins. With
+        categories also by key: a dict, or a pandas series such as value_counts() makes; keys that are no category are
+        counted nowhere, and categories without a key count 0.
+        """
+        if isinstance(counts, Mapping) or values.is_labelled(counts):
+            if self.numeric:
+                raise values.refused("must be a list of counts in the order of the bins", "write them in that order")
+            counts = _in_order(self.bins, by_key(counts))
+        if values.is_table(counts):
+            raise values.refused(f"must be {len(self)} counts, one for each bin", values.ONE_COLUMN)
         noisy: values.Ints = np.asarray(self.noise.release(np.atleast_1d(values.wholes(counts)), entropy=entropy))
         return noisy
 
@@ -141,11 +164,40 @@ class Histogram(Mechanism):
         bins it divides by zero once in a thousand runs.) Under `Unit.row()` the number of rows is private, and is not
         needed.
         """
-        return Processed(self, shares)
+        return Shares(self)
 
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, all counts are this near to the truth at once."""
         return self.noise.error(confidence=confidence)
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Shares(Mechanism):
+    """A histogram as shares of one. Made by `Histogram.shares()`; for all neighbours D, D′ as private as that."""
+
+    histogram: Histogram
+
+    def __repr__(self) -> str:
+        return f"{self.histogram!r}.shares()"
+
+    @property
+    def curve(self) -> Curve:
+        return self.histogram.curve
+
+    @property
+    def unit(self) -> Unit:
+        """The histogram's."""
+        return self.histogram.unit
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """A name for each share."""
+        return self.histogram.labels
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Floats:
+        """Noisy shares of a column of rows, one for each bin."""
+        return shares(self.histogram.release(value, entropy=entropy))
 
 
 def shares(counts: Any) -> values.Floats:
@@ -162,19 +214,36 @@ def shares(counts: Any) -> values.Floats:
 
 
 def _edges(edges: Any) -> tuple[float, ...]:
-    listed = check.numbers_array("edges", edges)
+    listed = check.numbers_array("edges", _finite(edges))
     if len(listed) < 2 or len(listed) > MOST_BINS or not bool(np.all(np.diff(listed) > 0)):
         raise InvalidParameter("edges", NOTHING, "must be at least two numbers, in increasing order")
     return tuple(listed.tolist())
 
 
+def _finite(edges: Any) -> Any:
+    """Edges as they are, unless one is infinite: a common wish, and worth words of its own."""
+    if isinstance(edges, Iterable) and not isinstance(edges, str | bytes):
+        edges = list(edges)
+        if any(isinstance(edge, float) and math.isinf(edge) for edge in edges):
+            remedy = "for an open bin at the end, take a number beyond everything possible: [0, 18, 65, 1000]"
+            raise InvalidParameter("edges", NOTHING, "must be finite", remedy)
+    return edges
+
+
 def _categories(categories: Any) -> tuple[Any, ...]:
-    if isinstance(categories, str | bytes) or not isinstance(categories, Iterable):
-        raise InvalidParameter("categories", categories, "must be a list of categories")
+    if isinstance(categories, Set):  # the order of a set of strings differs from process to process
+        raise InvalidParameter(
+            "categories", NOTHING, "must be in an order, which a set has not", "sorted(...) gives one"
+        )
+    if values.is_table(categories) or isinstance(categories, Mapping | str | bytes | numbers.Number):
+        raise InvalidParameter("categories", NOTHING, "must be a list of categories")
+    if not isinstance(categories, Iterable):
+        raise InvalidParameter("categories", NOTHING, "must be a list of categories")
     listed = tuple(categories)
     try:
-        distinct = len(set(listed))
-    except TypeError:
+        # One spelling each: a row counts for all categories that are equal to it, and must be equal to one only.
+        distinct = len({spelling.of(category)[0] for category in listed})
+    except Exception:
         raise InvalidParameter("categories", NOTHING, "must be hashable: strings, numbers, tuples") from None
     if not 1 <= len(listed) <= MOST_BINS or distinct != len(listed):
         raise InvalidParameter("categories", NOTHING, "must be one or more different categories")
@@ -190,55 +259,46 @@ def _count_numbers(edges: tuple[float, ...], data: Any) -> values.Ints:
     return np.bincount(places, minlength=len(borders) - 1).astype(np.int64)
 
 
-def tally(data: Any) -> dict[Any, int]:
-    """How often each key occurs in a column. A key that cannot be hashed is no key: it is counted nowhere.
-
-    Keys that are equal are one key with one spelling (1 for 1, 1.0 and True; None for NaN): otherwise the spelling
-    would tell which row came first, or that some row is missing.
-    """
-    if isinstance(data, str | bytes | dict) or not isinstance(data, Iterable):
-        raise values.refused("must be a column: a list, array or series of keys")
-    listed = data.tolist() if isinstance(data, np.ndarray) else list(data)
-    try:
-        found = Counter(listed)
-    except TypeError:
-        found = Counter(v for v in listed if _hashable(v))
-    spelled: Counter[Any] = Counter()
-    for key, count in found.items():
-        spelled[_spelled(key)] += count
-    return dict(spelled)
+Tally = dict[Hashable, tuple[Any, int]]
+"""Counts of keys, each with how it is shown, by what tells it from others."""
 
 
-def _spelled(key: Any) -> Any:
-    """The one spelling of a key."""
-    if isinstance(key, np.generic):
-        key = key.item()
-    if isinstance(key, tuple | frozenset):
-        return type(key)(_spelled(part) for part in key) if type(key) in (tuple, frozenset) else key
-    if key is None or type(key).__name__ in ("NAType", "NaTType"):
-        return None
-    if not isinstance(key, numbers.Real | Decimal):
-        return key
-    if isinstance(key, float | Decimal) and not math.isfinite(key):
-        return None if math.isnan(key) else math.copysign(math.inf, key)
-    exactly = key if isinstance(key, Fraction) else Fraction(key)  # type: ignore[arg-type]  # an int, float or Decimal
-    if exactly.denominator == 1:
-        return int(exactly)
-    near = float(exactly)
-    return near if Fraction(near) == exactly else exactly
+def tally(data: Any) -> Tally:
+    """How often each key occurs in a column. What cannot be hashed or written is no key: it is counted nowhere."""
+    listed = values.keys(data)
+    # Equal keys of these types have equal spellings, so they may be counted first.
+    if set(map(type, listed)) <= {str, bytes, int, float, bool, type(None)}:
+        return _summed(Counter(listed).items())
+    return _summed((key, 1) for key in listed)
 
 
-def _hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
+def by_key(counts: Any) -> Tally:
+    """Counts by key, from a dict or a labelled series, each key in its one spelling."""
+    if not isinstance(counts, Mapping) and not values.is_labelled(counts):
+        raise values.refused("must be counts by key: a dict, or what value_counts() of pandas makes")
+    return _summed((key, values.whole(count)) for key, count in counts.items())
+
+
+def _summed(counts: Iterable[tuple[Any, int]]) -> Tally:
+    found: Tally = {}
+    for key, count in counts:
+        try:
+            identity, shown = spelling.of(key)
+            if identity not in found:
+                str(shown)  # it will be written
+            found[identity] = (shown, found.get(identity, (shown, 0))[1] + count)
+        except Exception:  # an error would be about one row
+            continue
+    return found
+
+
+def _in_order(categories: tuple[Any, ...], found: Tally) -> list[int]:
+    """The counts of these categories."""
+    return [found.get(spelling.of(category)[0], (category, 0))[1] for category in categories]
 
 
 def _count_categories(categories: tuple[Any, ...], data: Any) -> values.Ints:
-    found = tally(data)
-    return np.array([found.get(_spelled(category), 0) for category in categories], dtype=np.int64)
+    return np.array(_in_order(categories, tally(data)), dtype=np.int64)
 
 
 # -- keys that only the data knows -----------------------------------------------------------------------------------
@@ -315,23 +375,29 @@ class UnknownKeys(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> dict[Any, int]:
         """Noisy counts by key, of a column of keys; largest first."""
-        return self.release_counts(tally(value), entropy=entropy)
+        return self._shown(tally(value), entropy)
 
     def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> dict[Any, int]:
-        """The same from exact counts by key that were made elsewhere. Keys without a row must not be among them."""
-        if not isinstance(counts, dict):
-            raise values.refused("must be a dict of counts by key")
+        """The same from exact counts by key that were made elsewhere: a dict, or what value_counts() of pandas makes.
+        Keys without a row must not be among them.
+        """
+        return self._shown(by_key(counts), entropy)
+
+    def _shown(self, found: Tally, entropy: Entropy | None) -> dict[Any, int]:
         if entropy is not None:
             witnessed(entropy)
-        present = {key: count for key, count in counts.items() if values.whole(count) > 0}
+        present = [(key, count) for key, count in found.values() if count > 0]
         if not present:
             return {}
-        exact_counts = values.wholes(list(present.values()))
+        exact_counts = values.wholes([count for _, count in present])
         noisy = exact_counts + self.noise.draw(exact_counts.shape, entropy)
-        kept = [(int(count), key) for key, count in zip(present, noisy, strict=True) if count >= self.threshold]
+        kept = [(int(count), key) for (key, _), count in zip(present, noisy, strict=True) if count >= self.threshold]
         # The order of the rows must not show: it may tell who came first.
         kept.sort(key=lambda pair: (-pair[0], str(type(pair[1])), str(pair[1])))
-        return {key: count for count, key in kept}
+        shown: dict[Any, int] = {}
+        for count, key in kept:
+            shown.setdefault(key, count)  # of objects that are equal and look different, the one with more rows
+        return shown
 
     def error(self, *, confidence: float) -> float:
         """For any one key named in advance: with probability at least `confidence` its noise is at most this. (A key

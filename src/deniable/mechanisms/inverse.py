@@ -28,6 +28,7 @@ from deniable.mechanisms import exact, values
 from deniable.mechanisms.base import Mechanism, witnessed
 from deniable.mechanisms.digits import choose
 from deniable.mechanisms.selection import Number, exponential_gap
+from deniable.units import Unit
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -90,13 +91,16 @@ class ModeDistance(Distance):
     def to_each(self, data: Any, answers: Sequence[Any]) -> list[int]:
         place = {answer: i for i, answer in enumerate(self.answers)}
         counts = np.zeros(len(place), dtype=np.int64)
-        if isinstance(data, str | bytes | dict) or not hasattr(data, "__len__") or not len(data):
+        rows = values.keys(data)
+        if not rows:
             raise values.refused("must be a list of answers, one for each row, and at least one")
-        for row in data:
+        for row in rows:
             # A row that is none of the answers votes for nobody: one row must not be able to raise an error.
-            if isinstance(row, Hashable) and row in place:
+            try:
                 counts[place[row]] += 1
-        return [self._one(counts, place[answer], len(data)) for answer in answers]
+            except Exception:  # not there, or it cannot be hashed or compared
+                continue
+        return [self._one(counts, place[answer], len(rows)) for answer in answers]
 
     def _one(self, counts: np.ndarray[Any, np.dtype[np.int64]], target: int, rows: int) -> int:
         others = np.delete(counts + (np.arange(len(counts)) < target), target)
@@ -148,6 +152,11 @@ class _Inverse(Mechanism):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(<{len(self.answers)} answers>, epsilon={exact.short(self.level)!r})"
+
+    @property
+    def unit(self) -> Unit | None:
+        """Of the ready statistics one row replaced; of your own distance, whatever it counts: it is not known here."""
+        return Unit.replaced_row() if isinstance(self.distance, Distance) else None
 
     @property
     def epsilon(self) -> float:
@@ -225,13 +234,15 @@ class InverseSensitivity(_Inverse):
     @classmethod
     def median(cls, *, answers: Sequence[Number], epsilon: Number) -> InverseSensitivity:
         """The median (of an even number of rows the lower one), as one of `answers`. A row between two answers counts
-        as what it is.
+        as what it is, NaN and what is no number as smaller than everything. Neighbours: one row replaced.
         """
         return cls.quantile(q=Fraction(1, 2), answers=answers, epsilon=epsilon)
 
     @classmethod
     def quantile(cls, *, q: Number, answers: Sequence[Number], epsilon: Number) -> InverseSensitivity:
-        """The q-quantile, the ⌈qn⌉-th smallest of n rows, as one of `answers`."""
+        """The q-quantile, the ⌈qn⌉-th smallest of n rows, as one of `answers`. Rows count as in `median`. Neighbours:
+        one row replaced.
+        """
         share = exact.finite("q", q)
         if not 0 <= share <= 1:
             raise InvalidParameter("q", q, "must lie in [0, 1]")
@@ -244,10 +255,12 @@ class InverseSensitivity(_Inverse):
 
     @classmethod
     def mode(cls, *, answers: Sequence[Hashable], epsilon: Number) -> InverseSensitivity:
-        """The most frequent of `answers`; every row must be one of them."""
+        """The most frequent of `answers`; a row that is none of them votes for nobody. Neighbours: one row replaced."""
         listed = tuple(answers)
-        if not all(isinstance(answer, Hashable) for answer in listed):
-            raise InvalidParameter("answers", NOTHING, "must be hashable: strings or numbers, say")
+        try:
+            hash(listed)
+        except Exception:
+            raise InvalidParameter("answers", NOTHING, "must be hashable: strings or numbers, say") from None
         return cls(answers=listed, distance=ModeDistance(listed), epsilon=epsilon)
 
 

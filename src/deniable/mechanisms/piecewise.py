@@ -36,6 +36,9 @@ __all__ = ["Median", "PiecewiseExponential", "Quantile"]
 FINE: Final = 2**32
 """Steps into which an interval is cut when no spacing is given: only post-processing, so it may be fine."""
 
+HAIR: Final = Fraction(1, 2**20)
+"""A last interval shorter than this, in spacings, is a rounding of the spacing and no interval."""
+
 COARSE: Final = 2**12
 """Steps for a quantile when no spacing is given: here a grid point is a candidate, and more cost log(points)."""
 
@@ -148,8 +151,9 @@ class _Rank(Mechanism):
 
     q: Fraction
     low: Fraction
+    high: Fraction
     points: int
-    """The grid has this many points, low + j × spacing."""
+    """The grid has this many points: low + j × spacing, and high last."""
     spacing: Fraction
     sensitivity: Fraction
     scale: Fraction
@@ -162,8 +166,9 @@ class _Rank(Mechanism):
         each = max(q, 1 - q) if unit.relation is Relation.ADD_REMOVE else Fraction(1)
         delta = unit.rows * each
         scale = 2 * delta / exact.positive("epsilon", epsilon)
-        points = exact.floor((high - low) / step) + 1
-        for name, value in zip(_Rank.__slots__, (q, low, points, step, delta, scale, unit), strict=True):
+        # What is left over below `high` is a shorter last interval; a hair is none (3 is ten times the float 0.3).
+        points = exact.ceil((high - low) / step - HAIR) + 1
+        for name, value in zip(_Rank.__slots__, (q, low, high, points, step, delta, scale, unit), strict=True):
             object.__setattr__(self, name, value)
 
     @abstractmethod
@@ -171,11 +176,10 @@ class _Rank(Mechanism):
         """How the repr begins."""
 
     def __repr__(self) -> str:
-        high = self.low + (self.points - 1) * self.spacing
-        low, high_, step, epsilon = (
-            exact.short(v) for v in (self.low, high, self.spacing, 2 * self.sensitivity / self.scale)
+        low, high, step, epsilon = (
+            exact.short(v) for v in (self.low, self.high, self.spacing, 2 * self.sensitivity / self.scale)
         )
-        return f"{self._named()}bounds=({low!r}, {high_!r}), spacing={step!r}, epsilon={epsilon!r}, unit={self.unit!r})"
+        return f"{self._named()}bounds=({low!r}, {high!r}), spacing={step!r}, epsilon={epsilon!r}, unit={self.unit!r})"
 
     @property
     def curve(self) -> Curve:
@@ -184,13 +188,17 @@ class _Rank(Mechanism):
     def release(self, value: Any, *, entropy: Entropy | None = None) -> float:
         """A point of the grid. `value` holds the rows' numbers: a list, an array or a series; it may be empty.
 
-        Each number counts as the nearest point of the grid, those beyond the bounds as the bound, NaN as the lower one.
+        Each number counts as the nearest point of the grid, those beyond the bounds as the bound, NaN as the lower one,
+        and so does what is no number in a list or an object column.
         """
         source = witnessed(entropy)
         edges, ranks = self.steps(value)
         # Point j of the grid is the cell [j, j + 1): the same mechanism, in steps.
         j = _draw(edges, [-rank for rank in ranks], self.scale, Fraction(0), Fraction(1), source)
-        return float(self.low + j * self.spacing)
+        return float(self._point(j))
+
+    def _point(self, j: int) -> Fraction:
+        return self.low + j * self.spacing if j < self.points - 1 else self.high
 
     def steps(self, value: Any) -> tuple[list[Fraction], list[Fraction]]:
         """How many ranks each point of the grid is away from the quantile, as a step function of its number j."""
@@ -198,7 +206,10 @@ class _Rank(Mechanism):
         # What a row counts as is a function of that row alone, so it needs no exact arithmetic.
         with np.errstate(invalid="ignore", over="ignore"):
             place = np.rint((found - float(self.low)) / float(self.spacing))
-        place = np.clip(np.where(np.isnan(place), 0.0, place), 0, self.points - 1).astype(np.int64)
+        place = np.clip(np.where(np.isnan(place), 0.0, place), 0, max(0, self.points - 2)).astype(np.int64)
+        # The last interval may be shorter than the others: its upper half is nearest to the upper bound.
+        last = (self._point(self.points - 2) + self.high) / 2
+        place[found > float(last)] = self.points - 1
         taken, counts = np.unique(place, return_counts=True)
         rows, below = len(place), 0
         edges, ranks = [0], []
@@ -228,7 +239,8 @@ class Quantile(_Rank):
     above(y) - (1-q)n), exactly. A row added or removed moves r by at most Δ = max(q, 1-q), a row replaced by at most 1,
     a person with k rows by k times that; so ε-bounded range (Smith 2011 with ties; Dong, Durfee & Rogers 2020).
 
-    `spacing` is how finely the answer matters: 1 for ages in years. `error` is in ranks (rows), not in values.
+    `spacing` is how finely the answer matters: 1 for ages in years. Both bounds are points of the grid; where the
+    spacing does not fill the interval, the last step is shorter. `error` is in ranks (rows), not in values.
 
     >>> from deniable import Unit, mechanisms
     >>> upper = mechanisms.Quantile(q=0.9, bounds=(0, 120), spacing=1, epsilon=1, unit=Unit.row())

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
@@ -63,8 +63,8 @@ def exact_scores(value: Any, candidates: int | None) -> list[Fraction]:
     # A list is taken number by number: numpy would round whole numbers to floats as soon as one of them is a float.
     found = np.array(value, dtype=object) if isinstance(value, list | tuple) else values.array(value)
     if found.ndim != 1 or len(found) != (candidates or len(found)) or not len(found):
-        wanted = f"{candidates} numbers, " if candidates else ""
-        raise values.refused(f"must be a list of {wanted}one score for each candidate, and at least one")
+        wanted = f"{candidates} numbers" if candidates else "one number or more"
+        raise values.refused(f"must be a list of {wanted}, a score for each candidate")
     listed = [v.item() if isinstance(v, np.generic) else v for v in found.tolist()]
     try:
         if any(isinstance(v, bool) or not isinstance(v, int | float | Fraction | Decimal) for v in listed):
@@ -427,6 +427,7 @@ class TopK(Mechanism):
     """
 
     selector: Selection
+    _: KW_ONLY
     count: int
 
     def __post_init__(self) -> None:
@@ -480,6 +481,7 @@ class OneShotTopK(Mechanism):
     """
 
     selector: _NoisySelection
+    _: KW_ONLY
     count: int
 
     def __post_init__(self) -> None:

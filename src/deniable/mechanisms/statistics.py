@@ -1,7 +1,8 @@
 """Sum, mean and variance of a column with public bounds, and bounds found privately.
 
-Every value is clamped to [low, high] first, so that one unit can move the answer only so far. A clamp is total: NaN and
-missing values count as the point of [low, high] nearest to 0, infinities as the ends. Sums are exact (rational
+Every value is clamped to [low, high] first, so that one unit can move the answer only so far. A clamp is total: NaN,
+missing values and rows that are no number (a text in an object column or a list) count as the point of [low, high]
+nearest to 0, infinities as the ends. Sums are exact (rational
 arithmetic), so their sensitivity holds for floats as it does on paper, whatever the order of the rows (Casacuberta,
 Shoemate, Vadhan & Wagaman 2022).
 
@@ -23,7 +24,7 @@ import numpy as np
 
 from deniable import noise
 from deniable.curves import Curve, check
-from deniable.errors import InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter
 from deniable.mechanisms import exact, tails, values
 from deniable.mechanisms.additive import Gaussian, Laplace
 from deniable.mechanisms.base import Mechanism, witnessed
@@ -83,17 +84,12 @@ def clamp_whole(data: Any, low: int, high: int) -> values.Ints:
     return np.clip(rounded, -(2.0**62), 2.0**62).astype(np.int64).clip(low, high)
 
 
-def _whole_sum(column: values.Ints) -> int:
-    """An exact sum: the two halves of 64-bit numbers cannot overflow when summed apart."""
-    return (int((column >> 31).sum()) << 31) + int((column & (2**31 - 1)).sum())
-
-
 def _rows(rows: Any, unit: Unit) -> int | None:
     if not isinstance(unit, Unit):
         raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
     if unit.relation is Relation.REPLACE:
         if rows is None:
-            raise InvalidParameter("rows", rows, "must be said: it is public when a unit is replaced")
+            raise InvalidParameter("rows", NOTHING, "is missing", "say rows=: their number is public under replacement")
         return check.integer("rows", rows, 1)
     if rows is not None:
         raise InvalidParameter("rows", rows, "is private when a unit is added or removed", "leave it out")
@@ -120,6 +116,12 @@ class _Bounded(Mechanism):
         return self.noise.curve
 
     @property
+    def needs_its_rows(self) -> bool:
+        """Whether the sensitivity is that of rows which are replaced, and not also that of rows which go."""
+        replaced = self.unit.relation is Relation.REPLACE
+        return replaced and (self.rows is not None or not self.low <= 0 <= self.high)
+
+    @property
     def width(self) -> Fraction:
         """high - low."""
         return self.high - self.low
@@ -138,7 +140,7 @@ class _Bounded(Mechanism):
             return self.rows
         if rows is None:
             raise InvalidParameter(
-                "rows", rows, "must be said: the error depends on the number of rows, which is private", "say a guess"
+                "rows", NOTHING, "is missing: the error depends on the number of rows, which is private", "say a guess"
             )
         return check.integer("rows", rows, 1)
 
@@ -190,7 +192,7 @@ class Sum(_Bounded):
     def total(self, data: Any) -> int | Fraction:
         """The exact clamped sum: data, not to be shown."""
         if self.noise.exponent is None:
-            return _whole_sum(clamp_whole(data, int(self.low), int(self.high)))
+            return values.whole_sum(clamp_whole(data, int(self.low), int(self.high)))
         return noise.exact_sum(clamp(data, self.low, self.high))
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
@@ -328,8 +330,8 @@ class Variance(_Bounded):
         self._check_rows(steps.size)
         rest = RESOLUTION - steps
         unit = Fraction(1, RESOLUTION * RESOLUTION)
-        b1 = self.noise.noisy(2 * _whole_sum(steps * rest) * unit, entropy)
-        b2 = self.noise.noisy(_whole_sum(steps * steps) * unit, entropy)
+        b1 = self.noise.noisy(2 * values.whole_sum(steps * rest) * unit, entropy)
+        b2 = self.noise.noisy(values.whole_sum(steps * steps) * unit, entropy)
         n = float(self.rows) if self.rows is not None else self._count(rest, b1 + b2, unit, entropy)
         if n <= 0:
             return 0.0
@@ -337,7 +339,7 @@ class Variance(_Bounded):
         return min(max(second - first * first, 0.0), 0.25) * float(self.width) ** 2
 
     def _count(self, rest: values.Ints, others: float, unit: Fraction, entropy: Entropy | None) -> float:
-        return self.noise.noisy(_whole_sum(rest * rest) * unit, entropy) + others
+        return self.noise.noisy(values.whole_sum(rest * rest) * unit, entropy) + others
 
     def error(self, *, confidence: float, rows: int | None = None) -> float:
         """With probability at least `confidence` the answer is this near to the variance of the clamped values.

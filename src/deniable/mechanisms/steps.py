@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable.curves import Curve, check
 from deniable.errors import InvalidParameter
@@ -27,6 +29,9 @@ FINENESS: Final = 46
 
 WIDEST: Final = 2**50
 """Widest noise, in steps, that is sure to fit into 64 bits. Refused here, before any data is touched."""
+
+CLAMP: Final = 2**1020
+"""Steps are clamped here, before they overflow. A clamp moves no two values apart."""
 
 FLOATS: Final = 2**53
 SMALL: Final = 2.0**100
@@ -134,7 +139,7 @@ class Additive(Mechanism):
             raise values.refused(f"must hold {self.dimension} numbers, as declared")
         if self.exponent is None:
             return array + self.draw(array.shape, entropy)  # both lie within ±2⁶²: no overflow
-        if not np.isfinite(array).all():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise values.refused("must be finite", "NaN and infinities have no sensitivity; clamp to public bounds")
         return noisy_floats(array, self.draw(array.shape, entropy), self.exponent)
 
@@ -167,18 +172,25 @@ def as_float(steps: int, k: int) -> float:
         return largest if steps > 0 else -largest
 
 
-def noisy_floats(array: values.Floats, drawn: values.Ints, k: int) -> values.Floats:
+def noisy_floats(array: NDArray[Any], drawn: values.Ints, k: int) -> values.Floats:
+    """Rounded to steps of 2^k, with this noise: float64, or exact numbers that are no floats, by the same rule."""
+    if array.dtype.kind == "O":
+        exact_steps = [max(-CLAMP, min(CLAMP, rounded_steps(Fraction(v), k))) for v in array.ravel().tolist()]
+        return _sums(exact_steps, drawn, k)
     with np.errstate(over="ignore"):
         steps = array * math.ldexp(1.0, -k)
     np.rint(steps, out=steps)
-    # A clamp moves no two values apart. It meets only values whose steps would overflow.
-    np.clip(steps, -(2.0**1020), 2.0**1020, out=steps)
+    np.clip(steps, -float(CLAMP), float(CLAMP), out=steps)
     if max(int(drawn.max()), -int(drawn.min())) <= FLOATS:
         # One correctly rounded addition of two whole numbers: a function of their exact sum.
         steps += drawn
         return np.asarray(steps * math.ldexp(1.0, k))
-    sums = [as_float(int(a) + int(b), k) for a, b in zip(steps.ravel(), drawn.ravel(), strict=True)]
-    return np.array(sums).reshape(array.shape)
+    return _sums(map(int, steps.ravel().tolist()), drawn, k)
+
+
+def _sums(steps: Iterable[int], drawn: values.Ints, k: int) -> values.Floats:
+    sums = [as_float(a + b, k) for a, b in zip(steps, drawn.ravel().tolist(), strict=True)]
+    return np.array(sums).reshape(drawn.shape)
 
 
 def is_whole(sensitivity: Any) -> bool:

@@ -23,7 +23,7 @@ import math
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
@@ -90,6 +90,9 @@ class Run:
                 raise BudgetExceeded(
                     "one more question", "no positive answer", "start() another run: it costs the curve once more"
                 )
+            if self._asked == self._mechanism.questions:
+                left = f"none of {self._asked} that were declared"
+                raise BudgetExceeded("one more question", left, "declare more: questions=")
             answer = laplace_noise(number, self._mechanism.answer_scale, self._entropy)
             is_above = exceeds(answer, self._threshold, self._entropy)
             self._left -= is_above
@@ -162,6 +165,10 @@ class _Threshold(Mechanism):
         """The indices of the positive answers to a stream of values, which is read no further than needed."""
         if isinstance(asked, str | bytes | dict | set) or not isinstance(asked, Iterable):
             raise values.refused("must be a list or another stream of numbers, one for each question")
+        if values.is_table(asked) or getattr(asked, "ndim", 1) == 0:
+            raise values.refused("must be one column of numbers, one for each question", values.ONE_COLUMN)
+        if self.questions is not None and isinstance(asked, Sized) and len(asked) > self.questions:
+            raise values.refused(f"must hold at most {self.questions} values, as declared", "declare more: questions=")
         run, above = Run(self, entropy), []
         for index, value in enumerate(asked):
             if run.ask(value):

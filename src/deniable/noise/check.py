@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from deniable.errors import NOTHING, InvalidParameter
 
@@ -24,7 +25,7 @@ def blamed(value: Any) -> Any:
 
 def whole(name: str, value: Any) -> int:
     """A whole number (an int, or a numpy integer)."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+    if isinstance(value, bool | np.bool_ | np.timedelta64) or not isinstance(value, numbers.Integral):
         raise InvalidParameter(name, blamed(value), "must be a whole number")
     return int(value)
 
@@ -41,7 +42,8 @@ def rational(name: str, value: Any) -> Fraction:
     """The exact value of a finite number."""
     if isinstance(value, Fraction):
         return value
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | Decimal | np.number):
+    is_none = isinstance(value, bool | np.bool_ | np.timedelta64)
+    if is_none or not isinstance(value, numbers.Real | Decimal | np.number):
         raise InvalidParameter(name, blamed(value), "must be a real number")
     if isinstance(value, numbers.Rational):
         return Fraction(int(value)) if isinstance(value, numbers.Integral) else Fraction(value)
@@ -87,6 +89,22 @@ def is_sequence(values: Any) -> bool:
         and not isinstance(values, str | bytes | dict | set | frozenset)
         and getattr(values, "ndim", 1) > 0
     )
+
+
+def array(values: Any) -> npt.NDArray[Any]:
+    """Values as an array. Those of a list stay what they are: numpy would make floats of all of them, rounding whole
+    numbers, as soon as one is a float.
+    """
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+        return np.asarray(values)
+    each = np.array(values, dtype=object)
+    kinds = set(map(type, each.ravel().tolist()))
+    if all(issubclass(kind, float | np.float32 | np.float16) for kind in kinds):
+        return each.astype(np.float64)
+    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
+        found = np.asarray(values)
+        return found if found.dtype.kind in "iu" else each
+    return each
 
 
 def rationals(name: str, values: Iterable[Any]) -> list[Fraction]:

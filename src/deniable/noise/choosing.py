@@ -99,7 +99,7 @@ def _numbers(name: str, values: Any) -> Numbers:
         raise InvalidParameter(name, NOTHING, "must be a sequence of numbers")
     listed = values if hasattr(values, "__len__") else list(values)
     try:
-        array = np.asarray(listed)
+        array = check.array(listed)
     except (TypeError, ValueError):  # rows of different lengths
         array = np.empty(0, dtype=object)
     if np.ma.is_masked(values):

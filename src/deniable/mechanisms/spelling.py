@@ -1,0 +1,97 @@
+"""One spelling for each key, so that what is shown of a key depends on nothing but the key.
+
+Python has many ways to write one key: 1, 1.0, True and 1+0j are equal, and so are 9:00 in London and 10:00 in Berlin.
+Counted together and shown as the row that came first, they would tell which row that was. So numbers, texts, dates and
+tuples are shown in one way, and objects of other types are counted together only if they are equal, of one type and
+look alike.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Hashable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+MOST_DIGITS: Final = 4300
+"""Python writes no longer numbers."""
+
+
+def of(key: Any) -> tuple[Hashable, Any]:
+    """What tells a key from others, and how it is shown. May raise anything for what is no key.
+
+    >>> of(1 + 0j), of(True), of(float("nan"))
+    ((1, 1), (1, 1), (None, None))
+    """
+    if isinstance(key, np.generic):
+        key = key.item()
+    if key is None or type(key).__name__ in ("NAType", "NaTType"):
+        return None, None
+    if isinstance(key, str):
+        text = str.__str__(key)
+        return text, text
+    if isinstance(key, bytes):
+        octets = bytes(memoryview(key))
+        return octets, octets
+    if isinstance(key, tuple):
+        parts = [of(part) for part in tuple.__iter__(key)]
+        return ("tuple", tuple(one for one, _ in parts)), tuple(shown for _, shown in parts)
+    if isinstance(key, frozenset):
+        # Sorted, for a set shows its members in the order in which they came if it cannot keep them apart.
+        members = sorted((of(part) for part in frozenset.__iter__(key)), key=lambda one: (str(type(one[1])), repr(one)))
+        return ("frozenset", frozenset(one for one, _ in members)), frozenset(shown for _, shown in members)
+    if isinstance(key, numbers.Complex | Decimal):
+        number = _number(key)
+        return number, number
+    if isinstance(key, datetime | timedelta):
+        moment = _moment(key)
+        return moment, moment
+    kind: Any = type(key)
+    return (kind, key, "" if kind.__repr__ is object.__repr__ else repr(key)), key  # (that would be an address)
+
+
+def _number(key: Any) -> Any:
+    """Whole numbers as ints, others as floats, or as Fractions where they are none; NaN as what is missing."""
+    if isinstance(key, Decimal):
+        if key.is_nan():
+            return None
+        if key.is_finite() and abs(key.adjusted()) > MOST_DIGITS:
+            raise ValueError
+    elif not isinstance(key, numbers.Real):
+        real, imaginary = _number(key.real), _number(key.imag)
+        if real is None or imaginary is None:
+            return None
+        return real if imaginary == 0 else complex(real, imaginary)
+    if isinstance(key, float | np.floating | Decimal):
+        if key != key:
+            return None
+        if key in (math.inf, -math.inf):
+            return math.inf if key > 0 else -math.inf
+    if isinstance(key, numbers.Rational):
+        exactly = Fraction(int(key.numerator), int(key.denominator))
+    else:
+        exactly = Fraction(*key.as_integer_ratio())
+    if exactly.denominator == 1:
+        return exactly.numerator
+    try:
+        near = float(exactly)
+    except OverflowError:
+        return exactly
+    return near if Fraction(near) == exactly else exactly
+
+
+def _moment(key: Any) -> Any:
+    """Python's own datetime in UTC, or without a zone, and its own timedelta. (Those of pandas may be finer.)"""
+    if isinstance(key, timedelta):
+        return key if getattr(key, "nanoseconds", 0) else timedelta(key.days, key.seconds, key.microseconds)
+    if getattr(key, "nanosecond", 0):
+        return key.replace(fold=0) if key.utcoffset() is None else key.astimezone(UTC)
+    clock = (key.year, key.month, key.day, key.hour, key.minute, key.second, key.microsecond)
+    if key.utcoffset() is None:
+        return datetime(*clock)
+    return datetime(*clock, tzinfo=key.tzinfo, fold=key.fold).astimezone(UTC)
