@@ -158,8 +158,8 @@ def zoo_command(*, trials: int, confidence: float, as_json: bool = False) -> int
         found_out = sum(one.caught for one in looks if not one.entry.sound)
         blamed = sum(one.caught for one in looks if one.entry.sound)
         console.print(
-            f"\n{found_out} of {len(zoo.broken())} broken ones caught, {blamed} of {len(zoo.sound())} sound ones blamed; "
-            f"{trials:,} trials, confidence {confidence:.10g}."
+            f"\n{found_out} of {len(zoo.broken())} broken ones caught, {blamed} of {len(zoo.sound())} sound ones "
+            f"blamed; {trials:,} trials, confidence {confidence:.10g}."
         )
     return 0 if all(one.as_it_should for one in looks) else 1
 

@@ -69,7 +69,8 @@ def patterns(*, size: int, low: float = 0, high: float = 1) -> Patterns:
     }
     kept: dict[str, tuple[Any, Any]] = {}
     for one, other in shapes.values():
-        kept.setdefault(repr((one, other)), (one, other))
+        if one != other:
+            kept.setdefault(repr((one, other)), (one, other))
     return Patterns(tuple(kept.values()))
 
 
