@@ -1,8 +1,8 @@
 """Whatever a mechanism answers, in columns that can be searched: numbers, fingerprints and kinds.
 
 The encoding is total: numbers, arrays, tuples, dicts, strings, None, NaN, and exceptions (`Raised`) all have one. Two
-answers that a reader can tell apart have different fingerprints (but for collisions of a 64-bit hash, which can hide a
-difference and never invent one).
+answers that a reader can tell apart differ in their fingerprints or in their kinds (but for collisions of a 64-bit
+hash, which can hide a difference and never invent one).
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _leaves(answer: Any) -> list[float]:
     try:
         return [float(answer)] if isinstance(answer, int | float | np.number | np.bool_) else [math.nan]
     except OverflowError:
-        return [math.copysign(math.inf, answer)]
+        return [math.inf if answer > 0 else -math.inf]
 
 
 def _kind(answer: Any) -> Hashable:

@@ -152,14 +152,14 @@ def zoo_command(*, trials: int, confidence: float, as_json: bool = False) -> int
             measured = "exactly" if found is None else rounded_down(found.epsilon, 3)
             said = "yes" if one.caught else "no, rightly" if entry.sound else "NO"
             caught = Text(said, "green" if one.as_it_should else "bold red")
-            row = [entry.name, _short(entry.claimed), _short(entry.truth), measured, caught]
+            row: list[str | Text] = [entry.name, _short(entry.claimed), _short(entry.truth), measured, caught]
             table.add_row(*row, *([entry.teaches] if wide else []))
         console.print(table)
         found_out = sum(one.caught for one in looks if not one.entry.sound)
         blamed = sum(one.caught for one in looks if one.entry.sound)
         console.print(
-            f"\n{found_out} of {len(zoo.broken())} broken ones caught, {blamed} of {len(zoo.sound())} sound ones blamed; "
-            f"{trials:,} trials, confidence {confidence:.10g}."
+            f"\n{found_out} of {len(zoo.broken())} broken ones caught, {blamed} of {len(zoo.sound())} sound ones "
+            f"blamed; {trials:,} trials, confidence {confidence:.10g}."
         )
     return 0 if all(one.as_it_should for one in looks) else 1
 

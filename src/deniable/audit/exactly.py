@@ -143,10 +143,19 @@ def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
 
 def _pushed(law: Law, function: Callable[[Any], Any]) -> Law:
     found: dict[Any, float] = {}
+    whole = [y for y in law if not _is_end(y)]
     for outcome, mass in law.items():
-        image = outcome if isinstance(outcome, str) and outcome.startswith(ENDS) else function(outcome)
+        # A tail goes where the outcome beside it goes: less than 10⁻¹⁵ of all mass.
+        beside = outcome
+        if _is_end(outcome):
+            beside = max(whole) if outcome.startswith(ABOVE) else min(whole)
+        image = function(beside)
         found[image] = found.get(image, 0.0) + mass
     return found
+
+
+def _is_end(outcome: Any) -> bool:
+    return isinstance(outcome, str) and outcome.startswith(ENDS)
 
 
 # -- whole numbers ---------------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ Whoever trains throws m fair coins, puts in the canaries that show heads, trains
 
 Canaries of one run depend on each other as they like; neither theorem asks for independence.
 
-**Traps.** (1) The first bound pays 2mδ × (something up to 1): with m canaries near 1/δ it proves nothing, whatever the
-attack; take m ≪ 1/δ, or the second bound. (2) Guesses are ranked by score; how many are made is fixed beforehand, or
-paid for by a union bound, as here. (3) Coins must be fair and thrown for this run; canaries must not be chosen after
-training. (4) One run proves less than many: at ε = 8, δ = 10⁻⁵ a thousand perfect canaries certify about 5.
+**Traps.** (1) The first bound pays 2mδ × (something up to 1): with m canaries beyond 1/δ it proves next to nothing,
+whatever the attack; take m ≪ 1/δ, or the second bound. (2) Guesses are ranked by score; how many are made is fixed
+beforehand, or paid for by a union bound, as here. (3) Coins must be fair and thrown for this run; canaries must not be
+chosen after training. (4) One run proves less than many: a thousand canaries, all guessed right, certify ε = 5.4.
 """
 
 from __future__ import annotations

@@ -1,0 +1,65 @@
+"""The encoding is total: whatever comes back has columns, a fingerprint and a kind."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deniable.audit.answers import Answers, Raised, last_digits, plain
+
+ODD: list[Any] = [
+    None, 1, 1.0, True, -0.0, 0.0, math.nan, math.inf, "word", b"bytes", (1, None), [1, 2], [1, [2, "x"]], {"b": 1, "a": None},
+    {1, 2}, np.float64(2.5), np.array([1, 2]), np.array([1.0, np.nan]), np.array(["a"]), 10**400, Fraction(1, 3), 1j,
+    Raised("ValueError"), object, (), [], np.zeros((2, 2)), [np.zeros(3), None],
+]  # fmt: skip
+
+
+def test_everything_has_an_encoding() -> None:
+    found = Answers.of(ODD)
+    assert len(found) == len(ODD) == len(found.columns)
+    told = set(zip(found.keys.tolist(), found.kinds.tolist(), strict=True))
+    assert len(told) == len(ODD), "all of these can be told apart"
+
+
+def test_equal_answers_have_equal_fingerprints() -> None:
+    for answer in ODD:
+        keys = Answers.of([answer, answer]).keys
+        assert keys[0] == keys[1]
+
+
+def test_arrays_and_lists_of_numbers_agree() -> None:
+    listed = [0.5, -0.0, 3.0]
+    array = Answers.of(np.array(listed))
+    assert array.columns.ravel().tolist() == Answers.of(listed).columns.ravel().tolist() == listed
+    assert array.keys.tolist() == Answers.of(listed).keys.tolist()
+    assert len(set(Answers.of(np.array([0.0, -0.0])).keys.tolist())) == 2
+
+
+def test_rows_are_told_apart_in_every_place() -> None:
+    rows = np.array([[0, 0, 1], [0, 1, 0], [1, 0, 0], [0, 0, 1]])
+    keys = Answers.of(rows).keys
+    assert keys[0] == keys[3]
+    assert len(set(keys[:3].tolist())) == 3
+
+
+def test_parts_keep_their_answers() -> None:
+    found = Answers.of(ODD)[3:6]
+    assert [plain(y) for y in found.raw] == [plain(y) for y in ODD[3:6]]
+    mask = np.arange(len(ODD)) == 8
+    assert Answers.of(ODD)[mask].raw == ["word"]
+
+
+@pytest.mark.parametrize("number", [0.625, 3.0, -4.0, 2.0**-1074, 5e-324 * 12, 1e300, 2.0**-1022, 0.1, -7.25])
+def test_the_last_digit_is_where_it_is(number: float) -> None:
+    above, below = abs(number).as_integer_ratio()
+    wanted = (above & -above).bit_length() - below.bit_length()
+    assert last_digits(np.array([[number]])).tolist() == [wanted]
+
+
+def test_the_finest_number_of_a_row_counts() -> None:
+    rows = np.array([[0.5, 3.0], [math.nan, math.inf], [0.0, 0.25]])
+    assert last_digits(rows).tolist() == [-1, math.inf, -2]

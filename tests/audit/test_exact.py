@@ -1,0 +1,224 @@
+"""True curves from laws: against laws at 60 digits that share no code with them, and against what we claim exactly."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from deniable import Unit, audit, curves, local, mechanisms
+from deniable.audit.exactly import threshold_law
+from deniable.curves import Curve, Kernel
+from deniable.errors import InvalidDistribution, InvalidOperation, InvalidParameter
+from tests.audit.cases import cases
+from tests.mechanisms import exact_laws, lattice_laws
+
+EPSILONS = np.array([0.0, 0.2, 0.5, 0.9, 1.3])
+
+
+def deltas(p: Any, q: Any) -> list[float]:
+    """The worse direction, at 60 digits."""
+    return [float(max(exact_laws.delta(p, q, e), exact_laws.delta(q, p, e))) for e in EPSILONS]
+
+
+def agrees(curve: Curve, wanted: list[float]) -> None:
+    low, high = curve.delta_bounds(epsilon=EPSILONS)
+    assert low == pytest.approx(wanted, abs=2e-12)
+    assert high == pytest.approx(wanted, abs=2e-12)
+
+
+# -- against 60 digits -----------------------------------------------------------------------------------------------
+
+PAIRS = [([0, 1, 1], [1, 0, 0]), ([0, 5], [1, 4]), ([3, 3, 2], [2, 3, 3])]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+@pytest.mark.parametrize("kind", ["laplace", "exponential", "gumbel"])
+def test_selections(kind: str, pair: tuple[Any, Any]) -> None:
+    makers = {
+        "laplace": mechanisms.NoisyMax,
+        "exponential": mechanisms.PermuteAndFlip,
+        "gumbel": mechanisms.Exponential,
+    }
+    law = exact_laws.softmax if kind == "gumbel" else lambda u, scale: exact_laws.largest(u, scale, kind)
+    p, q = (law(scores, 2) for scores in pair)
+    agrees(audit.exact(makers[kind](sensitivity=1, epsilon=1), neighbours=pair), deltas(p, q))
+
+
+@pytest.mark.parametrize("positives", [1, 2])
+@pytest.mark.parametrize("pair", [([0, 0, 0], [1, 1, -1]), ([3, -2, 0], [2, -1, 1])], ids=str)
+def test_thresholds(positives: int, pair: tuple[Any, Any]) -> None:
+    noisy: Any = (
+        mechanisms.AboveThreshold(threshold=1, sensitivity=1, epsilon=1)
+        if positives == 1
+        else mechanisms.SparseVector(threshold=1, sensitivity=1, epsilon=1, positives=2)
+    )
+    laws = [
+        exact_laws.threshold(
+            asked, at=1, threshold_scale=noisy.threshold_scale, answer_scale=noisy.answer_scale, positives=positives
+        )
+        for asked in pair
+    ]
+    p, q = [list(law.values()) for law in laws]
+    agrees(audit.exact(noisy, neighbours=pair), deltas(p, q))
+
+
+def test_a_threshold_without_noise_on_answers() -> None:
+    law = threshold_law([0.0, 1.0], threshold_scale=2.0, answer_scale=0.0, positives=None)
+    assert law[(False, True)] == pytest.approx((1 - math.exp(-0.5)) / 2, abs=1e-12)
+    assert law[(True, False)] == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "shift"), [("laplace", 1), ("laplace", 3), ("gaussian", 1), ("gaussian", 2), ("rounded", 2)]
+)
+def test_noise_on_whole_numbers(kind: str, shift: int) -> None:
+    makers: dict[str, tuple[Any, Any]] = {
+        "laplace": (mechanisms.DiscreteLaplace(sensitivity=1, scale=2), lattice_laws.discrete_laplace(2, 200)),
+        "gaussian": (mechanisms.DiscreteGaussian(sensitivity=1, sigma=2), lattice_laws.discrete_gaussian(2, 60)),
+        "rounded": (mechanisms.Gaussian(sensitivity=1, sigma=2), lattice_laws.rounded_gaussian(2, 60)),
+    }
+    noisy, law = makers[kind]
+    p, q = law, lattice_laws.shifted(law, shift)
+    wanted = [float(max(lattice_laws.delta(p, q, e), lattice_laws.delta(q, p, e))) for e in EPSILONS]
+    agrees(audit.exact(noisy, neighbours=(5, 5 + shift)), wanted)
+
+
+def test_poisson() -> None:
+    """(2, 5): FACTS C.2."""
+    noisy = mechanisms.PoissonMechanism.linear(low=2, high=5)
+    curve = audit.exact(noisy, neighbours=(0, 1))
+    assert curve.delta(epsilon=1.0) == pytest.approx(0.416380974675839, abs=1e-12)
+    assert curve.epsilon(delta=0.0) == math.inf
+
+
+def test_keys_by_enumeration() -> None:
+    """One key, counted 3 or 4, hidden below the threshold; and one key that one neighbour alone has."""
+    noisy = mechanisms.UnknownKeys(unit=Unit.row(), scale=2, threshold=5)
+    noise = lattice_laws.discrete_laplace(2, 200)
+
+    def law(count: int) -> dict[Any, Any]:
+        found: dict[Any, Any] = {"hidden": mpmath.fsum(p for z, p in noise.items() if z + count < 5)}
+        return found | {z + count: p for z, p in noise.items() if z + count >= 5}
+
+    p, q = law(3), law(4)
+    wanted = [float(max(lattice_laws.delta(p, q, e), lattice_laws.delta(q, p, e))) for e in EPSILONS]
+    agrees(audit.exact(noisy, neighbours=(["a"] * 3, ["a"] * 4)), wanted)
+    alone = audit.exact(noisy, neighbours=([], ["a"]))
+    assert alone.delta(epsilon=30.0) == pytest.approx(1 - float(law(1)["hidden"]), abs=1e-12)
+    assert alone.delta(epsilon=30.0) <= noisy.curve.delta(epsilon=30.0)
+
+
+def test_top_two_by_peeling() -> None:
+    top = mechanisms.TopK(mechanisms.Exponential(sensitivity=1, epsilon=1), count=2)
+    laws = []
+    for scores in ([0, 1, 3], [1, 0, 2]):
+        law = {}
+        for i, j in itertools.permutations(range(3), 2):
+            first = exact_laws.softmax(scores, 2)[i]
+            left = [k for k in range(3) if k != i]
+            law[i, j] = first * exact_laws.softmax([scores[k] for k in left], 2)[left.index(j)]
+        laws.append(list(law.values()))
+    agrees(audit.exact(top, neighbours=([0, 1, 3], [1, 0, 2])), deltas(*laws))
+
+
+# -- equal to what is claimed, where we claim exactness ----------------------------------------------------------------
+
+SHARP: list[tuple[str, Any, tuple[Any, Any]]] = [
+    ("discrete Laplace", mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1), (0, 1)),
+    ("discrete Laplace, 3", mechanisms.DiscreteLaplace(sensitivity=3, epsilon=1), (0, 3)),
+    ("discrete Gaussian", mechanisms.DiscreteGaussian(sensitivity=1, sigma=2), (0, 1)),
+    ("Poisson", mechanisms.PoissonMechanism.linear(low=2, high=5), (0, 1)),
+    ("staircase", mechanisms.Staircase(sensitivity=3, epsilon=1), (0, 3)),
+    ("histogram, added", mechanisms.Histogram(categories=["a", "b"], unit=Unit.row(), epsilon=1), (["a"], ["a", "b"])),
+    ("histogram, replaced", mechanisms.Histogram(categories=["a", "b"], unit=Unit.replaced_row(), epsilon=1), (["a"], ["b"])),
+    ("product", mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1) ** 2, (0, 1)),
+    ("binary median", mechanisms.BinaryInverseSensitivity.median(epsilon=1), ([0, 0, 1], [0, 1, 1])),
+    ("RR", local.RandomizedResponse(epsilon=1.0), (True, False)),
+    ("nu", local.NuRandomizedResponse(nu=0.4), (True, False)),
+    ("Warner", local.WarnerSurvey(p=0.2), (True, False)),
+    ("two coins", local.TwoCoinSurvey(truth=0.5, yes=0.3), (True, False)),
+    ("k-ary", local.KaryRandomizedResponse(categories=7, epsilon=1.0), (2, 5)),
+    ("optimized unary", local.OptimizedUnary(categories=7, epsilon=1.0), (2, 5)),
+    ("symmetric unary", local.SymmetricUnary(categories=7, epsilon=1.0), (2, 5)),
+    ("subsets", local.SubsetSelection(categories=9, epsilon=1.0), (2, 5)),
+    ("hashing", local.LocalHashing(categories=9, epsilon=1.0), (2, 5)),
+    ("RAPPOR", local.Rappor(categories=5, f=0.5, p=0.25, q=0.75), (0, 1)),
+    ("Duchi", local.DuchiMean(low=0, high=1, epsilon=1.0), (0.0, 1.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "mechanism", "pair"), SHARP, ids=[name for name, _, _ in SHARP])
+def test_the_claim_is_the_truth(name: str, mechanism: Any, pair: tuple[Any, Any]) -> None:
+    found, claim = audit.exact(mechanism, neighbours=pair), mechanism.curve
+    assert found.delta(epsilon=EPSILONS) == pytest.approx(claim.delta(epsilon=EPSILONS), abs=2e-12), name
+    if claim.epsilon(delta=0.0) < math.inf:
+        assert found.epsilon(delta=0.0) == pytest.approx(claim.epsilon(delta=0.0), abs=1e-9)
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_nothing_of_ours_leaks_more_than_it_claims(case: Any) -> None:
+    """Wherever the law is known: δ of the pair is at most the claimed one."""
+    try:
+        found = audit.exact(getattr(case.mechanism, "protocol", case.mechanism), neighbours=case.neighbours)
+    except InvalidOperation as refused:
+        assert "audit.measure" in str(refused)  # noqa: PT017
+        return
+    claim = case.mechanism.curve
+    assert (found.delta_bounds(epsilon=EPSILONS)[0] <= claim.delta(epsilon=EPSILONS) + 1e-11).all()
+
+
+# -- other ways in, and refusals -------------------------------------------------------------------------------------
+
+
+class Coin:
+    def law(self, value: int) -> dict[str, float]:
+        return {"heads": 0.75, "tails": 0.25} if value else {"heads": 0.25, "tails": 0.75}
+
+
+def test_a_law_of_your_own() -> None:
+    assert audit.exact(Coin(), neighbours=(0, 1)).epsilon(delta=0.0) == pytest.approx(math.log(3))
+    assert audit.exact(Coin(), neighbours=(1, 1)) == curves.identity()
+
+
+def test_kernels_bring_their_neighbours() -> None:
+    kernel = Kernel.of([[0.75, 0.25], [0.25, 0.75]])
+    assert audit.exact(kernel).epsilon(delta=0.0) == pytest.approx(math.log(3))
+
+
+def test_statistics_and_processing_go_along() -> None:
+    noisy = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1)
+    asked = noisy.on(len).then(lambda y: y % 2)
+    even = audit.exact(asked, neighbours=([1], [1, 2]))
+    r = math.exp(-1)
+    stays = (1 - r) / (1 + r) * (1 + 2 * r**2 / (1 - r**2))
+    assert even.epsilon(delta=0.0) == pytest.approx(abs(math.log(stays / (1 - stays))), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "pair", "error"),
+    [
+        (mechanisms.Laplace(sensitivity=1.0, epsilon=1), (0.0, 1.0), InvalidOperation),
+        (lambda value: value, (0, 1), InvalidOperation),
+        (mechanisms.NoisyMax(sensitivity=1, epsilon=1), None, InvalidParameter),
+        (mechanisms.DiscreteLaplace(sensitivity=1, scale=1e6), (0, 1), InvalidOperation),
+        (mechanisms.DiscreteLaplace(sensitivity=1, scale=1), (0, 10**6), InvalidOperation),
+    ],
+    ids=["real", "function", "no pair", "wide", "apart"],
+)
+def test_what_is_not_known_is_refused(mechanism: Any, pair: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        audit.exact(mechanism, neighbours=pair)
+
+
+def test_a_law_must_be_one() -> None:
+    class Wrong:
+        def law(self, value: int) -> dict[str, float]:
+            return {"a": 0.5}
+
+    with pytest.raises(InvalidDistribution):
+        audit.exact(Wrong(), neighbours=(0, 1))

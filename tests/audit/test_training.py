@@ -1,0 +1,143 @@
+"""One-run audits: the bounds against brute force, and false certification on canaries whose truth is known."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deniable import audit, curves
+from deniable.audit.training import run_p_value, run_refutes
+from deniable.errors import InvalidParameter
+from deniable.testing import statistics
+
+
+def gaussian_canaries(rng: np.random.Generator, mu: float, count: int) -> tuple[Any, Any]:
+    """Each canary's score is N(μ, 1) if it was in, N(0, 1) if not: μ-GDP, exactly."""
+    included = rng.random(count) < 0.5
+    return included * mu + rng.normal(size=count), included
+
+
+# -- bounds ----------------------------------------------------------------------------------------------------------
+
+
+def tail(least: int, trials: int, p: Fraction) -> Fraction:
+    return sum(
+        (math.comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(max(least, 0), trials + 1)), Fraction(0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("canaries", "guesses", "right", "delta"), [(100, 20, 18, 1e-3), (50, 50, 40, 1e-2), (30, 10, 10, 0.0)]
+)
+def test_the_p_value_is_the_theorem(canaries: int, guesses: int, right: int, delta: float) -> None:
+    """f(v) + 2 m δ max_i (f(v - i) - f(v))/i, in fractions."""
+    epsilon = 1.0
+    p = Fraction(1 / (1 + math.exp(-epsilon)))
+    f = tail(right, guesses, p)
+    slope = max((tail(right - i, guesses, p) - f) / i for i in range(1, right + 1))
+    wanted = min(Fraction(1), f + 2 * canaries * Fraction(delta) * slope)
+    assert run_p_value(epsilon, delta, canaries, guesses, right) == pytest.approx(float(wanted), rel=1e-9)
+
+
+def test_one_run_fdp_is_sharp_for_a_catastrophe() -> None:
+    """With probability 0.1 all coins are shown, otherwise nothing: f of (0, 0.1)-DP, and P(all right) = 0.1."""
+    claim = curves.approximate(epsilon=0.0, delta=0.1)
+    assert not run_refutes(claim, 100, 100, 100, 0.0999)
+    assert run_refutes(claim, 100, 100, 100, 0.1001)
+
+
+@pytest.mark.parametrize("right", [74, 78, 84])
+def test_one_run_fdp_never_beats_independent_coins(right: int) -> None:
+    """Independent randomized responses are ε-DP: refuting ε at less than their own p-value would be false; and at five
+    times that it is refuted.
+    """
+    claim, p = curves.pure(epsilon=1.0), statistics.at_least(right, 100, probability=1 / (1 + math.exp(-1)))
+    assert not run_refutes(claim, 100, 100, right, 0.999 * p)
+    assert run_refutes(claim, 100, 100, right, min(0.9, 5 * p))
+
+
+# -- simulated canaries ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mu", [0.5, 1.0, 3.0])
+def test_gaussian_canaries_never_prove_more_than_the_truth(mu: float) -> None:
+    """A fixed sample, at 99.9 %; and both prove something."""
+    scores, included = gaussian_canaries(np.random.default_rng(4), mu, 2000)
+    truth = curves.gaussian(mu=mu).epsilon(delta=1e-5)
+    plain = audit.one_run(scores, included, delta=1e-5, confidence=0.999)
+    sharper = audit.one_run_fdp(scores, included, delta=1e-5, confidence=0.999)
+    assert plain.epsilon <= truth
+    assert sharper.parameter is not None
+    assert sharper.parameter <= mu
+    assert sharper.epsilon <= truth
+    if mu >= 1:
+        assert 0.5 < plain.epsilon < sharper.epsilon
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "all or nothing", "nothing"])
+def test_false_certification(kind: str) -> None:
+    """2000 runs of 60 canaries at 80 %: how often each bound claims more than the truth, tested at 1e-9. "All or
+    nothing" is as dependent as canaries can be: once in ten runs every score is the coin itself.
+    """
+    rng, runs, false = np.random.default_rng(9), 2000, [0, 0]
+    claim = {
+        "gaussian": curves.gaussian(mu=1.0),
+        "all or nothing": curves.approximate(epsilon=0.0, delta=0.1),
+        "nothing": curves.identity(),
+    }[kind]
+    known: dict[tuple[str, int], bool] = {}
+    for _ in range(runs):
+        included = rng.random(60) < 0.5
+        scores = rng.normal(size=60) + (included if kind == "gaussian" else 0)
+        if kind == "all or nothing" and rng.random() < 0.1:
+            scores = included.astype(float)
+        order = np.argsort(scores, kind="stable")
+        right = int((~included[order[:10]]).sum() + included[order[-10:]].sum())
+        if ("f", right) not in known:
+            known["f", right] = run_refutes(claim, 60, 20, right, 0.2)
+            # (ε, δ) of the claim at ε = 1, or its own.
+            level = 0.0 if kind != "gaussian" else 1.0
+            known["e", right] = run_p_value(level, float(claim.delta(epsilon=level)), 60, 20, right) <= 0.2
+        false[0] += known["f", right]
+        false[1] += known["e", right]
+    for count in false:
+        assert statistics.at_least(count, runs, probability=0.2) > 1e-9
+
+
+def test_the_trap_of_too_many_canaries() -> None:
+    """m well above 1/δ: a perfect attack proves next to nothing; with m ≪ 1/δ it does."""
+    included = np.arange(1000) % 2 == 0
+    scores = included.astype(float)
+    assert audit.one_run(scores, included, delta=0.05, confidence=0.95).epsilon < 0.8
+    assert audit.one_run(scores, included, delta=1e-7, confidence=0.95).epsilon > 4
+
+
+def test_other_families_and_fixed_guesses() -> None:
+    scores, included = gaussian_canaries(np.random.default_rng(1), 2.0, 2000)
+    found = audit.one_run_fdp(
+        scores, included, delta=0.0, confidence=0.95, family=lambda e: curves.pure(epsilon=e), guesses=200
+    )
+    assert found.guesses == 200
+    assert found.parameter == pytest.approx(found.epsilon, rel=1e-6)
+    alone = audit.one_run(scores, included, delta=0.0, confidence=0.95, guesses=200)
+    assert alone.epsilon == pytest.approx(found.epsilon, rel=0.05)
+    assert alone.sentence.endswith("at δ = 0.")
+    assert str(alone) == alone.sentence
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"scores": [1.0] * 5, "included": [True] * 5}, {"scores": [math.nan] * 20}, {"included": [2] * 20}, {"included": [0.5] * 20},
+        {"guesses": 21}, {"guesses": []}, {"guesses": 0}, {"delta": 2.0}, {"confidence": 0.0}, {"scores": [[1.0] * 20]},
+    ],
+)  # fmt: skip
+def test_bad_canaries_are_refused(wrong: dict[str, Any]) -> None:
+    asked: dict[str, Any] = {"scores": [0.0] * 20, "included": [True] * 20, "delta": 0.0, "confidence": 0.9, **wrong}
+    for bound in (audit.one_run, audit.one_run_fdp):
+        with pytest.raises(InvalidParameter):
+            bound(**asked)

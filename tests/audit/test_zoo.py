@@ -1,0 +1,70 @@
+"""The zoo: every broken one is caught, no sound one is blamed, and the truths are what REDTEAM and FACTS say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from deniable.audit import zoo
+
+SURE = 1 - 1e-9
+HARD = {"sparse vector 3: shows the value": 150_000, "noisy max, scale 1/ε, any scores": 30_000}
+"""Rare events take more trials."""
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in zoo.broken()])
+def test_the_broken_are_caught(name: str) -> None:
+    """At a confidence beyond the 99.9 % that is asked for, with far fewer than a million samples."""
+    entry = zoo.entries[name]
+    seen = zoo.look(entry, trials=HARD.get(name, 15_000), confidence=0.999)
+    assert seen.caught
+    assert entry.exactly_refuted or math.isinf(entry.truth)
+    if seen.finding is not None and entry.truth < math.inf:
+        assert seen.finding.epsilon <= entry.truth
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in zoo.sound()])
+def test_the_sound_are_left_alone(name: str) -> None:
+    """Each is blamed once in a billion builds."""
+    entry = zoo.entries[name]
+    seen = zoo.look(entry, trials=15_000, confidence=SURE)
+    assert not seen.caught
+    assert not entry.exactly_refuted
+    assert entry.truth <= entry.claimed * (1 + 1e-9)
+    if seen.finding is not None:
+        assert seen.finding.epsilon <= entry.truth
+
+
+@pytest.mark.parametrize(
+    ("name", "truth"),
+    [
+        ("half the sensitivity", 2.0),
+        ("histogram, a row replaced", 2.0),
+        ("sparse vector 3: shows the value", 2.5),
+        ("sparse vector 4: noise ignores c", 7.017),
+        ("sparse vector 5: answers without noise", math.inf),
+        ("sparse vector 6: never stops", 4.486),
+        ("noisy max with its value", 2.5),
+        ("exponential mechanism without the 1/2", 1.776),
+        ("unary encoding, ε for each bit", 2.0),
+        ("RAPPOR without memory", 10.0),
+        ("averaging", 10.0),
+        ("advanced composition as printed", 258.30),
+        ("classic Gaussian at ε = 15", 17.37),
+    ],
+)
+def test_the_truths_are_known_from_elsewhere(name: str, truth: float) -> None:
+    """REDTEAM's table, FACTS B40, Balle & Wang."""
+    assert zoo.entries[name].truth == pytest.approx(truth, rel=1e-3)
+
+
+def test_everybody_teaches_something() -> None:
+    assert len(zoo.broken()) >= 22
+    assert len(zoo.sound()) >= 8
+    for entry in zoo.entries.values():
+        assert entry.teaches.endswith(".")
+        assert entry.source
+        assert entry.name == entry.name.strip()
+        if entry.mechanism is not None:
+            assert entry.mechanism.release(entry.neighbours[0]) is not ...
