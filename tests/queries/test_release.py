@@ -57,7 +57,7 @@ def test_keys_come_in_an_order_of_their_own() -> None:
 def test_public_keys_are_all_shown_and_no_others() -> None:
     made = planned("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
     cost = Cost(10**30)
-    zeros = {group: (0,) for group in made.collect.known or ()}
+    zeros = dict.fromkeys(made.collect.known or (), (0,))
     assert release(made, noise(made, BUDGETS["pure"], cost), cost, zeros).groups == (("A",), ("B",), ("C",))
 
 
