@@ -71,8 +71,9 @@ class World:
 class Chooser:
     """Draws worlds and plans with a source of choices."""
 
-    def __init__(self, pick: Pick) -> None:
+    def __init__(self, pick: Pick, depths: Sequence[int] = (0, 1, 2, 3)) -> None:
         self.pick = pick
+        self.depths = depths
         self.names = count()
 
     def name(self) -> str:
@@ -231,9 +232,13 @@ class Chooser:
         parts: list[Relation] = []
         kind = self.pick([Kind.INTEGER, Kind.TEXT])
         value = self.expression(kind, child.columns, self.pick([0, 1]))
+        if isinstance(child, PerPerson) and self.pick([True, True, False]):
+            kind, value = Kind.INTEGER, Column(child.aggregates[0][0])
         if isinstance(value, Literal):
             value = call("coalesce", value)
+        alike = self.renamed(child)
         for _ in range(self.pick([2, 2, 3])):
+            child = self.pick(alike)
             one, two = self.constant(kind), self.constant(kind)
             shape = self.pick(["lt", "ge", "eq", "between", "null", "in", "none"])
             if shape == "between":
@@ -247,6 +252,20 @@ class Chooser:
             else:
                 parts.append(Filter(child, call(shape, value, one)))
         return Union(tuple(parts), disjoint(parts))
+
+    def renamed(self, child: Relation) -> list[Relation]:
+        """The relation, and others whose columns have the same names and kinds but may be other columns."""
+        names = list(child.columns)
+        found: list[Relation] = [child]
+        turned = {
+            name: self.pick([n for n in names if child.columns[n].kind is child.columns[name].kind]) for name in names
+        }
+        found.append(Project(child, tuple((name, Column(other)) for name, other in turned.items())))
+        if isinstance(child, PerPerson):
+            kinds = {each: child.columns[each].kind for each, _ in child.aggregates}
+            other = [(each, self.pick([e for n, e in child.aggregates if kinds[n] is kinds[each]])) for each in kinds]
+            found.append(PerPerson(child.child, child.keys, tuple(other)))
+        return found
 
     def bound(self, world: World, child: Relation, depth: int) -> Relation:
         keys = tuple(self.key(child) for _ in range(self.pick([0, 1, 2])))
@@ -278,10 +297,11 @@ class Chooser:
         )
 
     def collect(self, world: World) -> Collect:
-        relation = self.relation(world, self.pick([0, 1, 2, 3]))
+        relation = self.relation(world, self.pick(self.depths))
         keys = [(self.name(), self.key(relation)) for _ in range(self.pick([0, 1, 1, 2]))]
         if keys and self.pick([False, False, True]):
-            relation = Bound(relation, tuple(key for _, key in keys), self.pick([1, 2]), self.pick([1, 2]))
+            by = [self.pick(keys)[1] for _ in keys] if self.pick([False, True]) else [key for _, key in keys]
+            relation = Bound(relation, tuple(by), self.pick([1, 2]), self.pick([1, 2]))
         elif isinstance(relation, PerPerson) and relation.keys and self.pick([False, True]):
             keys = [(name, Column(name)) for name, _ in relation.keys]
         known = None

@@ -137,14 +137,16 @@ def asks(text: str) -> Question | QuestionRefused:
     """What a text comes to: nothing but these two."""
     tables = EXAMPLE if len(text) % 3 else BY_ROW
     start = time.process_time()
+    answer: Question | QuestionRefused
     try:
-        return parse(text, tables)
+        answer = parse(text, tables)
     except QuestionRefused as refused:
-        assert refused.code in REFUSALS
-        assert len(str(refused)) < 2000
-        return refused
-    finally:
-        assert time.process_time() - start < 10, text  # no text makes the front compute for long
+        answer = refused
+    assert time.process_time() - start < 10, text  # no text makes the front compute for long
+    if isinstance(answer, QuestionRefused):
+        assert answer.code in REFUSALS
+        assert len(str(answer)) < 2000
+    return answer
 
 
 def test_texts_of_the_grammar() -> None:
@@ -197,8 +199,10 @@ def test_raw_bytes() -> None:
         "SELECT POWER(10, POWER(10, POWER(10, 10))), COUNT(*) FROM visits",
         "SELECT EXP(EXP(EXP(age))) > 1, COUNT(*) FROM visits GROUP BY 1",
         "SELECT SUM(age" + " * age" * 200 + ") FROM visits",
+        "SELECT " + " + ".join(["(age % 80) * (age % 100)"] * 90) + ", COUNT(*) FROM visits GROUP BY 1",
+        "SELECT visited, COUNT(*) FROM visits GROUP BY visited HAVING visited > '2024-01-01' ORDER BY visited <> '2024-01-01'",
     ],
-    ids=range(32),
+    ids=range(34),
 )  # fmt: skip
 def test_texts_that_were_made_to_hurt(text: str) -> None:
     asks(text)

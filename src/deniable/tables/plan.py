@@ -321,7 +321,7 @@ class Exact:
             )
         if self.function in {"count", "count_distinct"}:
             if self.expression is not None:
-                domain(self.expression, columns)
+                typed(self.expression, columns)
             elif self.function == "count_distinct":
                 raise QuestionRefused("aggregate", "COUNT(DISTINCT …) needs a column", "write COUNT(DISTINCT a)")
             low = 0 if self.expression is not None else 1
@@ -453,7 +453,7 @@ class Bound(Relation):
 
     def __post_init__(self) -> None:
         for key in self.keys:
-            domain(key, self.child.columns)
+            typed(key, self.child.columns)
         for name, most in (("groups", self.groups), ("rows_per_group", self.rows_per_group)):
             if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_ROWS:
                 raise QuestionRefused("options", f"{name} is a whole number from 1", f"write {name}=1")

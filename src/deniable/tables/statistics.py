@@ -273,7 +273,8 @@ class Collect:
 
 
 def _same_keys(left: tuple[Expression, ...], right: tuple[Expression, ...]) -> bool:
-    return len(left) == len(right) and all(any(same(a, b) for b in right) for a in left)
+    """Whether both make the same groups: each key of either is one of the other's. (g, g) and (g, x) do not."""
+    return all(any(same(a, b) for b in right) for a in left) and all(any(same(a, b) for a in left) for b in right)
 
 
 def _of_rows(reach: Reach, neighbours: Neighbours, low: int, high: int) -> Moves:

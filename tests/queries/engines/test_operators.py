@@ -179,6 +179,7 @@ def corners(kitchen: Kitchen, request: pytest.FixtureRequest) -> Any:
     if type(kitchen) not in kept:
         source = pa.table({name: pa.array(list(values), kind) for name, (kind, values, _) in COLUMNS.items()})
         engine = kitchen.make()
+        request.config.add_cleanup(engine.close)
         kept[type(kitchen)] = engine, engine.register("corners", kitchen.source(source), TABLE, SECRET)
     return kept[type(kitchen)]
 

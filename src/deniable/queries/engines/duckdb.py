@@ -90,7 +90,7 @@ class DuckDBEngine(Engine):
         self._tables: dict[str, Stored] = {}
         self._names = count()
         self._people: Kind | None = None
-        self._filed = False
+        self._catalogs: set[str] = set()
         self._locked = False
         self._closed = False
         self._turn = threading.Lock()
@@ -109,6 +109,7 @@ class DuckDBEngine(Engine):
             with opened(self._connection, self._read, source, table) as found:
                 read = reading(table, found.origin, found.columns, _SPELLING, secret)
                 stored = self._keep(read, found, table, progress)
+            self._run(f"FORCE CHECKPOINT {stored.location.catalog}")  # this is when tables in memory are compressed
             self._tables[name], self._people = stored, people
             if table.unit is not None:
                 return replace(table, name=name)
@@ -154,15 +155,14 @@ class DuckDBEngine(Engine):
         self._run(f"DROP TABLE {here}")
 
     def _place(self, size: int) -> exp.Table:
-        here = exp.Table(this=name(f"t{next(self._names)}"))
-        if size > _LARGE:
-            if not self._filed:
-                path = exp.Literal.string(os.path.join(self._folder, "tables.duckdb")).sql(dialect="duckdb")
-                self._run(f"ATTACH {path} AS stored")
-                self._filed = True
-            here.set("db", name("main"))
-            here.set("catalog", name("stored"))
-        return here
+        """Where a table of about so many bytes goes: compressed in memory, or in a file."""
+        catalog = "filed" if size > _LARGE else "held"
+        if catalog not in self._catalogs:
+            path = os.path.join(self._folder, "tables.duckdb") if catalog == "filed" else ":memory:"
+            options = "" if catalog == "filed" else " (COMPRESS)"
+            self._run(f"ATTACH {_sql(exp.Literal.string(path))} AS {catalog}{options}")
+            self._catalogs.add(catalog)
+        return exp.Table(this=name(f"t{next(self._names)}"), db=name("main"), catalog=name(catalog))
 
     def _create(self, location: exp.Table, select: SQL, progress: Progress | None) -> None:
         with self._reporting(progress):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import count
+from itertools import count, pairwise
 from typing import Final, final
 
 from sqlglot import exp
@@ -46,6 +46,10 @@ _WIDEST: Final = 2**62
 """What one row adds to a sum stays below this, so that 64 bits hold it and 128 hold any sum of it."""
 
 
+_FEW_CELLS: Final = 16
+"""Up to so many inner edges are searched by comparisons."""
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -67,6 +71,8 @@ class Rows:
     conditions: tuple[SQL, ...] = ()
     everyone: bool = False
     """Whether the rows of rank 1 are exactly one for each person."""
+    ranked: bool = False
+    """Whether no two rows of a person have the same rank."""
 
 
 @final
@@ -245,13 +251,15 @@ class _Generator:
         return case(*branches, otherwise=inner) if branches else inner
 
     def _index(self, statistic: Cells, value: Piece) -> SQL:
-        """Which cell a value is in: a search tree over the inner edges."""
+        """Which cell a value is in: the number of inner edges that it is not below."""
         inner = statistic.edges[1:-1]
         if value.kind is Kind.INTEGER:
             edges = [max(SMALLEST, min(math.ceil(edge), LARGEST)) for edge in inner]
             limits = [self.spelling.literal(edge, Kind.INTEGER) for edge in edges]
         else:
             limits = [self.spelling.real(_float_up(edge)) for edge in inner]
+        if len(inner) > _FEW_CELLS and _even(statistic.edges):
+            return self._guessed(statistic, value, limits)
 
         def tree(first: int, last: int) -> SQL:
             if first == last:
@@ -261,6 +269,34 @@ class _Generator:
             return case((is_below, tree(first, middle)), otherwise=tree(middle + 1, last))
 
         return tree(0, len(inner))
+
+    def _guessed(self, statistic: Cells, value: Piece, limits: list[SQL]) -> SQL:
+        """A cell of equal ones, by division, then put right by the edges themselves: the guess is one off at most.
+
+        (x - low)/width is computed with a relative error of a few 2^-53, and `_even` asks that no edge is further than
+        2^40 widths from 0: so it errs by far less than one cell.
+        """
+        edges, last = statistic.edges, len(limits)
+        x = cast(value.sql.copy(), "DOUBLE") if value.kind is Kind.INTEGER else value.sql.copy()
+        width = (edges[-1] - edges[0]) / (len(edges) - 1)
+        steps = both(
+            exp.Mul, both(exp.Sub, x, self.spelling.real(float(edges[0]))), self.spelling.real(float(1 / width))
+        )
+        guess = cast(function("FLOOR", steps), "BIGINT")
+        # Inside the first and the last inner edge the guess is from 0 to `last`; list elements count from 1.
+        within = function("GREATEST", function("LEAST", guess, number(last - 1)), number(1))
+        below = both(exp.LT, value.sql.copy(), self.spelling.element(limits, within))
+        above = both(exp.GTE, value.sql.copy(), self.spelling.element(limits, both(exp.Add, within.copy(), number(1))))
+        found = case(
+            (below, both(exp.Sub, within.copy(), number(1))),
+            (above, both(exp.Add, within.copy(), number(1))),
+            otherwise=within.copy(),
+        )
+        return case(
+            (both(exp.LT, value.sql.copy(), limits[0].copy()), number(0)),
+            (both(exp.GTE, value.sql.copy(), limits[-1].copy()), number(last)),
+            otherwise=found,
+        )
 
     # --- relations --------------------------------------------------------------------------------------------------
 
@@ -307,7 +343,7 @@ class _Generator:
         assert stored.rows is not None
         if relation.rows < stored.rows:
             conditions = (both(exp.LTE, column(RANK), number(relation.rows)),)
-        return Rows(stored.location.copy(), columns, conditions, everyone=True)
+        return Rows(stored.location.copy(), columns, conditions, everyone=True, ranked=True)
 
     def _public(self, table: Table) -> Rows:
         stored = self._stored(table)
@@ -323,7 +359,7 @@ class _Generator:
         below = self._stacked(below, writer)
         outputs, columns = self._named(pieces, relation.columns)
         select = self._select([column(PERSON), column(RANK), *outputs], below.origin, below.conditions)
-        return Rows(_inside(select), columns, (), below.everyone)
+        return Rows(_inside(select), columns, (), below.everyone, below.ranked)
 
     def _join(
         self,
@@ -426,18 +462,23 @@ class _Generator:
         keys = [writer.named(writer.write(key)).sql for key in relation.keys]
         below = self._stacked(below, writer)
         content = [each.sql for each in below.columns.values()]
-        ordered = [column(RANK), *content]
+        ordered = [column(RANK), *(() if below.ranked else content)]
         in_group = [column(PERSON), *keys]
-        place = self._window(function("ROW_NUMBER"), in_group, ordered, "place")
-        first = self._window(function("MIN", column(RANK)), in_group, [], "first")
-        inner = self._select([exp.Star(), place, first], below.origin, below.conditions)
-        kept = both(exp.LTE, column("place"), number(relation.rows_per_group))
-        group = self._window(function("DENSE_RANK"), [column(PERSON)], [column("first"), *keys], "place_of_group")
-        outer = self._select([exp.Star(), group], _inside(inner), (kept,))
-        few = both(exp.LTE, column("place_of_group"), number(relation.groups))
+        rows, conditions = below.origin, below.conditions
+        if relation.rows_per_group < relation.child.rows:
+            place = self._window(function("ROW_NUMBER"), in_group, ordered, "place")
+            rows = _inside(self._select([exp.Star(), place], rows, conditions))
+            conditions = (both(exp.LTE, column("place"), number(relation.rows_per_group)),)
+        if relation.groups < relation.child.rows:
+            first = self._window(function("MIN", column(RANK)), in_group, [], "first")
+            rows = _inside(self._select([exp.Star(), first], rows, conditions))
+            tied = [] if below.ranked else keys
+            group = self._window(function("DENSE_RANK"), [column(PERSON)], [column("first"), *tied], "place_of_group")
+            rows = _inside(self._select([exp.Star(), group], rows, ()))
+            conditions = (both(exp.LTE, column("place_of_group"), number(relation.groups)),)
         content_columns = [column(PERSON), column(RANK), *(each.copy() for each in content)]
-        select = self._select(content_columns, _inside(outer), (few,))
-        return Rows(_inside(select), below.columns)
+        select = self._select(content_columns, rows, conditions)
+        return Rows(_inside(select), below.columns, ranked=below.ranked)
 
     # --- parts of a SELECT ------------------------------------------------------------------------------------------
 
@@ -495,6 +536,14 @@ def _of(table: str, identifier: str) -> exp.Column:
 
 def _distinct(value: SQL) -> SQL:
     return exp.Count(this=exp.Distinct(expressions=[value]))
+
+
+def _even(edges: tuple[Fraction, ...]) -> bool:
+    """Whether cells are of one width, and wide enough for division to find them."""
+    width = edges[1] - edges[0]
+    if max(abs(edges[0]), abs(edges[-1])) > 2**40 * width or not 2.0**-900 < width < 2.0**900:
+        return False
+    return all(b - a == width for a, b in pairwise(edges))
 
 
 def _floored(value: float, exponent: int) -> int:

@@ -155,7 +155,11 @@ def _header(path: str, delimiter: str) -> list[str]:
     reader = gzip.open if path.lower().endswith(".gz") else open
     # The lines that follow are decoded along with the first, and they are data: nothing in them may stop this.
     with reader(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as lines:
-        return next(csv.reader(lines, delimiter=delimiter), [])
+        try:
+            return next(csv.reader(lines, delimiter=delimiter), [])
+        except csv.Error:
+            pass
+    raise InvalidParameter("source", path, "the first line must name the columns", "is a quote not closed?")
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 from uuid import uuid4
 
 from sqlglot import exp
@@ -41,6 +41,8 @@ try:
     from pyspark.errors import PySparkException
 except ImportError:
     raise MissingExtra("pyspark", "spark") from None
+
+T = TypeVar("T")
 
 _SPELLING: Final = Spark()
 _LOGGER: Final = logging.getLogger("SQLQueryContextLogger")
@@ -180,7 +182,7 @@ class SparkEngine(Engine):
             self._session.removeTag(tag)
 
 
-def _guarded(run: Any, otherwise: str, late: threading.Event | None = None) -> Any:
+def _guarded(run: Callable[[], T], otherwise: str, late: threading.Event | None = None) -> T:
     """Do it. What Spark says when it fails can hold a value of the data, so nobody is told, nor is it logged."""
     spoken = _LOGGER.disabled
     _LOGGER.disabled = True

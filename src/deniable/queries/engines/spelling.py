@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import final
 
@@ -109,6 +109,10 @@ class Spelling(ABC):
         """A real that is whole as an integer; NULL if it does not fit into 64 bits. May write it more than once."""
 
     @abstractmethod
+    def element(self, items: Sequence[SQL], at: SQL) -> SQL:
+        """One of several constants, counted from 1."""
+
+    @abstractmethod
     def trim(self, a: SQL) -> SQL:
         """Without spaces at both ends."""
 
@@ -180,6 +184,15 @@ class DuckDB(Spelling):
     }
     wide = "HUGEINT"
 
+    def real(self, value: float) -> SQL:
+        # With an exponent it is a real at once; without, a decimal that is cast.
+        digits = repr(abs(value))
+        written = exp.Literal.number(digits if "e" in digits else f"{digits}e0")
+        return exp.Paren(this=exp.Neg(this=written)) if value < 0 else written
+
+    def element(self, items: Sequence[SQL], at: SQL) -> SQL:
+        return function("LIST_EXTRACT", exp.Array(expressions=list(items)), at)
+
     def matches(self, value: SQL, pattern: str) -> SQL:
         return function("REGEXP_FULL_MATCH", value, exp.Literal.string(pattern))
 
@@ -234,6 +247,9 @@ class Spark(Spelling):
         Kind.TIMESTAMP: "TIMESTAMP_NTZ",
     }
     wide = "DECIMAL(38,0)"
+
+    def element(self, items: Sequence[SQL], at: SQL) -> SQL:
+        return function("ELEMENT_AT", function("ARRAY", *items), cast(at, "INT"))
 
     def matches(self, value: SQL, pattern: str) -> SQL:
         # Java's $ also matches before a last line break; written as bytes, no escape is taken for something else.

@@ -208,7 +208,7 @@ def _in(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
     return exp.Paren(this=exp.In(this=parts[0].sql, expressions=[part.sql for part in parts[1:]])), parts
 
 
-def _logic(operator: type[exp.Connector]) -> Write:
+def _logic(operator: Callable[..., SQL]) -> Write:
     def write(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
         sql: SQL = parts[0].sql
         for part in parts[1:]:

@@ -1,0 +1,207 @@
+"""Counts and sums before noise at scale: rows a second and memory, beside the same questions asked of DuckDB directly.
+
+    python benchmarks/queries_scale.py [--rows 1000000 10000000] [--keys 1000] [--threads T] [--huge] [--json OUT]
+
+A table of visits is generated: a tenth as many people as rows, some with very many; a key, an integer and a real. It is
+written to Parquet, then read by two fresh processes. One asks plain DuckDB (loaded into a file, no privacy). The other
+registers the table with at most 20 rows for each person and asks the same through our engine: every answer is person-
+bounded, on an integer grid, and bit-reproducible. Times are CPU seconds, the best of three; memory is the peak of the
+process. --huge adds 100 million rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+ROWS_OF_A_PERSON = 20
+PLAIN = {
+    "count of rows": "SELECT count(*) FROM visits",
+    "count of people": "SELECT count(DISTINCT person) FROM visits",
+    "sum by key": "SELECT key, sum(cost), count(*) FROM visits GROUP BY key",
+    "sum by key, filtered": "SELECT key, sum(cost), count(*) FROM visits WHERE age > 60 GROUP BY key",
+    "people by key": "SELECT key, count(DISTINCT person) FROM visits GROUP BY key",
+    "median": "SELECT median(cost) FROM visits",
+}
+
+
+def generate(path: Path, rows: int, keys: int) -> None:
+    """Visits whose people are skewed: the most active have thousands of rows."""
+    import duckdb
+
+    duckdb.sql("SELECT setseed(0.5)")
+    duckdb.sql(
+        f"""COPY (SELECT CAST(floor({rows // 10} * pow(random(), 1.5)) AS BIGINT) AS person,
+                         'key ' || CAST(floor({keys} * random()) AS INTEGER) AS key,
+                         CAST(18 + floor(random() * 80) AS INTEGER) AS age,
+                         random() * 1000 AS cost
+                  FROM range({rows})) TO '{path}' (FORMAT parquet)"""
+    )
+
+
+def timed(work: Callable[[], Any], repeats: int = 3) -> float:
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.process_time()
+        work()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def plain(path: Path, threads: int) -> dict[str, float]:
+    import duckdb
+
+    with tempfile.TemporaryDirectory() as folder:
+        settings: dict[str, Any] = {"threads": threads, "memory_limit": "640MB", "preserve_insertion_order": False}
+        connection = duckdb.connect(os.path.join(folder, "plain.duckdb"), config=settings)
+        start = time.process_time()
+        connection.execute(f"CREATE TABLE visits AS FROM '{path}'")
+        found = {"load": time.process_time() - start}
+        for name, sql in PLAIN.items():
+            found[name] = timed(lambda sql=sql: connection.execute(sql).fetchall())  # type: ignore[misc]
+    return found
+
+
+def ours(path: Path, keys: int, threads: int) -> dict[str, float]:
+    start = time.process_time()
+    from deniable.queries.engines.duckdb import DuckDBEngine
+    from deniable.tables.expressions import col
+    from deniable.tables.kinds import Domain
+    from deniable.tables.plan import Bound, Filter, Source
+    from deniable.tables.schema import Table
+    from deniable.tables.statistics import Cells, Collect, Count, CountPersons, Sum
+    from deniable.units import Unit
+
+    engine = DuckDBEngine(threads=threads)
+    found = {"import and connect": time.process_time() - start}
+    visits = Table.of(
+        "visits",
+        Unit.person("person", rows=ROWS_OF_A_PERSON),
+        person=Domain.integer(),
+        key=Domain.text(*(f"key {n}" for n in range(keys))),
+        age=Domain.integer(0, 120),
+        cost=Domain.real(0, 1000),
+    )
+    start = time.process_time()
+    visits = engine.register("visits", path, visits, os.urandom(32))
+    found["load"] = time.process_time() - start
+    source, by_key = Source(visits), (("key", col("key")),)
+    known = tuple((f"key {n}",) for n in range(keys))
+    total = Sum(col("cost"), Fraction(0), Fraction(1000), -10)
+    edges = tuple(Fraction(1000 * n, 512) for n in range(513))
+    questions = {
+        "count of rows": Collect(source, (), None, (Count(),)),
+        "count of people": Collect(source, (), None, (CountPersons(),)),
+        "sum by key": Collect(source, by_key, known, (total, Count())),
+        "sum by key, filtered": Collect(Filter(source, col("age") > 60), by_key, known, (total, Count())),
+        "people by key": Collect(source, by_key, None, (CountPersons(),)),
+        "median": Collect(source, (), None, (Cells(col("cost"), edges),)),
+        "bounded per question": Collect(Bound(source, (col("key"),), 3, 2), by_key, known, (total, Count())),
+    }
+    for name, question in questions.items():
+        found[name] = timed(lambda question=question: engine.collect(question), 1 if "bounded" in name else 3)  # type: ignore[misc]
+    kept = engine.collect(questions["count of rows"])[()][0]
+    assert isinstance(kept, int)
+    found["rows kept"] = kept
+    engine.close()
+    return found
+
+
+def small() -> float:
+    """CPU seconds for a hundred questions on ten thousand rows."""
+    import pyarrow as pa
+
+    from deniable.queries.engines.duckdb import DuckDBEngine
+    from deniable.tables.expressions import col
+    from deniable.tables.kinds import Domain
+    from deniable.tables.plan import Filter, Source
+    from deniable.tables.schema import Table
+    from deniable.tables.statistics import Collect, Count, Sum
+    from deniable.units import Unit
+
+    rows = 10_000
+    source = pa.table({"person": [n % 1000 for n in range(rows)], "key": [f"{n % 10}" for n in range(rows)],
+                       "age": [n % 90 for n in range(rows)], "cost": [n / 10 for n in range(rows)]})  # fmt: skip
+    table = Table.of(
+        "t", Unit.person("person", rows=20), person=Domain.integer(), key=Domain.text(), age=Domain.integer(0, 120),
+        cost=Domain.real(0, 1000),
+    )  # fmt: skip
+    with DuckDBEngine() as engine:
+        table = engine.register("t", source, table, os.urandom(32))
+        start = time.process_time()
+        for n in range(100):
+            statistics = (Count(), Sum(col("cost"), Fraction(0), Fraction(1000), -10))
+            engine.collect(Collect(Filter(Source(table), col("age") > n), (("key", col("key")),), None, statistics))
+        return time.process_time() - start
+
+
+def apart(*arguments: str) -> dict[str, float]:
+    """Run one side in a process of its own, so that its memory is its own."""
+    command = [sys.executable, __file__, "--side", *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def show(rows: int, keys: int, us: dict[str, float], them: dict[str, float]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{rows:,} rows, {rows // 10:,} people, {keys:,} keys; {int(us['rows kept']):,} rows kept")
+    for heading in ("", "plain CPU s", "ours CPU s", "ratio", "ours, rows/s"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for name in ("load", *PLAIN, "bounded per question"):
+        mine, yours = us[name], them.get(name)
+        ratio = "" if not yours else f"{mine / yours:.2f}"
+        if name == "bounded per question":
+            ratio = f"{mine / them['sum by key']:.1f} × sum by key"
+        table.add_row(
+            name, "" if yours is None else f"{yours:.3f}", f"{mine:.3f}", ratio, f"{rows / max(mine, 1e-9):,.0f}"
+        )
+    table.add_row("peak memory, MB", f"{them['memory']:.0f}", f"{us['memory']:.0f}", "", "")
+    table.add_row("import and connect", "", f"{us['import and connect']:.2f}", "", "")
+    Console(width=110).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--keys", type=int, nargs="+", default=[1000])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--huge", action="store_true", help="also 100 million rows: 20 GB of disk, half an hour")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--side", nargs="+", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.side:
+        side, path, keys, threads = given.side
+        found = plain(Path(path), int(threads)) if side == "plain" else ours(Path(path), int(keys), int(threads))
+        found["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+        print(json.dumps(found))
+        return
+    every: list[dict[str, Any]] = []
+    print(f"100 small questions on 10,000 rows: {small():.2f} CPU s")
+    for rows in [*given.rows, *([100_000_000] if given.huge else [])]:
+        for keys in given.keys:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "visits.parquet"
+                generate(path, rows, keys)
+                facts = (str(path), str(keys), str(given.threads))
+                them, us = apart("plain", *facts), apart("ours", *facts)
+            show(rows, keys, us, them)
+            every.append({"rows": rows, "keys": keys, "ours": us, "plain": them})
+    if given.json:
+        given.json.write_text(json.dumps(every, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
