@@ -1,0 +1,222 @@
+"""The command `deniable`: each subcommand is a few lines over the library.
+
+    deniable ask visits.csv "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward" --unit patient_id --rows 20 ...
+    deniable curve "gaussian(sigma=50)**1000 * laplace(scale=4)" --delta 1e-6
+    deniable survey answers.csv --question smokes --epsilon 1 --out reports.csv
+    deniable demo --out demo-output
+
+Exit codes: 0 done · 1 could not be done (a missing extra, a file that cannot be written) · 2 asked wrongly.
+Importing this module loads neither typer nor rich; they come with the extra `cli` when a command runs.
+"""
+
+import contextlib
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from deniable.errors import (
+    NOTHING,
+    DeniableError,
+    InvalidOperation,
+    InvalidParameter,
+    LedgerMismatch,
+    MissingExtra,
+    OutsideTheorem,
+    QuestionRefused,
+    UnreadableRecord,
+)
+
+if TYPE_CHECKING:
+    import typer
+
+    from deniable.curves import Curve
+
+ASKED_WRONGLY = InvalidParameter, InvalidOperation, OutsideTheorem, QuestionRefused, LedgerMismatch, UnreadableRecord
+
+
+def main() -> None:
+    """The entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ε still gets numbers
+    with plain_errors():
+        build()()
+
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """What deniable refuses is said in one message on stderr, without a traceback."""
+    try:
+        yield
+    except DeniableError as error:
+        print(f"deniable: {error}", file=sys.stderr)
+        raise SystemExit(2 if isinstance(error, ASKED_WRONGLY) else 1) from None
+    except BrokenPipeError:
+        # The reader has seen enough (`... --json | head`): that is no failure of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    except OSError as error:
+        print(f"deniable: {error.strerror or error}: {error.filename or ''}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def build() -> "typer.Typer":
+    """The commands."""
+    try:
+        import rich  # noqa: F401
+        import typer
+    except ImportError as error:
+        raise MissingExtra(error.name or "typer", "cli") from None
+
+    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+    def print_version(wanted: bool) -> None:
+        if wanted:
+            from deniable import __version__
+
+            print(__version__)
+            raise typer.Exit
+
+    @app.callback()
+    def deniable(
+        version: Annotated[
+            bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=print_version)
+        ] = False,
+    ) -> None:
+        """Differential privacy as one object: what is promised, and what it means."""
+
+    @app.command()
+    def curve(
+        expression: Annotated[str, typer.Argument(help='Such as "gaussian(sigma=50)**1000 * laplace(scale=4)".')],
+        delta: Annotated[float | None, typer.Option(help="Ask for ε at this δ.")] = None,
+        epsilon: Annotated[float | None, typer.Option(help="Ask for δ at this ε.")] = None,
+        plot: Annotated[Path | None, typer.Option(help="Also draw it: a .png, .svg or .pdf file.")] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    ) -> None:
+        """Say what a curve promises: ε or δ with certified bounds, μ, and what an attacker can do."""
+        with plain_errors():
+            show_curve(expression, delta, epsilon, plot, as_json)
+
+    @app.command()
+    def survey(
+        answers: Annotated[Path | None, typer.Argument(help="A CSV file of answers, one row a person.")] = None,
+        question: Annotated[str | None, typer.Option(help="The column of the answers.")] = None,
+        epsilon: Annotated[float | None, typer.Option(help="What one report may reveal.")] = None,
+        categories: Annotated[
+            str | None, typer.Option(help="All possible answers, separated by commas; without it: yes or no.")
+        ] = None,
+        low: Annotated[float | None, typer.Option(help="For numbers: the smallest possible answer.")] = None,
+        high: Annotated[float | None, typer.Option(help="For numbers: the largest possible answer.")] = None,
+        out: Annotated[Path | None, typer.Option(help="Where the randomized reports go: a new file.")] = None,
+        estimate: Annotated[Path | None, typer.Option(help="Estimate from this file of reports instead.")] = None,
+        confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    ) -> None:
+        """Run a survey in which nobody holds the answers: randomize them, or estimate from the reports."""
+        from deniable.local.surveys import survey_command
+
+        listed = None if categories is None else [one.strip() for one in categories.split(",")]
+        with plain_errors():
+            survey_command(
+                answers,
+                question=question,
+                epsilon=epsilon,
+                categories=listed,
+                low=low,
+                high=high,
+                out=out,
+                estimate=estimate,
+                confidence=confidence,
+                as_json=as_json,
+            )
+
+    @app.command()
+    def demo(
+        out: Annotated[Path, typer.Option(help="The folder for the pictures; made if it is not there.")],
+    ) -> None:
+        """A guided tour: questions to a real table under a budget, then curves, with pictures."""
+        from deniable.cli.demo import demo as shown
+
+        with plain_errors():
+            shown(out)
+
+    from deniable.cli.questions import add
+
+    add(app)
+
+    return app
+
+
+# -- deniable curve --------------------------------------------------------------------------------------------------
+
+
+def show_curve(expression: str, delta: float | None, epsilon: float | None, plot: Path | None, as_json: bool) -> None:
+    from deniable.curves import parse
+
+    if (delta is None) == (epsilon is None):
+        said = "neither was given" if delta is None else "both were given"
+        raise InvalidParameter("--delta, --epsilon", NOTHING, f"give exactly one of them; {said}", "try --delta 1e-6")
+    curve = parse(expression)
+    if plot is not None:
+        from deniable import plots
+
+        plots.render(plots.compare(curve, delta=delta), plot)
+    if as_json:
+        answer = reading(curve, delta, epsilon) | {"curve": curve.to_dict()}
+        print(json.dumps(portable(answer), ensure_ascii=False, indent=2, allow_nan=False))
+    else:
+        print_table(curve, delta, epsilon)
+    if plot is not None:
+        print(f"Saved {plot}", file=sys.stderr)
+
+
+def reading(curve: "Curve", delta: float | None, epsilon: float | None) -> dict[str, Any]:
+    """The numbers of one curve; `low` and `high` are certified, single numbers are on the safe side."""
+    answer: dict[str, Any] = {"expression": curve.expression()}
+    if delta is not None:
+        low, high = curve.epsilon_bounds(delta=delta)
+        answer |= {"delta": delta, "epsilon": high, "epsilon_bounds": {"low": low, "high": high}}
+    else:
+        low, high = curve.delta_bounds(epsilon=epsilon)
+        answer |= {"epsilon": epsilon, "delta": high, "delta_bounds": {"low": low, "high": high}}
+    answer["mu"] = curve.gdp()
+    if delta:
+        answer["mu_but_for_delta"] = curve.gdp(delta=delta)
+    answer["equal_error_rate"] = curve.equal_error_rate()
+    answer["advantage"] = curve.advantage()
+    answer["guess"] = {"prior": 0.5, "right_at_most": curve.guess(prior=0.5)}
+    return answer
+
+
+def portable(value: Any) -> Any:
+    """JSON knows no infinity: it is written as "Infinity", which is no number by accident (null would compare as 0)."""
+    if isinstance(value, dict):
+        return {key: portable(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [portable(one) for one in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def print_table(curve: "Curve", delta: float | None, epsilon: float | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from deniable.cli.tour import sentence
+    from deniable.curves import looks
+
+    facts = looks.facts(curve, epsilon=epsilon) if delta is None else looks.facts(curve, delta=delta)
+    table = Table.grid(padding=(0, 3, 0, 0))
+    # In a narrow terminal the meanings are wrapped, never the numbers.
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1)
+    for fact in facts:
+        table.add_row(fact.name, Text(fact.value, "bold cyan"), Text(fact.meaning, "dim"))
+    Console().print(Text(looks.title(curve), "bold"), "", table, "", sentence(curve), sep="\n", highlight=False)
