@@ -19,10 +19,14 @@ from deniable.errors import (
     InvalidOperation,
     InvalidParameter,
     InvalidTradeoff,
+    LedgerDamaged,
+    LedgerMismatch,
+    LedgerUnavailable,
     MissingExtra,
     NotCertifiable,
     NotPrivateWarning,
     OutsideTheorem,
+    QuestionRefused,
     UnreadableRecord,
 )
 
@@ -72,6 +76,10 @@ EXAMPLES: list[DeniableError] = [
     NotCertifiable("needs a lattice of 2**40 points"),
     UnreadableRecord("version 9 is newer than this library"),
     BudgetExceeded("ε=0.5", "ε=0.31 at δ=1e-6", "lower ε"),
+    LedgerDamaged(7, "was changed", "restore the ledger from a copy"),
+    LedgerMismatch("budget", "Budget.pure(epsilon=2)", "Budget.pure(epsilon=1)", "open it as what it is"),
+    LedgerUnavailable("the ledger is busy", "try again"),
+    QuestionRefused("star", "rows cannot be listed", "ask for COUNT(*)"),
     NotPrivateWarning("made with replayable entropy"),
     MissingExtra("matplotlib", "plots"),
 ]

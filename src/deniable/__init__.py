@@ -9,9 +9,10 @@ This front door is lazy (PEP 562): importing it loads only the standard library,
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deniable import curves, errors, local, mechanisms, noise, plots, testing, units
+    from deniable import curves, errors, ledger, local, mechanisms, noise, plots, queries, tables, testing, units
     from deniable.curves.calibration import calibrate
     from deniable.errors import DeniableError
+    from deniable.ledger import Budget
     from deniable.mechanisms import (
         AboveThreshold,
         DiscreteGaussian,
@@ -26,15 +27,23 @@ if TYPE_CHECKING:
         PoissonMechanism,
         SparseVector,
     )
+    from deniable.queries.aggregations import count, mean
+    from deniable.queries.connect import session
+    from deniable.queries.explain import explain
+    from deniable.tables.expressions import col
+    from deniable.tables.kinds import Domain
+    from deniable.tables.propose import propose_schema
     from deniable.units import Guarantee, Sensitivity, Unit
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AboveThreshold",
+    "Budget",
     "DeniableError",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "Domain",
     "Exponential",
     "Gaussian",
     "Guarantee",
@@ -48,12 +57,21 @@ __all__ = [
     "SparseVector",
     "Unit",
     "calibrate",
+    "col",
+    "count",
     "curves",
     "errors",
+    "explain",
+    "ledger",
     "local",
+    "mean",
     "mechanisms",
     "noise",
     "plots",
+    "propose_schema",
+    "queries",
+    "session",
+    "tables",
     "testing",
     "units",
 ]
@@ -61,9 +79,11 @@ __all__ = [
 # Where each name lives. A name that is its module's own last part stands for the module itself.
 _DOORS = {
     "AboveThreshold": "deniable.mechanisms",
+    "Budget": "deniable.ledger",
     "DeniableError": "deniable.errors",
     "DiscreteGaussian": "deniable.mechanisms",
     "DiscreteLaplace": "deniable.mechanisms",
+    "Domain": "deniable.tables.kinds",
     "Exponential": "deniable.mechanisms",
     "Gaussian": "deniable.mechanisms",
     "Guarantee": "deniable.units",
@@ -77,12 +97,21 @@ _DOORS = {
     "SparseVector": "deniable.mechanisms",
     "Unit": "deniable.units",
     "calibrate": "deniable.curves.calibration",
+    "col": "deniable.tables.expressions",
+    "count": "deniable.queries.aggregations",
     "curves": "deniable.curves",
     "errors": "deniable.errors",
+    "explain": "deniable.queries.explain",
+    "ledger": "deniable.ledger",
     "local": "deniable.local",
+    "mean": "deniable.queries.aggregations",
     "mechanisms": "deniable.mechanisms",
     "noise": "deniable.noise",
     "plots": "deniable.plots",
+    "propose_schema": "deniable.tables.propose",
+    "queries": "deniable.queries",
+    "session": "deniable.queries.connect",
+    "tables": "deniable.tables",
     "testing": "deniable.testing",
     "units": "deniable.units",
 }

@@ -14,8 +14,11 @@
     ├── UnreadableRecord (ValueError)        a dict that from_dict cannot read: unknown name, newer version
     ├── BudgetExceeded                       a filter or ledger refuses a cost; nothing was spent
     ├── QuestionRefused (ValueError)         a question outside the dialect, by its text and the public schema alone
+    ├── LedgerMismatch (ValueError)          a ledger of another budget, unit or dataset; says which and what it has
+    ├── LedgerDamaged                        a ledger whose history was changed; names the first bad entry
+    ├── LedgerUnavailable                    a ledger that cannot be read or written now: busy, read-only, disk full
     ├── NotPrivateWarning (UserWarning)      an answer was made with replayable entropy: it protects nobody
-    ├── EngineFailed                         an engine could not finish: a code of a closed list, and nothing the engine said
+    ├── EngineFailed                         an engine could not finish: a code of a closed list, no more
     └── MissingExtra (ImportError)           an optional dependency is not installed; says which extra brings it
 
 An error says what was asked, what is true, and what to do. Its facts are attributes: programs need not read prose.
@@ -146,6 +149,38 @@ class QuestionRefused(DeniableError, ValueError):
         self.rule = rule
         self.rewrite = rewrite
         super().__init__(f"{rule}; {rewrite}")
+
+
+class LedgerMismatch(DeniableError, ValueError):
+    """A ledger was opened for something else than what it was made for."""
+
+    def __init__(self, field: str, asked: object, found: object, remedy: str) -> None:
+        self.field = field
+        self.asked = asked
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"asked for {field} {asked}, but this ledger has {field} {found}; {remedy}")
+
+
+class LedgerDamaged(DeniableError):
+    """A ledger's history is not what was written: somebody or something changed it."""
+
+    def __init__(self, number: int | None, fault: str, remedy: str) -> None:
+        self.number = number
+        """The first entry that is wrong; 0 is the heading of the ledger, None the file as a whole."""
+        self.fault = fault
+        self.remedy = remedy
+        place = "the file" if number is None else f"entry {number}" if number else "the heading"
+        super().__init__(f"{place}: {fault}; {remedy}")
+
+
+class LedgerUnavailable(DeniableError):
+    """A ledger cannot be read or written now. What was asked for is not granted; it may have been charged."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        self.reason = reason
+        self.remedy = remedy
+        super().__init__(f"{reason}; {remedy}")
 
 
 class NotPrivateWarning(DeniableError, UserWarning):

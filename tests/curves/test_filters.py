@@ -283,6 +283,24 @@ def test_a_curve_is_charged_in_the_currency_of_the_filter() -> None:
     assert curve.asked == [0.0, 4.0, 0.0, 3.0]
 
 
+@every_kind
+def test_a_price_can_be_asked_first_and_charged_in_units_later(kind: str) -> None:
+    curve = Quote(epsilon=0.5, rho=0.125, renyi=0.25, mu=0.75)
+    budget = opened(kind, 1, "1e-6")
+    units = budget.price(curve, delta="1e-7")
+    assert budget.charge_units(*units) == budget.charge(curve, delta="1e-7")
+    assert opened(kind, "0.001").price(curve, delta="1e-7") == units  # whether it fits or not
+    with pytest.raises(BudgetExceeded):
+        opened(kind, "0.001").charge_units(*units)
+    with pytest.raises(InvalidParameter, match="has no finite"):
+        budget.price(Quote())
+    for bad in (-1, 0.5, True, "1"):
+        with pytest.raises(InvalidParameter, match="units"):
+            budget.charge_units(bad)
+        with pytest.raises(InvalidParameter, match="delta_units"):
+            budget.charge_units(0, bad)
+
+
 def test_a_curve_bound_is_taken_as_the_binary_number_it_is() -> None:
     assert Fraction(PureFilter(epsilon=1).charge(Quote(epsilon=0.1)).spent) >= Fraction(0.1) > Fraction(1, 10)
     spent = Fraction(GaussianFilter(mu=1, delta=0).charge(Quote(mu=0.1)).spent)

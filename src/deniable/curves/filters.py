@@ -60,6 +60,8 @@ __all__ = [
     "RenyiFilter",
     "RenyiOdometer",
     "ZCDPFilter",
+    "amount_of",
+    "exact_amount",
     "units_of_cost",
     "units_of_limit",
 ]
@@ -91,7 +93,7 @@ class Priced(Protocol):
 # --- reading and showing amounts --------------------------------------------------------------------------------------
 
 
-def _exact(name: str, value: Amount) -> Fraction:
+def exact_amount(name: str, value: Amount) -> Fraction:
     """The exact non-negative amount that was written, or InvalidParameter."""
     exact: Fraction | None = None
     if isinstance(value, str | Decimal):
@@ -126,7 +128,7 @@ def units_of_cost(name: str, value: Amount) -> int:
     >>> units_of_cost("epsilon", 0.1) == 10**29, units_of_cost("epsilon", Fraction(0.1)) == 10**29
     (True, False)
     """
-    return math.ceil(_exact(name, value) / UNIT)
+    return math.ceil(exact_amount(name, value) / UNIT)
 
 
 def units_of_limit(name: str, value: Amount) -> int:
@@ -135,10 +137,10 @@ def units_of_limit(name: str, value: Amount) -> int:
     >>> units_of_limit("epsilon", "1/3") * 3 < 10**30 < units_of_cost("epsilon", "1/3") * 3
     True
     """
-    return math.floor(_exact(name, value) / UNIT)
+    return math.floor(exact_amount(name, value) / UNIT)
 
 
-def _amount(units: int) -> Decimal:
+def amount_of(units: int) -> Decimal:
     """Units as the exact decimal number, without trailing zeros."""
     with digits(700):
         amount = Decimal(units).scaleb(-_DECIMALS).normalize()
@@ -190,7 +192,7 @@ class Claim:
         >>> GaussianFilter(mu=1, delta=0).guarantee.epsilon(delta=1e-6)
         4.886554...
         """
-        left = _exact("delta", delta) - Fraction(self.delta)
+        left = exact_amount("delta", delta) - Fraction(self.delta)
         if left < 0 or (left == 0 and self.measure != "epsilon"):
             needs = f"delta {'>=' if self.measure == 'epsilon' else '>'} {self.delta}"
             raise OutsideTheorem(f"a budget in {self.measure}", needs, f"delta={delta}", "ask at a larger delta")
@@ -238,22 +240,22 @@ class Filter(ABC):
     @property
     def spent(self) -> Decimal:
         """Spent so far, exactly, in what adds."""
-        return _amount(self.spent_units)
+        return amount_of(self.spent_units)
 
     @property
     def remaining(self) -> Decimal:
         """Left, exactly, in what adds."""
-        return _amount(self.limit_units - self.spent_units)
+        return amount_of(self.limit_units - self.spent_units)
 
     @property
     def spent_delta(self) -> Decimal:
         """Spent so far of the δ column, exactly."""
-        return _amount(self.delta_spent_units)
+        return amount_of(self.delta_spent_units)
 
     @property
     def remaining_delta(self) -> Decimal:
         """Left of the δ column, exactly."""
-        return _amount(self.delta_limit_units - self.delta_spent_units)
+        return amount_of(self.delta_limit_units - self.delta_spent_units)
 
     @property
     @abstractmethod
@@ -263,6 +265,25 @@ class Filter(ABC):
         It is the limit, not what was spent: the amount spent depends on the answers, and only the limit was fixed in
         advance. For a running number see the odometers.
         """
+
+    def price(self, curve: Priced, /, *, delta: Amount = 0) -> tuple[int, int]:
+        """What a release of this curve costs, in units of what adds and of δ, rounded up; whether it fits or not."""
+        units, delta_units = self._price(curve, None, delta)
+        if units < 0:
+            remedy = "use another kind of budget; a small chance to fail is not part of the curve: give it as delta="
+            raise InvalidParameter("curve", curve, f"has no finite {self.adds}", remedy)
+        return units, delta_units
+
+    def charge_units(self, units: int, delta_units: int = 0) -> Self:
+        """The filter after a cost that is counted in units already (see `price`); BudgetExceeded if it does not fit."""
+        for name, count in (("units", units), ("delta_units", delta_units)):
+            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+                raise InvalidParameter(name, count, "must be a whole number, at least 0")
+        return self._after(units, delta_units)
+
+    @abstractmethod
+    def _price(self, curve: Priced | None, amount: Amount | None, delta: Amount, /) -> tuple[int, int]:
+        """The cost of the curve or of the amount, whichever was given, in units; -1 for an infinite one."""
 
     def _lacks(self, units: int, delta: int) -> list[str]:
         """What is too dear: empty if the cost fits."""
@@ -285,11 +306,11 @@ class Filter(ABC):
         if units < 0:
             remedy = f"nothing was spent; this release has no finite {self.adds}, so use another kind of budget"
             raise BudgetExceeded(f"an infinite {self.adds}", left, remedy)
-        asked = f"{self.adds}={_amount(units)}" + (f", delta={_amount(delta)}" if delta else "")
+        asked = f"{self.adds}={amount_of(units)}" + (f", delta={amount_of(delta)}" if delta else "")
         raise BudgetExceeded(asked, left, "nothing was spent; lower " + " and ".join(lacks))
 
     def __repr__(self) -> str:
-        name, limit, delta_limit = type(self).__name__, _amount(self.limit_units), _amount(self.delta_limit_units)
+        name, limit, delta_limit = type(self).__name__, amount_of(self.limit_units), amount_of(self.delta_limit_units)
         return f"{name}({self.adds} {self.spent} of {limit}, delta {self.spent_delta} of {delta_limit})"
 
 
@@ -329,13 +350,13 @@ class PureFilter(Filter):
         return self._after(*self._price(curve, epsilon, delta))
 
     def _price(self, curve: Priced | None, epsilon: Amount | None, delta: Amount) -> tuple[int, int]:
-        amount = None if epsilon is None else _exact("epsilon", epsilon)
+        amount = None if epsilon is None else exact_amount("epsilon", epsilon)
         return _cost(curve, "epsilon", {"delta": 0.0}, amount, "epsilon"), units_of_cost("delta", delta)
 
     @property
     def guarantee(self) -> Claim:
         """(ε, δ)-DP at any stopping time."""
-        return Claim("epsilon", _amount(self.limit_units), _amount(self.delta_limit_units))
+        return Claim("epsilon", amount_of(self.limit_units), amount_of(self.delta_limit_units))
 
 
 @final
@@ -370,13 +391,13 @@ class ZCDPFilter(Filter):
         return self._after(*self._price(curve, rho, delta))
 
     def _price(self, curve: Priced | None, rho: Amount | None, delta: Amount) -> tuple[int, int]:
-        amount = None if rho is None else _exact("rho", rho)
+        amount = None if rho is None else exact_amount("rho", rho)
         return _cost(curve, "zcdp", {}, amount, "rho"), units_of_cost("delta", delta)
 
     @property
     def guarantee(self) -> Claim:
         """δ-approximate ρ-zCDP at any stopping time."""
-        return Claim("rho", _amount(self.limit_units), _amount(self.delta_limit_units))
+        return Claim("rho", amount_of(self.limit_units), amount_of(self.delta_limit_units))
 
 
 @final
@@ -412,13 +433,13 @@ class RenyiFilter(Filter):
         return self._after(*self._price(curve, epsilon, delta))
 
     def _price(self, curve: Priced | None, epsilon: Amount | None, delta: Amount) -> tuple[int, int]:
-        amount = None if epsilon is None else _exact("epsilon", epsilon)
+        amount = None if epsilon is None else exact_amount("epsilon", epsilon)
         return _cost(curve, "renyi", {"order": self.order}, amount, "epsilon"), units_of_cost("delta", delta)
 
     @property
     def guarantee(self) -> Claim:
         """(α, epsilon)-RDP, up to δ, at any stopping time."""
-        return Claim("renyi", _amount(self.limit_units), _amount(self.delta_limit_units), self.order)
+        return Claim("renyi", amount_of(self.limit_units), amount_of(self.delta_limit_units), self.order)
 
 
 @final
@@ -442,7 +463,7 @@ class GaussianFilter(Filter):
     )
 
     def __init__(self, *, mu: Amount, delta: Amount) -> None:
-        self._open(math.floor(_exact("mu", mu) ** 2 / UNIT), delta)
+        self._open(math.floor(exact_amount("mu", mu) ** 2 / UNIT), delta)
 
     def admits(self, curve: Priced | None = None, /, *, mu: Amount | None = None, delta: Amount = 0) -> bool:
         """Whether `charge` would accept this cost."""
@@ -453,20 +474,20 @@ class GaussianFilter(Filter):
         return self._after(*self._price(curve, mu, delta))
 
     def _price(self, curve: Priced | None, mu: Amount | None, delta: Amount) -> tuple[int, int]:
-        amount = None if mu is None else _exact("mu", mu) ** 2
+        amount = None if mu is None else exact_amount("mu", mu) ** 2
         return _cost(curve, "gdp", {}, amount, "mu"), units_of_cost("delta", delta)
 
     @property
     def remaining_mu(self) -> Decimal:
         """The largest μ that one more release may have: √remaining, rounded down to a whole `UNIT`."""
-        return _amount(math.isqrt((self.limit_units - self.spent_units) * 10**_DECIMALS))
+        return amount_of(math.isqrt((self.limit_units - self.spent_units) * 10**_DECIMALS))
 
     @property
     def guarantee(self) -> Claim:
         """μ-GDP, up to δ, at any stopping time; μ = √limit, rounded up to a whole `UNIT`."""
         square = self.limit_units * 10**_DECIMALS
         root = math.isqrt(square)
-        return Claim("mu", _amount(root + (root * root < square)), _amount(self.delta_limit_units))
+        return Claim("mu", amount_of(root + (root * root < square)), amount_of(self.delta_limit_units))
 
 
 # --- odometers --------------------------------------------------------------------------------------------------------
@@ -495,13 +516,13 @@ class PureOdometer:
 
     def charge(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None) -> PureOdometer:
         """The odometer after a release of this ε, or of this curve's ε(δ = 0)."""
-        amount = None if epsilon is None else _exact("epsilon", epsilon)
+        amount = None if epsilon is None else exact_amount("epsilon", epsilon)
         return PureOdometer(self.spent_units + _finite(_cost(curve, "epsilon", {"delta": 0.0}, amount, "epsilon")))
 
     @property
     def spent(self) -> Decimal:
         """Σε_i so far, exactly."""
-        return _amount(self.spent_units)
+        return amount_of(self.spent_units)
 
     @property
     def epsilon(self) -> float:
@@ -549,9 +570,9 @@ class RenyiOdometer:
         """The odometer after a release with this divergence at `order`, or of this curve, or of this ρ (D_α <= αρ)."""
         if rho is not None and epsilon is not None:
             raise InvalidParameter("rho", rho, "needs exactly one cost", "write charge(epsilon=...) or charge(rho=...)")
-        amount = None if epsilon is None else _exact("epsilon", epsilon)
+        amount = None if epsilon is None else exact_amount("epsilon", epsilon)
         if rho is not None:
-            amount = Fraction(self.order) * _exact("rho", rho)
+            amount = Fraction(self.order) * exact_amount("rho", rho)
         charged = copy.copy(self)
         units = _finite(_cost(curve, "renyi", {"order": self.order}, amount, "epsilon"))
         object.__setattr__(charged, "spent_units", self.spent_units + units)
@@ -560,12 +581,12 @@ class RenyiOdometer:
     @property
     def delta(self) -> Decimal:
         """The chance that some ε_t is too small, exactly."""
-        return _amount(self.delta_units)
+        return amount_of(self.delta_units)
 
     @property
     def spent(self) -> Decimal:
         """Σr_i so far, exactly."""
-        return _amount(self.spent_units)
+        return amount_of(self.spent_units)
 
     @property
     def epsilon(self) -> float:

@@ -296,7 +296,8 @@ class UnknownKeys(Mechanism):
         if check.exactly_one(delta=delta, threshold=threshold) == "threshold":
             least = check.integer("threshold", threshold, unit.rows + 1)
         else:
-            least = _least_threshold(noisy, unit.rows, check.inner_probability("delta", delta))
+            most = check.inner_probability("delta", delta)
+            least = least_threshold(noisy, rows=unit.rows, each=unit.rows, delta=most)
         for name, value in (("unit", unit), ("noise", noisy), ("threshold", least)):
             object.__setattr__(self, name, value)
 
@@ -306,7 +307,7 @@ class UnknownKeys(Mechanism):
     @property
     def delta(self) -> float:
         """The probability that a key which one unit alone has is shown, rounded up."""
-        return _shown(self.noise, self.unit.rows, self.threshold)
+        return _shown(self.noise, self.unit.rows, self.threshold, self.unit.rows)
 
     @property
     def curve(self) -> Curve:
@@ -350,21 +351,33 @@ def _tail(noisy: Additive, reach: int) -> float:
     return min(1.0, found * (1 + 1e-12) + 1e-300)
 
 
-def _shown(noisy: Additive, rows: int, threshold: int) -> float:
-    together = _tail(noisy, threshold - rows)
-    apart = -math.expm1(rows * math.log1p(-_tail(noisy, threshold - 1)))
-    return min(1.0, max(together, apart) * (1 + tails.SLACK))
+def _shown(noisy: Additive, rows: int, threshold: int, each: int) -> float:
+    """The most that keys of one unit alone are shown, if it has `rows` rows and at most `each` of them share a key.
+
+    A split of the rows counts by the sum of φ (see `UnknownKeys`), so all parts but one are 1 or `each`, and the sum is
+    linear in how many are `each`: none or as many as possible, the rest together or apart.
+    """
+    full, rest = divmod(rows, each)
+
+    def hidden(*parts: tuple[int, int]) -> float:
+        return sum(count * math.log1p(-_tail(noisy, threshold - size)) for size, count in parts if count)
+
+    splits = (hidden((1, rows)), hidden((each, full), (1, rest)), hidden((each, full), (rest, 1 if rest else 0)))
+    return min(1.0, -math.expm1(min(splits)) * (1 + tails.SLACK))
 
 
-def _least_threshold(noisy: Additive, rows: int, delta: float) -> int:
+def least_threshold(noisy: Additive, *, rows: int, each: int, delta: float) -> int:
+    """The smallest threshold that shows a key of one unit alone with probability at most δ, if it has at most `rows`
+    rows, at most `each` of them with the same key. `each=1` counts people instead of rows.
+    """
     if delta < 1e-290:
         raise InvalidParameter("delta", delta, "must be at least 1e-290")
-    low, high = rows, rows + 1
-    while _shown(noisy, rows, high) > delta:
-        low, high = high, rows + 2 * (high - rows)
+    low, high = each, each + 1
+    while _shown(noisy, rows, high, each) > delta:
+        low, high = high, each + 2 * (high - each)
     while high - low > 1:
         middle = (low + high) // 2
-        if _shown(noisy, rows, middle) > delta:
+        if _shown(noisy, rows, middle, each) > delta:
             low = middle
         else:
             high = middle

@@ -41,7 +41,7 @@ def discrete_laplace(scale: Fraction, allowed: float) -> int:
     return _whole(b * (math.log(2 / allowed) - math.log1p(math.exp(-1 / b))) - 1)
 
 
-def sum_of_discrete_laplace(scale: float, count: int, allowed: float) -> float:
+def sum_of_discrete_laplace(scale: float, count: float, allowed: float) -> float:
     """A reach that a sum of `count` independent draws exceeds in size with probability at most `allowed` (Chernoff).
 
     P(|S| > x) <= 2 e^(-θx) M(θ)^count with M(θ) = (1-r)²/((1-r e^θ)(1-r e^-θ)), for any θ; the best one is searched

@@ -8,7 +8,7 @@ band, the two agree to within the width of the line.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from deniable.plots.spec import REFERENCE, Axis, Band, Bars, Figure, Labels, Lev
 MOST_CURVES = 7
 """More lines than colours that everybody can tell apart are not a picture."""
 
+MOST_INTERVALS = 60
 LONGEST_NAME = 44
 PRINTED = "2ε√(2k log 1/δ)"
 SMALLEST_DELTA = 1e-10
@@ -118,6 +119,26 @@ def growth(curve: Curve, *, delta: float, most: int, name: str = "this mechanism
     top = max(line.y[-1] for line in lines[1:] if line.x)
     panel = Panel(Axis("number of releases k", 0, most), Axis("total ε", 0, 1.25 * top), tuple(marks), labels="ends")
     return Figure(f"Composition at δ = {_power(allowed)}, ε = {each:.3g} each", (panel,), note, height=4.6)
+
+
+def intervals(points: Sequence[tuple[str, float, float, float]], *, label: str, title: str) -> Figure:
+    """Numbers with their intervals, one below the other: (name, value, low, high) each, the first on top."""
+    if not 1 <= len(points) <= MOST_INTERVALS:
+        rule = f"between 1 and {MOST_INTERVALS} intervals can be drawn together"
+        raise InvalidParameter("points", len(points), rule, "keep fewer rows: ORDER BY and LIMIT do that")
+    marks: list[Mark] = []
+    for at, (_, value, low, high) in enumerate(reversed(points)):
+        marks += [Line("", (float(low), float(high)), (float(at), float(at))), Marker(float(value), float(at))]
+    ends = [float(end) for _, value, low, high in points for end in (low, high, value)]
+    air = 0.06 * (max(ends) - min(ends)) or 0.5
+    y = Axis("", -0.7, len(points) - 0.3, names=tuple(_short(name, 32) for name, *_ in reversed(points)))
+    panel = Panel(Axis(label, min(ends) - air, max(ends) + air), y, tuple(marks), labels="none")
+    return Figure(
+        title,
+        (panel,),
+        "The dot is the noisy answer, the line how far noise may have moved it.",
+        height=1.5 + 0.3 * len(points),
+    )
 
 
 # -- panels ----------------------------------------------------------------------------------------------------------

@@ -146,6 +146,8 @@ def _axis(axes: Axes, which: str, axis: Axis) -> None:
     getattr(axes, f"set_{which}label")(_plain(axis.label))
     getattr(axes, f"set_{which}scale")(axis.scale)
     getattr(axes, f"set_{which}lim")(axis.low, axis.high)
+    if axis.names:
+        getattr(axes, f"set_{which}ticks")(range(len(axis.names)), [_plain(name) for name in axis.names])
 
 
 def _plain(text: str) -> str:

@@ -27,6 +27,8 @@ class Axis:
     low: float
     high: float
     scale: Scale = "linear"
+    names: tuple[str, ...] = ()
+    """What stands at 0, 1, 2 … instead of numbers."""
 
 
 @final

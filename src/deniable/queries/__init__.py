@@ -1,1 +1,80 @@
-"""Questions: SQL and dataframe fronts, one plan, engines, and the release of noisy answers."""
+"""Questions: SQL and dataframe fronts, one plan, engines, and the release of noisy answers.
+
+Lazy as the front door is: a name is loaded by its first use, so that an engine does not bring the SQL reader along.
+`deniable.session` and `deniable.explain` are at the front door.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deniable.queries.aggregations import (
+        count,
+        count_distinct,
+        count_persons,
+        max,
+        mean,
+        median,
+        min,
+        quantile,
+        std,
+        sum,
+        var,
+    )
+    from deniable.queries.answers import Answer
+    from deniable.queries.frame import Frame
+    from deniable.queries.pricing import Price
+    from deniable.queries.question import Question
+    from deniable.queries.session import Session
+    from deniable.queries.sql import parse
+
+__all__ = [
+    "Answer",
+    "Frame",
+    "Price",
+    "Question",
+    "Session",
+    "count",
+    "count_distinct",
+    "count_persons",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "parse",
+    "quantile",
+    "std",
+    "sum",
+    "var",
+]
+
+_HOMES = {
+    "Answer": "answers",
+    "Frame": "frame",
+    "Price": "pricing",
+    "Question": "question",
+    "Session": "session",
+    "count": "aggregations",
+    "count_distinct": "aggregations",
+    "count_persons": "aggregations",
+    "max": "aggregations",
+    "mean": "aggregations",
+    "median": "aggregations",
+    "min": "aggregations",
+    "parse": "sql",
+    "quantile": "aggregations",
+    "std": "aggregations",
+    "sum": "aggregations",
+    "var": "aggregations",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -23,6 +23,8 @@ try:
 except ImportError:
     raise MissingExtra("sqlglot", "sql") from None
 
+_DIALECT: Final = sqlglot.Dialect.get_or_raise("duckdb")
+
 BOUNDED: Final = "__bounded"
 """The function as which the contribution bounds of an aggregate reach the syntax tree."""
 
@@ -46,9 +48,9 @@ def read(text: str) -> Text:
     if not tokens or tokens[0].token_type not in {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM}:
         refuse("statement")
     _check_nesting(tokens)
-    text, options = _without_options(text, tokens)
+    plain, options = _without_options(text, tokens)
     try:
-        trees = sqlglot.parse(text, read="duckdb")
+        trees = _DIALECT.parser().parse(tokens if plain == text else _DIALECT.tokenize(plain), plain)
     except SqlglotError:
         refuse("syntax")
     except RecursionError:
@@ -65,7 +67,7 @@ def read(text: str) -> Text:
 
 def _tokens(text: str) -> list[Token]:
     try:
-        return list(sqlglot.tokenize(text, read="duckdb"))
+        return list(_DIALECT.tokenize(text))
     except Exception:  # the tokenizer raises its own error and, on some texts, others
         refuse("syntax")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final, final
 
-from deniable.queries.canonical import Form, expression_form, relation_form
+from deniable.queries.canonical import Form, Forms, expression_form, relation_form
 from deniable.queries.question import conjuncts
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, renamed
 from deniable.tables.kinds import Domain, Kind, kind_of
@@ -56,10 +56,14 @@ def disjoint(parts: Sequence[Relation]) -> bool:
     Then a person's rows are shared out among the parts, so all parts together hold no more than one of them may.
     """
     found = [_filters(part) for part in parts]
-    bases = {repr(relation_form(base)[0]) for base, _ in found}
-    if len(bases) > 1:
+    forms = [relation_form(base) for base, _ in found]
+    if len({repr(form) for form, _ in forms}) > 1:
         return False
-    limits = [_limits(conditions, base.columns) for base, conditions in found]
+    # By forms and not by names: what one part calls n may be another number than what the next one calls n.
+    limits = [
+        _Reading(base.columns, columns).limits(conditions)
+        for (base, conditions), (_, columns) in zip(found, forms, strict=True)
+    ]
     return all(any(a[form].excludes(b[form]) for form in a.keys() & b.keys()) for a, b in combinations(limits, 2))
 
 
@@ -82,55 +86,61 @@ def _size(expression: Expression) -> int:
     return sum(1 for _, _ in zip(columns_used(expression), range(_MOST_USED + 1), strict=False))
 
 
-def _limits(conditions: list[Expression], columns: Mapping[str, Domain]) -> dict[Form, _Limits]:
-    found: dict[Form, _Limits] = {}
-    for condition in conditions:
-        match condition:
-            case Call(operator="is_null", arguments=(value,)):
-                found.setdefault(expression_form(value), _Limits()).null = True
-            case Call(operator="not", arguments=(Call(operator="is_null", arguments=(value,)),)):
-                found.setdefault(expression_form(value), _Limits())
-            case Call(operator="not", arguments=(Column() as value,)):
-                _narrow(found, "in", value, [False])
-            case Column():
-                _narrow(found, "in", condition, [True])
-            case Call(operator="in", arguments=(value, *constants)):
-                _compared(found, "in", value, constants, columns)
-            case Call(operator=operator, arguments=(Literal() as constant, value)) if operator in _TURNED:
-                _compared(found, _TURNED[operator], value, [constant], columns)
-            case Call(operator=operator, arguments=(value, Literal() as constant)) if operator in _TURNED:
-                _compared(found, operator, value, [constant], columns)
-    return found
+@final
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Reads conditions over the columns of one relation."""
+
+    columns: Mapping[str, Domain]
+    forms: Forms
+
+    def limits(self, conditions: list[Expression]) -> dict[Form, _Limits]:
+        """What the conditions say about each value they speak of, by its form."""
+        found: dict[Form, _Limits] = {}
+        for condition in conditions:
+            match condition:
+                case Call(operator="is_null", arguments=(value,)):
+                    self._of(found, value).null = True
+                case Call(operator="not", arguments=(Call(operator="is_null", arguments=(value,)),)):
+                    self._of(found, value)
+                case Call(operator="not", arguments=(Column() as value,)):
+                    _narrow(self._of(found, value), "in", [False])
+                case Column():
+                    _narrow(self._of(found, condition), "in", [True])
+                case Call(operator="in", arguments=(value, *constants)):
+                    self._compared(found, "in", value, constants)
+                case Call(operator=operator, arguments=(Literal() as constant, value)) if operator in _TURNED:
+                    self._compared(found, _TURNED[operator], value, [constant])
+                case Call(operator=operator, arguments=(value, Literal() as constant)) if operator in _TURNED:
+                    self._compared(found, operator, value, [constant])
+        return found
+
+    def _of(self, found: dict[Form, _Limits], value: Expression) -> _Limits:
+        return found.setdefault(expression_form(value, self.forms), _Limits())
+
+    def _compared(
+        self, found: dict[Form, _Limits], operator: str, value: Expression, constants: Sequence[Expression]
+    ) -> None:
+        """Use a comparison with constants, if they are of the value's own kind: then SQL compares as Python does."""
+        kind = typed(value, self.columns).domain.kind
+        known: list[Any] = []
+        for constant in constants:
+            assert isinstance(constant, Literal)
+            each = constant.value
+            if each is None:
+                continue  # equal to nothing
+            if kind is Kind.REAL and isinstance(each, int) and not isinstance(each, bool):
+                each = float(each)
+            if kind_of(each) is not kind:
+                return
+            known.append(each)
+        if operator in {"in", "eq"}:
+            _narrow(self._of(found, value), "in", known)
+        elif known:
+            _narrow(self._of(found, value), operator, known)
 
 
-def _compared(
-    found: dict[Form, _Limits],
-    operator: str,
-    value: Expression,
-    constants: Sequence[Expression],
-    columns: Mapping[str, Domain],
-) -> None:
-    """Use a comparison with constants, if they are of the value's own kind: then SQL compares as Python does."""
-    kind = typed(value, columns).domain.kind
-    known: list[Any] = []
-    for constant in constants:
-        assert isinstance(constant, Literal)
-        each = constant.value
-        if each is None:
-            continue  # equal to nothing
-        if kind is Kind.REAL and isinstance(each, int) and not isinstance(each, bool):
-            each = float(each)
-        if kind_of(each) is not kind:
-            return
-        known.append(each)
-    if operator in {"in", "eq"}:
-        _narrow(found, "in", value, known)
-    elif known:
-        _narrow(found, operator, value, known)
-
-
-def _narrow(found: dict[Form, _Limits], operator: str, value: Expression, constants: list[Any]) -> None:
-    limits = found.setdefault(expression_form(value), _Limits())
+def _narrow(limits: _Limits, operator: str, constants: list[Any]) -> None:
     if operator == "in":
         given = frozenset(constants)
         limits.values = given if limits.values is None else limits.values & given

@@ -11,6 +11,7 @@ from typing import Final, final
 from deniable.errors import InvalidParameter, QuestionRefused
 from deniable.queries.canonical import Form, digest, expression_form, relation_form
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, renamed
+from deniable.tables.fitting import fitted
 from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of
 from deniable.tables.operators import Value, domain, typed
 from deniable.tables.plan import Filter, Project, Relation
@@ -123,7 +124,7 @@ class Question:
     def domains(self) -> Mapping[str, Domain]:
         """What `post` may read: keys and measures by name."""
         below = self.relation.columns
-        found = {key.name: domain(key.expression, below) for key in self.keys}
+        found = {key.name: typed(key.expression, below).domain for key in self.keys}
         return found | {measure.name: answer_domain(measure, self.relation) for measure in self.measures}
 
     @property
@@ -230,20 +231,25 @@ def _check_size(question: Question) -> None:
 
 
 def check_post(question: Question) -> Question:
-    """The question itself, if what is made of its answers can be computed."""
+    """The question with what is made of its answers checked, and texts beside dates read as dates there too."""
     domains, post = question.domains, question.post
-    for _, expression in post.columns:
-        typed(expression, domains)
-    if post.having is not None and typed(post.having, domains).domain.kind is not Kind.BOOLEAN:
+
+    def checked(expression: Expression) -> Expression:
+        fit = fitted(expression, domains)
+        typed(fit, domains)
+        return fit
+
+    having = None if post.having is None else checked(post.having)
+    if having is not None and typed(having, domains).domain.kind is not Kind.BOOLEAN:
         raise QuestionRefused("kinds", "HAVING takes a condition", "HAVING COUNT(*) > 100")
-    for part in post.order:
-        typed(part.expression, domains)
-    return question
+    columns = tuple((name, checked(each)) for name, each in post.columns)
+    order = tuple(Order(checked(part.expression), part.descending, part.nulls_first) for part in post.order)
+    return replace(question, post=Post(columns, having, order, post.limit, post.offset))
 
 
 def check_key(key: Key, relation: Relation) -> None:
     """Refuse what cannot be a key of groups."""
-    kind = domain(key.expression, relation.columns).kind
+    kind = typed(key.expression, relation.columns).domain.kind
     if key.values is None:
         if kind is Kind.REAL:
             raise QuestionRefused(
@@ -267,7 +273,7 @@ def check_measure(measure: Measure, relation: Relation) -> None:
         if measure.function not in {"count", "count_persons"}:
             raise QuestionRefused("aggregate", f"{measure.function} needs a column", "SELECT AVG(cost) FROM visits")
         return
-    found = domain(measure.expression, relation.columns)
+    found = typed(measure.expression, relation.columns).domain
     if measure.function in {"count", "count_persons", "count_distinct"}:
         return
     if found.kind not in NUMBERS:
@@ -292,7 +298,7 @@ def answer_domain(measure: Measure, relation: Relation) -> Domain:
     if measure.function.startswith("count"):
         return Domain(Kind.INTEGER, None, None, False)
     assert measure.expression is not None
-    kind = domain(measure.expression, relation.columns).kind
+    kind = typed(measure.expression, relation.columns).domain.kind
     if measure.function == "sum":
         return Domain(kind, None, None, False)
     return Domain(kind if measure.function in {"min", "max"} else Kind.REAL)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Final, final
 
@@ -31,6 +32,8 @@ MOST_DEPTH: Final = 100
 MOST_PARTS: Final = 2000
 MOST_VALUES: Final = 10_000
 """Images of public keys up to this size are listed."""
+MOST_WORK: Final = 50_000
+"""How many evaluations may be spent on the images in one expression."""
 MOST_RANGE: Final = 1000
 """Bounded integers up to this many are listed too: an age is a public key, a year from 1 to 9999 is not."""
 
@@ -66,8 +69,12 @@ class Typed:
 
     domain: Domain
     value: Callable[[Row], Value]
-    values: tuple[Scalar, ...] | None
-    """Every value it can take, NULL apart, where these are public and few."""
+    listed: Callable[[], tuple[Scalar, ...] | None]
+
+    @property
+    def values(self) -> tuple[Scalar, ...] | None:
+        """Every value it can take, NULL apart, where these are public and few. Worked out when it is asked for."""
+        return self.listed()
 
 
 def typed(expression: Expression, columns: Mapping[str, Domain]) -> Typed:
@@ -75,7 +82,7 @@ def typed(expression: Expression, columns: Mapping[str, Domain]) -> Typed:
     parts = _size(expression, 0)
     if parts > MOST_PARTS:
         raise QuestionRefused("too_deep", f"an expression has at most {MOST_PARTS} parts", "ask in several questions")
-    return _typed(expression, columns)
+    return _typed(expression, columns, [MOST_WORK])
 
 
 def domain(expression: Expression, columns: Mapping[str, Domain]) -> Domain:
@@ -109,27 +116,30 @@ def _size(expression: Expression, depth: int) -> int:
     return 1
 
 
-def _typed(expression: Expression, columns: Mapping[str, Domain]) -> Typed:
+def _typed(expression: Expression, columns: Mapping[str, Domain], left: list[int]) -> Typed:
     match expression:
         case Column(name=name):
             if name not in columns:
                 raise QuestionRefused(
                     "column", f"there is no column {name!r} here", f"choose from {', '.join(columns) or 'none'}"
                 )
-            return Typed(columns[name], lambda row: row[name], _listed(columns[name]))
+            there = columns[name]
+            return Typed(there, lambda row: row[name], lambda: _listed(there))
         case Literal(value=constant):
-            return Typed(intervals.of_constant(constant), lambda row: constant, () if constant is None else (constant,))
+            alone = () if constant is None else (constant,)
+            return Typed(intervals.of_constant(constant), lambda row: constant, lambda: alone)
         case Call(operator=name, arguments=arguments):
             operator = OPERATORS.get(name)
             if operator is None:
                 raise QuestionRefused(
                     "function", f"there is no operator {name!r}", "the dialect page lists all of them"
                 )
-            return _applied(operator, arguments, tuple(_typed(argument, columns) for argument in arguments))
+            below = tuple(_typed(argument, columns, left) for argument in arguments)
+            return _applied(operator, arguments, below, left)
     raise QuestionRefused("function", "only columns, constants and operators form an expression", 'write col("name")')
 
 
-def _applied(operator: Operator, arguments: tuple[Expression, ...], below: tuple[Typed, ...]) -> Typed:
+def _applied(operator: Operator, arguments: tuple[Expression, ...], below: tuple[Typed, ...], left: list[int]) -> Typed:
     if not operator.least <= len(below) <= operator.most:
         raise QuestionRefused(
             "kinds", f"{operator.name} takes {_counted(operator)}, not {len(below)}", f"write {operator.sql}"
@@ -149,7 +159,7 @@ def _applied(operator: Operator, arguments: tuple[Expression, ...], below: tuple
         ) from None
     work = operator.works_in(domains, result)
     value = _calculation(operator, result.kind, work, [part.value for part in below])
-    return Typed(result, value, _image(operator, result, work, below))
+    return Typed(result, value, cache(lambda: _image(operator, result, work, below, left)))
 
 
 def _calculation(
@@ -168,38 +178,42 @@ def _calculation(
 
 
 def _image(
-    operator: Operator, result: Domain, work: Kind | None, below: tuple[Typed, ...]
+    operator: Operator, result: Domain, work: Kind | None, below: tuple[Typed, ...], left: list[int]
 ) -> tuple[Scalar, ...] | None:
-    """The values a call can take: its image over its arguments' values where these are few, else those of its range."""
+    """The values a call can take: its image over its arguments' values where these are few, else those of its range.
+
+    `left` is how many evaluations the whole expression may still spend on this.
+    """
     if intervals.only_null(result):
         return ()
-    combinations = 1
-    for part in below:
-        combinations *= 1 if part.values is None else len(part.values) + part.domain.nullable
     if operator.name in {"case", "coalesce"}:
         return _branches(operator, below, result)
-    if any(part.values is None for part in below) or combinations > MOST_VALUES:
+    choices: list[tuple[Value, ...]] = []
+    combinations = 1
+    for part in below:
+        values = part.values
+        if values is None:
+            return _listed(result)
+        choices.append((*values, None) if part.domain.nullable else values)
+        combinations *= len(choices[-1])
+    if combinations > min(MOST_VALUES, left[0]):
         return _listed(result)
-    found: dict[Scalar, None] = {}
-    read: list[Callable[[Row], Value]] = []
-    for position in range(len(below)):
-        read.append(lambda row, position=position: row[str(position)])  # type: ignore[misc]
+    left[0] -= combinations
+    read = [lambda row, position=position: row[position] for position in range(len(below))]
     value = _calculation(operator, result.kind, work, read)
-    choices = [(*(part.values or ()), *((None,) if part.domain.nullable else ())) for part in below]
-    for chosen in product(*choices):
-        image = value({str(position): each for position, each in enumerate(chosen)})
-        if image is not None:
-            found[image] = None
-    return _in_order(tuple(found), result.kind)
+    found = dict.fromkeys(value(chosen) for chosen in product(*choices))  # type: ignore[arg-type]
+    found.pop(None, None)
+    return _in_order(tuple(found), result.kind)  # type: ignore[arg-type]
 
 
 def _branches(operator: Operator, below: tuple[Typed, ...], result: Domain) -> tuple[Scalar, ...] | None:
     parts = (*below[1:-1:2], below[-1]) if operator.name == "case" else below
     found: dict[Scalar, None] = {}
     for part in parts:
-        if part.values is None:
+        values = part.values
+        if values is None:
             return _listed(result)
-        found.update({meanings.promoted(each, result.kind): None for each in part.values})
+        found.update({meanings.promoted(each, result.kind): None for each in values})
     return _in_order(tuple(found), result.kind) if len(found) <= MOST_VALUES else None
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from deniable.errors import QuestionRefused
 from deniable.tables.intervals import Bounds, Unfit, common, only_null
 from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar
-from deniable.tables.operators import domain
+from deniable.tables.operators import domain, typed
 
 if TYPE_CHECKING:
     from deniable.tables.expressions import Expression
@@ -104,7 +104,7 @@ class Filter(Relation):
     condition: Expression
 
     def __post_init__(self) -> None:
-        found = domain(self.condition, self.child.columns)
+        found = typed(self.condition, self.child.columns).domain
         if found.kind is not Kind.BOOLEAN:
             raise QuestionRefused(
                 "kinds", f"a condition is boolean, not {found.kind.value}", "write a comparison, such as a <> 0"
@@ -321,7 +321,7 @@ class Exact:
             )
         if self.function in {"count", "count_distinct"}:
             if self.expression is not None:
-                domain(self.expression, columns)
+                typed(self.expression, columns)
             elif self.function == "count_distinct":
                 raise QuestionRefused("aggregate", "COUNT(DISTINCT …) needs a column", "write COUNT(DISTINCT a)")
             low = 0 if self.expression is not None else 1
@@ -453,7 +453,7 @@ class Bound(Relation):
 
     def __post_init__(self) -> None:
         for key in self.keys:
-            domain(key, self.child.columns)
+            typed(key, self.child.columns)
         for name, most in (("groups", self.groups), ("rows_per_group", self.rows_per_group)):
             if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_ROWS:
                 raise QuestionRefused("options", f"{name} is a whole number from 1", f"write {name}=1")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, final
 from deniable.errors import QuestionRefused
 from deniable.tables.expressions import Column, same
 from deniable.tables.kinds import NUMBERS, Kind
-from deniable.tables.operators import domain
+from deniable.tables.operators import typed
 from deniable.tables.plan import Bound, Filter, PerPerson
 from deniable.units import Relation as Neighbours
 from deniable.units import Sensitivity
@@ -114,7 +114,7 @@ class Count(Statistic):
 
     def check(self, relation: Relation) -> None:
         if self.expression is not None:
-            domain(self.expression, relation.columns)
+            typed(self.expression, relation.columns)
 
 
 @final
@@ -131,7 +131,7 @@ class CountPersons(Statistic):
         if not relation.people:
             raise QuestionRefused("unit", "every row is its own person here", "write COUNT(*)")
         if self.expression is not None:
-            domain(self.expression, relation.columns)
+            typed(self.expression, relation.columns)
 
 
 @final
@@ -146,7 +146,7 @@ class CountDistinct(Statistic):
         return _of_rows(reach, neighbours, 0, 1)
 
     def check(self, relation: Relation) -> None:
-        domain(self.expression, relation.columns)
+        typed(self.expression, relation.columns)
 
 
 @final
@@ -184,7 +184,7 @@ class Sum(Statistic):
         return _of_rows(reach, neighbours, *self.grid)
 
     def check(self, relation: Relation) -> None:
-        if domain(self.expression, relation.columns).kind not in NUMBERS:
+        if typed(self.expression, relation.columns).domain.kind not in NUMBERS:
             raise QuestionRefused("kinds", "a sum takes numbers", "CAST(a AS DOUBLE)")
 
 
@@ -208,7 +208,7 @@ class Cells(Statistic):
         return _of_rows(reach, neighbours, 0, 1)
 
     def check(self, relation: Relation) -> None:
-        if domain(self.expression, relation.columns).kind not in NUMBERS:
+        if typed(self.expression, relation.columns).domain.kind not in NUMBERS:
             raise QuestionRefused("kinds", "cells partition numbers", "CAST(a AS DOUBLE)")
         if len(self.edges) < 2 or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
             raise QuestionRefused("bounds", "the edges of cells increase", "give low < high")
@@ -230,7 +230,7 @@ class Collect:
 
     def __post_init__(self) -> None:
         for name, key in self.keys:
-            if domain(key, self.relation.columns).kind is Kind.REAL and self.known is None:
+            if typed(key, self.relation.columns).domain.kind is Kind.REAL and self.known is None:
                 raise QuestionRefused(
                     "key", f"{name!r} is real, and reals that are not public cannot be keys", "FLOOR(a / 10) * 10"
                 )
@@ -273,7 +273,8 @@ class Collect:
 
 
 def _same_keys(left: tuple[Expression, ...], right: tuple[Expression, ...]) -> bool:
-    return len(left) == len(right) and all(any(same(a, b) for b in right) for a in left)
+    """Whether both make the same groups: each key of either is one of the other's. (g, g) and (g, x) do not."""
+    return all(any(same(a, b) for b in right) for a in left) and all(any(same(a, b) for a in left) for b in right)
 
 
 def _of_rows(reach: Reach, neighbours: Neighbours, low: int, high: int) -> Moves:

@@ -1,0 +1,382 @@
+"""Budgets: how much may be spent, in which currency, and what a release costs in it.
+
+=============================  ============  ========================================================================
+budget                         currency      what is promised at any stopping time, however the costs were chosen
+=============================  ============  ========================================================================
+`Budget(epsilon=, delta=)`     μ²            (ε, δ)-DP: μ-GDP with the largest μ that allows it, up to a δ for keys
+`Budget.gaussian(mu=)`         μ²            μ-GDP, up to δ
+`Budget.pure(epsilon=)`        ε             (ε, δ)-DP
+`Budget.zcdp(rho=)`            ρ             ρ-zCDP, up to δ
+=============================  ============  ========================================================================
+
+Why the first one is (ε, δ)-DP. Let κ = `keys_delta` be the part of δ set aside for releases that may fail, such as a
+rare key shown. The filter keeps Σμ_i² <= μ² and Σδ_i <= κ, so everything released is (1 - κ) × (μ-GDP) + κ × anything
+(see `curves.filters`). A μ-GDP whole is (ε, δ_μ(ε))-DP, and μ is the largest for which δ_μ(ε) <= δ - κ. Together:
+(1 - κ) δ_μ(ε) + κ <= δ. ∎
+
+Amounts are whole numbers of `curves.filters.UNIT` = 10^-30; a limit rounds down, a cost rounds up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal, Self, final
+
+from deniable.curves.filters import (
+    UNIT,
+    Amount,
+    Filter,
+    GaussianFilter,
+    Priced,
+    PureFilter,
+    ZCDPFilter,
+    amount_of,
+    exact_amount,
+    units_of_cost,
+    units_of_limit,
+)
+from deniable.curves.textbook_numbers import down as float_down
+from deniable.curves.textbook_numbers import up as float_up
+from deniable.errors import InvalidParameter, UnreadableRecord
+from deniable.ledger import conversion
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+
+__all__ = ["Budget", "Cost"]
+
+Currency = Literal["mu2", "epsilon", "rho"]
+
+_VERSION: Final = 1
+_MOST: Final = 10**6
+"""No limit may be larger: it would protect nobody. So no amount has more than 38 digits, in whole units."""
+
+_SPOKEN: Final = {"mu2": "mu", "epsilon": "epsilon", "rho": "rho"}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """An amount in whole units of 10^-30: of a budget's currency (μ², ε or ρ), and of δ.
+
+    Costs add exactly. `a <= b` says that a is at most b in both columns, so two costs may be in no order at all.
+    `a // b` says how many times b fits into a.
+
+    >>> tenth = Budget.pure(epsilon=1).cost(epsilon=0.1)
+    >>> tenth + tenth == Budget.pure(epsilon=1).cost(epsilon=0.2), Budget.pure(epsilon=1).limit // tenth
+    (True, 10)
+    """
+
+    units: int
+    delta_units: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("units", "delta_units"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InvalidParameter(name, value, "must be a whole number, at least 0")
+
+    def __add__(self, other: Cost) -> Cost:
+        if not isinstance(other, Cost):
+            return NotImplemented
+        return Cost(self.units + other.units, self.delta_units + other.delta_units)
+
+    def __le__(self, other: Cost) -> bool:
+        if not isinstance(other, Cost):
+            return NotImplemented
+        return self.units <= other.units and self.delta_units <= other.delta_units
+
+    def __floordiv__(self, other: Cost) -> int:
+        if not isinstance(other, Cost):
+            return NotImplemented
+        columns = ((self.units, other.units), (self.delta_units, other.delta_units))
+        times = [have // each for have, each in columns if each]
+        if not times:
+            raise InvalidParameter("cost", other, "costs nothing, so it fits without end")
+        return min(times)
+
+    def describe(self, budget: Budget) -> str:
+        """The cost in words, rounded up: as ε where the budget was given as one.
+
+        >>> budget = Budget(epsilon=1, delta=1e-6)
+        >>> budget.cost(epsilon=0.1, delta=1e-8).describe(budget)
+        'epsilon 0.1 at delta 9E-7 (mu 0.02737), delta 1E-8'
+        """
+        level, name = conversion.short_up(budget.level_up(self)), _SPOKEN[budget.currency]
+        said = f"{name} {level}"
+        if budget.noise_delta_units and self.units:
+            epsilon = conversion.epsilon_up(self.units, budget.noise_delta_units)
+            said = f"epsilon {epsilon} at delta {amount_of(budget.noise_delta_units)} ({said})"
+        return said + (f", delta {conversion.short_up(self.delta_units * UNIT)}" if self.delta_units else "")
+
+    def describe_rest(self, budget: Budget) -> str:
+        """The same for an amount that is left: rounded down, and every column named, because an empty one matters."""
+        level, name = conversion.short_down(budget.level_down(self)), _SPOKEN[budget.currency]
+        said = f"{name} {level}"
+        if budget.noise_delta_units and self.units:
+            epsilon = conversion.epsilon_down(self.units, budget.noise_delta_units)
+            said = f"epsilon {epsilon} at delta {amount_of(budget.noise_delta_units)} ({said})"
+        return f"{said}, delta {conversion.short_down(self.delta_units * UNIT)}"
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Budget:
+    """What may be spent on a dataset, once and for all: (ε, δ)-DP in the Gaussian currency.
+
+    Promise: for all neighbours, everything released while the costs fit is (ε, δ)-DP, at any stopping time, also when
+    every cost was chosen after seeing the answers before it. `keys_delta`, a tenth of δ unless given, is set aside for
+    thresholded keys; the noise spends μ² up to the largest μ with δ_μ(ε) <= δ - keys_delta, rounded down.
+    Sources: the module's proof; Smith & Thakurta (2022) for the sum; Balle & Wang (2018), Theorem 8, for δ_μ(ε).
+
+    >>> budget = Budget(epsilon=1.0, delta=1e-6)
+    >>> budget
+    Budget(epsilon=1, delta=0.000001, keys_delta=1E-7)
+    >>> budget.level(budget.limit)
+    0.23550...
+    >>> Budget.pure(epsilon=1), Budget.gaussian(mu=0.5, delta=1e-9), Budget.zcdp(rho=0.1)
+    (Budget.pure(epsilon=1, delta=0), Budget.gaussian(mu2=0.25, delta=1E-9), Budget.zcdp(rho=0.1, delta=0))
+    """
+
+    currency: Currency
+    """What adds: "mu2", "epsilon" or "rho"."""
+
+    limit: Cost
+    """The most that may be spent, in the currency and in the δ column."""
+
+    epsilon_units: int | None
+    """ε as it was asked for, where the currency is μ² and the promise (ε, δ)-DP; else None."""
+
+    noise_delta_units: int
+    """The δ at which an ε is read as a μ: δ - keys_delta. 0 where there is none."""
+
+    def __init__(self, *, epsilon: Amount, delta: Amount, keys_delta: Amount | None = None) -> None:
+        asked, whole = _limit("epsilon", epsilon), units_of_limit("delta", delta)
+        keys = whole // 10 if keys_delta is None else units_of_limit("keys_delta", keys_delta)
+        if not 0 < whole < 10**30:
+            remedy = "without any delta write Budget.pure(epsilon=...)"
+            raise InvalidParameter("delta", delta, "must lie strictly between 0 and 1, and be at least 1e-30", remedy)
+        if keys >= whole:
+            rule = f"must be less than delta={amount_of(whole)}: the noise needs the rest"
+            raise InvalidParameter("keys_delta", keys_delta, rule)
+        mu2 = conversion.largest_mu2(asked, whole - keys)
+        if mu2 == 0:
+            raise InvalidParameter("epsilon", epsilon, f"leaves nothing to spend at delta={delta}", "raise one of them")
+        self._fill("mu2", Cost(mu2, keys), asked, whole - keys)
+
+    @classmethod
+    def pure(cls, *, epsilon: Amount, delta: Amount = 0) -> Budget:
+        """A budget of ε: everything released is (ε, δ)-DP while Σε_i <= ε, where δ is for thresholded keys alone."""
+        return cls._of("epsilon", Cost(_limit("epsilon", epsilon), _column(delta)))
+
+    @classmethod
+    def gaussian(cls, *, mu: Amount, delta: Amount = 0) -> Budget:
+        """A budget of μ: everything released is μ-GDP, up to δ, while Σμ_i² <= μ²."""
+        _limit("mu", mu)
+        square = math.floor(exact_amount("mu", mu) ** 2 / UNIT)
+        if not 0 < square <= _MOST * 10**30:
+            raise InvalidParameter("mu", mu, f"must be from 1e-15 to {math.isqrt(_MOST):,}")
+        return cls._of("mu2", Cost(square, _column(delta)))
+
+    @classmethod
+    def zcdp(cls, *, rho: Amount, delta: Amount = 0) -> Budget:
+        """A budget of ρ: everything released is ρ-zCDP, up to δ, while Σρ_i <= ρ."""
+        return cls._of("rho", Cost(_limit("rho", rho), _column(delta)))
+
+    @classmethod
+    def _of(cls, currency: Currency, limit: Cost) -> Self:
+        made = cls.__new__(cls)
+        made._fill(currency, limit, None, 0)
+        return made
+
+    def _fill(self, currency: Currency, limit: Cost, epsilon_units: int | None, noise_delta_units: int) -> None:
+        object.__setattr__(self, "currency", currency)
+        object.__setattr__(self, "limit", limit)
+        object.__setattr__(self, "epsilon_units", epsilon_units)
+        object.__setattr__(self, "noise_delta_units", noise_delta_units)
+
+    # -- what things cost ----------------------------------------------------------------------------------------------
+
+    @property
+    def filter(self) -> Filter:
+        """The filter that decides, with nothing spent yet."""
+        return _filter(self.currency, self.limit)
+
+    def price(self, curve: Priced, *, delta: Amount = 0) -> Cost:
+        """What a release of this curve costs: gdp()², epsilon(delta=0) or zcdp(), rounded up.
+
+        `delta` is the chance that the release fails altogether, and is no part of the curve. A curve without a finite
+        price in this currency is refused with InvalidParameter.
+
+        >>> from deniable import curves
+        >>> Budget.gaussian(mu=1).price(curves.gaussian(sigma=4)) == Budget.gaussian(mu=1).cost(mu="1/4")
+        True
+        """
+        return Cost(*self.filter.price(curve, delta=delta))
+
+    def cost(
+        self,
+        *,
+        epsilon: Amount | None = None,
+        mu: Amount | None = None,
+        rho: Amount | None = None,
+        delta: Amount = 0,
+    ) -> Cost:
+        """The cost of an amount that is given directly; which noise fits into it is the caller's to find (`level`).
+
+        In its own currency an amount is taken exactly as written and rounded up. Under a Gaussian budget `rho` stands
+        for Gaussian noise of that ρ, μ² = 2ρ, and `epsilon` for the largest μ with δ_μ(epsilon) <= δ - keys_delta: the
+        release alone would be that private, and `cost(epsilon=budget's own)` is the whole budget. Under a zCDP budget
+        `mu` is ρ = μ²/2 (Bun & Steinke 2016, Proposition 1.6). No other pair converts; see `price` for curves.
+
+        >>> budget = Budget(epsilon=1, delta=1e-6)
+        >>> budget.cost(epsilon=1, delta=1e-7) == budget.limit
+        True
+        >>> budget.limit // budget.cost(epsilon=0.1)  # μ², not ε, adds: more than ten
+        74
+        """
+        given = {name: value for name, value in (("epsilon", epsilon), ("mu", mu), ("rho", rho)) if value is not None}
+        if len(given) != 1:
+            raise InvalidParameter("cost", ", ".join(given), "give exactly one of epsilon, mu and rho")
+        [(name, amount)] = given.items()
+        if exact_amount(name, amount) <= 0:
+            raise InvalidParameter(name, amount, "must be above 0: what reads data costs something")
+        return Cost(self._units(name, amount), units_of_cost("delta", delta))
+
+    def _units(self, name: str, amount: Amount) -> int:
+        if name == _SPOKEN[self.currency] != "mu":
+            return units_of_cost(name, amount)
+        exact = exact_amount(name, amount)
+        if name == "mu" and self.currency != "epsilon":
+            return math.ceil(exact**2 / (UNIT if self.currency == "mu2" else 2 * UNIT))
+        if name == "rho" and self.currency == "mu2":
+            return math.ceil(2 * exact / UNIT)
+        if name == "epsilon" and self.currency == "mu2" and self.noise_delta_units:
+            units = conversion.largest_mu2(_limit("epsilon", amount), self.noise_delta_units)
+            if units == 0:
+                raise InvalidParameter("epsilon", amount, "is too small to be told from nothing at this delta")
+            return units
+        remedy = f"write {_SPOKEN[self.currency]}=..., or price() for a curve"
+        raise InvalidParameter(name, amount, f"has no meaning under {self!r}", remedy)
+
+    def level(self, cost: Cost) -> float:
+        """The largest μ, ε or ρ that the cost covers, in the currency's own name and rounded down: for choosing noise.
+
+        >>> Budget.gaussian(mu=1).level(Cost(25 * 10**28))
+        0.5
+        """
+        return float_down(self.level_down(cost))
+
+    def level_down(self, cost: Cost) -> Fraction:
+        """The same, exactly; a μ that has no exact root is rounded down."""
+        return conversion.root_down(cost.units) if self.currency == "mu2" else cost.units * UNIT
+
+    def level_up(self, cost: Cost) -> Fraction:
+        """The smallest μ, ε or ρ that a release of this cost surely keeps, exactly; a root is rounded up."""
+        return conversion.root_up(cost.units) if self.currency == "mu2" else cost.units * UNIT
+
+    def curve(self, cost: Cost) -> Curve:
+        """What a cost of this size promises, rounded up: for all neighbours, as μ-GDP, ε-DP or ρ-zCDP, up to its δ."""
+        from deniable import curves  # numpy is not needed to keep a ledger
+
+        result = curves.identity()
+        if cost.units:
+            value = float_up(self.level_up(cost))
+            if self.currency == "mu2":
+                result = curves.gaussian(mu=value)
+            else:
+                result = curves.pure(epsilon=value) if self.currency == "epsilon" else curves.zcdp(rho=value)
+        if cost.delta_units:
+            result = result * curves.approximate(epsilon=0.0, delta=float_up(cost.delta_units * UNIT))
+        return result
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, object]:
+        """A record of plain values (JSON) that `from_dict` reads back, now and in later versions."""
+        record: dict[str, object] = {
+            "version": _VERSION,
+            "currency": self.currency,
+            "limit": str(self.limit.units),
+            "delta_limit": str(self.limit.delta_units),
+        }
+        if self.epsilon_units is not None:
+            record |= {"epsilon": str(self.epsilon_units), "noise_delta": str(self.noise_delta_units)}
+        return record
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, object]) -> Budget:
+        """The budget of a record made by `to_dict`; all amounts there are whole units of 10^-30, as text.
+
+        >>> Budget.from_dict(Budget(epsilon=1, delta=1e-6).to_dict()) == Budget(epsilon=1, delta=1e-6)
+        True
+        """
+        try:
+            version, currency = record["version"], record["currency"]
+            if isinstance(version, int) and version > _VERSION:
+                raise UnreadableRecord(f"this budget was written by a newer version ({version}); update deniable")
+            limit = Cost(int(str(record["limit"])), int(str(record["delta_limit"])))
+            if version != _VERSION or currency not in _SPOKEN or not 0 < limit.units <= 3 * _MOST * 10**30:
+                raise ValueError
+            if "epsilon" not in record:
+                return cls._of(currency, limit)  # type: ignore[arg-type]  # it is one of three, as just seen
+            epsilon, noise = int(str(record["epsilon"])), int(str(record["noise_delta"]))
+            made = cls(
+                epsilon=epsilon * UNIT, delta=(noise + limit.delta_units) * UNIT, keys_delta=limit.delta_units * UNIT
+            )
+            if made.limit != limit:
+                raise UnreadableRecord("the limit of this budget does not follow from its epsilon and delta")
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, UnreadableRecord):
+                raise
+            raise UnreadableRecord("this is no record of a budget") from None
+        return made
+
+    @property
+    def epsilon(self) -> Decimal | None:
+        """ε, where the promise is (ε, δ)-DP; None for a budget of μ or ρ."""
+        units = self.limit.units if self.currency == "epsilon" else self.epsilon_units
+        return None if units is None else amount_of(units)
+
+    @property
+    def delta(self) -> Decimal:
+        """δ of the whole promise: keys and noise together."""
+        return amount_of(self.noise_delta_units + self.limit.delta_units)
+
+    def __repr__(self) -> str:
+        if self.epsilon_units is not None:
+            return f"Budget(epsilon={self.epsilon}, delta={self.delta}, keys_delta={amount_of(self.limit.delta_units)})"
+        kind = {"mu2": "gaussian", "epsilon": "pure", "rho": "zcdp"}[self.currency]
+        return f"Budget.{kind}({self.currency}={amount_of(self.limit.units)}, delta={self.delta})"
+
+
+def _limit(name: str, value: Amount) -> int:
+    """A limit in whole units: rounded down, and neither nothing nor everything."""
+    units = units_of_limit(name, value)
+    if not 0 < units <= _MOST * 10**30:
+        raise InvalidParameter(name, value, f"must be at least 1e-30 and at most {_MOST:,}")
+    return units
+
+
+def _column(delta: Amount) -> int:
+    """The δ column of a budget: rounded down, below one."""
+    units = units_of_limit("delta", delta)
+    if units >= 10**30:
+        raise InvalidParameter("delta", delta, "must be below 1: otherwise nothing is promised")
+    return units
+
+
+@lru_cache(maxsize=256)
+def _filter(currency: Currency, limit: Cost) -> Filter:
+    delta = limit.delta_units * UNIT
+    if currency == "mu2":
+        # The square of a root from above, rounded down to whole units, is the limit.
+        return GaussianFilter(mu=conversion.root_up(limit.units), delta=delta)
+    if currency == "epsilon":
+        return PureFilter(epsilon=limit.units * UNIT, delta=delta)
+    return ZCDPFilter(rho=limit.units * UNIT, delta=delta)

@@ -1,0 +1,159 @@
+"""Between ε and μ² at a fixed δ, in whole units: exact to the last one.
+
+δ_μ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) grows with μ and falls with ε (Balle & Wang 2018, Theorem 8). Its value comes
+from `gaussian_delta`, good to forty digits; floats only say where to look.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from deniable.curves.filters import UNIT
+from deniable.curves.textbook_numbers import dec, density, digits, gaussian_delta
+
+_DOUBT: Final = Decimal("1e-38")
+"""Relative error granted to `gaussian_delta`, of which at least forty digits are true."""
+
+_ROOT: Final = 10**60
+"""Roots are cut to sixty decimal places."""
+
+
+def root_down(units: int) -> Fraction:
+    """√(units of 10^-30), from below."""
+    return Fraction(math.isqrt(units * 10**90), _ROOT)
+
+
+def root_up(units: int) -> Fraction:
+    """√(units of 10^-30), from above; exact where there is an exact root."""
+    below = math.isqrt(units * 10**90)
+    return Fraction(below + (below * below < units * 10**90), _ROOT)
+
+
+@lru_cache(maxsize=4096)
+def largest_mu2(epsilon_units: int, delta_units: int) -> int:
+    """The largest number of units of μ² for which δ_μ(ε) <= δ, for 0 < ε and 0 < δ < 1, both in units.
+
+    For all neighbours a √units-GDP release is then (ε, δ)-DP, and with one unit more it would not be.
+
+    >>> float(largest_mu2(10**30, 10**24) * UNIT)  # ε = 1, δ = 1e-6
+    0.056028...
+    """
+    epsilon, delta = epsilon_units * UNIT, delta_units * UNIT
+    return _last(lambda units: units <= 0 or _fits(units, epsilon, delta), _near(epsilon, delta))
+
+
+def _fits(mu2_units: int, epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether δ_μ(ε) <= δ beyond doubt."""
+    value = gaussian_delta(root_up(mu2_units), epsilon)
+    with digits():
+        return value * (1 + _DOUBT) <= dec(delta)
+
+
+def _last(holds: Callable[[int], bool], guess: int) -> int:
+    """The last whole number at which a statement, true and from somewhere on false, is true: fast near the guess."""
+    low, step = guess, 1
+    while not holds(low):
+        low, step = low - step, 2 * step
+    high, step = low + 1, 1
+    while holds(high):
+        low, high, step = high, high + step, 2 * step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _near(epsilon: Fraction, delta: Fraction) -> int:
+    """About the units of the μ² with δ_μ(ε) = δ: bisection in floats, then Newton's steps in sixty digits.
+
+    The slope is simple: dδ_μ(ε)/dμ = φ(ε/μ - μ/2).
+    """
+    mu = Fraction(_crossing(lambda mu: _float_delta(mu, float(epsilon)) > float(delta)))
+    for _ in range(4):
+        with digits():
+            step = (dec(delta) - gaussian_delta(mu, epsilon)) / density(dec(epsilon / mu - mu / 2))
+            if not abs(step) < dec(mu) / 4:  # floats are no help here; a slow search from a poor guess is still right
+                break
+            mu = Fraction(int((dec(mu) + step).scaleb(60)), _ROOT)
+            if abs(step) < dec(mu).scaleb(-20):  # the next step would be smaller than a unit
+                break
+    return math.floor(mu * mu / UNIT)
+
+
+def _crossing(beyond: Callable[[float], bool]) -> float:
+    """About where a statement about positive numbers becomes true."""
+    low, high = 1e-32, 1e9
+    for _ in range(80):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if beyond(middle) else (middle, high)
+    return low
+
+
+def _float_delta(mu: float, epsilon: float) -> float:
+    """δ_μ(ε) in floats: a hint, never a bound. No e^ε, which may overflow: e^ε φ(b) = φ(a)."""
+    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    if b > 30:  # Mills' ratio by its first terms; the tail itself is soon no float
+        scaled = math.exp(-a * a / 2) / math.sqrt(2 * math.pi) * (1 / b - 1 / b**3)
+    else:
+        scaled = math.exp(b * b / 2 - a * a / 2) * 0.5 * math.erfc(b / math.sqrt(2))
+    return 0.5 * math.erfc(a / math.sqrt(2)) - scaled
+
+
+# --- four digits for people -------------------------------------------------------------------------------------------
+
+
+def short_down(exact: Fraction) -> Decimal:
+    """Four digits of a number that is not negative, rounded down."""
+    return _tidy(_short(_place(exact))) if exact else Decimal(0)
+
+
+def short_up(exact: Fraction) -> Decimal:
+    """Four digits of a number that is not negative, rounded up."""
+    below = short_down(exact)
+    return below if Fraction(below) == exact else _tidy(_short(_place(exact) + 1))
+
+
+def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
+    """The largest ε of four digits that costs at most so many units of μ² at this δ."""
+    delta = delta_units * UNIT
+    return _tidy(
+        _short(_last(lambda place: not _fits(mu2_units + 1, Fraction(_short(place)), delta), _guess(mu2_units, delta)))
+    )
+
+
+def epsilon_up(mu2_units: int, delta_units: int) -> Decimal:
+    """The smallest ε of four digits for which a √units-GDP release is (ε, δ)-DP; 0 if it is (0, δ)-DP."""
+    delta = delta_units * UNIT
+    if _fits(mu2_units, Fraction(0), delta):
+        return Decimal(0)
+    return _tidy(
+        _short(1 + _last(lambda place: not _fits(mu2_units, Fraction(_short(place)), delta), _guess(mu2_units, delta)))
+    )
+
+
+def _guess(mu2_units: int, delta: Fraction) -> int:
+    mu = float(root_up(mu2_units))
+    return _place(Fraction(_crossing(lambda epsilon: _float_delta(mu, epsilon) <= float(delta))))
+
+
+def _short(place: int) -> Decimal:
+    """The numbers of four digits in their order: place 0 is 1.000, 1 is 1.001, 9000 is 10.00, -1 is 0.9999."""
+    power, step = divmod(place, 9000)
+    return Decimal(1000 + step).scaleb(power - 3)
+
+
+def _place(exact: Fraction) -> int:
+    """The place of the largest number of four digits that is at most this positive number."""
+    with digits():
+        power = dec(exact).adjusted()
+    return 9000 * power + math.floor(exact / Fraction(10) ** (power - 3)) - 1000
+
+
+def _tidy(value: Decimal) -> Decimal:
+    value = value.normalize()
+    return value.quantize(Decimal(1)) if value == value.to_integral_value() else value

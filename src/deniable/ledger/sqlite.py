@@ -1,0 +1,380 @@
+"""Ledgers in SQLite: in a file, for good, or in memory, for as long as the process lives.
+
+Durability: write-ahead log with full synchronisation, so a transaction that has returned survives a crash of the
+process and of the machine, as far as the disk tells the truth. One writer: every writing transaction begins with BEGIN
+IMMEDIATE, and the head of the chain moves only from where it was read. Amounts are decimal text: they have up to 38
+digits, an SQLite integer 18, and no float ever holds one.
+
+A process has one connection to a file, used by one thread at a time. A connection must not cross a fork, so it is
+closed before every fork and each side opens its own when it next needs one. Not for network file systems: their locks
+cannot be trusted, and SQLite says so.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, final
+from urllib.parse import quote
+
+from deniable.errors import (
+    DeniableError,
+    InvalidOperation,
+    InvalidParameter,
+    LedgerDamaged,
+    LedgerUnavailable,
+    UnreadableRecord,
+)
+from deniable.ledger.budget import Cost
+from deniable.ledger.entries import FORMAT, Entry, Heading, State
+from deniable.ledger.stores import RESTORE, Head, Store, Transaction
+
+__all__ = ["SQLiteStore"]
+
+_MAGIC: Final = b"SQLite format 3\0"
+_APPLICATION: Final = 0x64656E79
+"""Marks an SQLite file as a ledger of ours ("deny"), in the field that SQLite keeps for this."""
+
+_PATIENCE: Final = 30.0
+"""Seconds to wait for another writer. A writer takes milliseconds, so this is a very long queue or a hung machine."""
+
+_COLUMNS: Final = (
+    "number, time, state, question, units, delta_units, description, key, closes, answer, code, spent_units, "
+    "spent_delta_units, previous, hash"
+)
+_SCHEMA: Final = (
+    "CREATE TABLE heading (one INTEGER PRIMARY KEY CHECK (one = 1), text TEXT NOT NULL)",
+    "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, hash TEXT NOT NULL)",
+    """CREATE TABLE entries (
+        number INTEGER PRIMARY KEY, time TEXT NOT NULL, state TEXT NOT NULL, question TEXT NOT NULL,
+        units TEXT NOT NULL, delta_units TEXT NOT NULL, description TEXT NOT NULL, key TEXT, closes INTEGER,
+        answer BLOB, code TEXT, spent_units TEXT NOT NULL, spent_delta_units TEXT NOT NULL,
+        previous TEXT NOT NULL, hash TEXT NOT NULL)""",
+    "CREATE UNIQUE INDEX closed_once ON entries (closes) WHERE closes IS NOT NULL",
+    "CREATE UNIQUE INDEX keyed_once ON entries (key) WHERE key IS NOT NULL AND state = 'RESERVED'",
+    "CREATE INDEX sealed ON entries (question, number) WHERE state = 'SEALED'",
+    # Against slips of the hand in a database shell; against the will to forge there is the chain.
+    "CREATE TRIGGER never_edit BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+    "CREATE TRIGGER never_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+)
+
+
+@final
+class _SQLiteTransaction(Transaction):
+    def __init__(self, connection: sqlite3.Connection, heading: str) -> None:
+        super().__init__(heading)
+        self._connection = connection
+
+    @property
+    def head(self) -> Head:
+        row = self._connection.execute("SELECT number, hash FROM head").fetchone()
+        if row is None or not isinstance(row[0], int) or row[0] < 0:
+            raise LedgerDamaged(None, "the head of the chain is missing", RESTORE)
+        return Head(*row)
+
+    def page(self, *, after: int, most: int) -> list[Entry]:
+        return self._entries("number > ? ORDER BY number LIMIT ?", after, most)
+
+    def closing(self, number: int) -> Entry | None:
+        return self._one("closes = ?", number)
+
+    def keyed(self, key: str) -> Entry | None:
+        return self._one("key = ? AND state = 'RESERVED'", key)
+
+    def newest_sealed(self, question: str) -> Entry | None:
+        return self._one("question = ? AND state = 'SEALED' ORDER BY number DESC LIMIT 1", question)
+
+    def check_file(self) -> None:
+        if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            raise LedgerDamaged(None, "is damaged", RESTORE)
+
+    def _one(self, where: str, *values: object) -> Entry | None:
+        found = self._entries(where, *values)
+        return found[0] if found else None
+
+    def _entries(self, where: str, *values: object) -> list[Entry]:
+        rows = self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE {where}", values)
+        return [_entry(row) for row in rows]
+
+    def _insert(self, entry: Entry, head: Head) -> None:
+        row = (
+            *(entry.number, entry.time, entry.state.value, entry.question),
+            *(str(entry.cost.units), str(entry.cost.delta_units), entry.description, entry.key),
+            *(entry.closes, entry.answer, entry.code, str(entry.spent.units), str(entry.spent.delta_units)),
+            *(entry.previous, entry.hash),
+        )
+        self._connection.execute(f"INSERT INTO entries ({_COLUMNS}) VALUES ({', '.join('?' * len(row))})", row)
+        moved = self._connection.execute(
+            "UPDATE head SET number = ?, hash = ? WHERE number = ? AND hash = ?",
+            (entry.number, entry.hash, head.number, head.hash),
+        )
+        if moved.rowcount != 1:
+            raise LedgerUnavailable("somebody else wrote to this ledger at the same time", "try again")
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    number, when, state, question, units, delta_units, description, key, closes, answer, code, *rest = row
+    spent_units, spent_delta_units, previous, link = rest
+    try:
+        texts = [text for text in (when, question, description, key, code, previous, link) if text is not None]
+        if not all(isinstance(text, str) for text in texts) or not isinstance(answer, bytes | None):
+            raise TypeError
+        return Entry(
+            number=number,
+            time=when,
+            state=State(state),
+            question=question,
+            cost=Cost(_whole(units), _whole(delta_units)),
+            description=description,
+            key=key,
+            closes=closes,
+            answer=answer,
+            code=code,
+            spent=Cost(_whole(spent_units), _whole(spent_delta_units)),
+            previous=previous,
+            hash=link,
+        )
+    except (TypeError, ValueError):  # InvalidParameter is a ValueError
+        raise LedgerDamaged(number, "cannot be read", RESTORE) from None
+
+
+def _whole(text: object) -> int:
+    """A whole number in the one way we write it: no sign, no spaces, no other digits."""
+    if not isinstance(text, str) or not (text.isascii() and text.isdigit()) or len(text) > 100:
+        raise TypeError
+    return int(text)
+
+
+@final
+class SQLiteStore(Store):
+    """A ledger in an SQLite file, or in memory."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._heading = ""
+        self._file: tuple[int, int] | None = None
+        self._process = os.getpid()
+        self._closed = False
+        if path is not None:
+            _FILES.add(self)
+
+    @property
+    def path(self) -> Path | None:
+        return self._path
+
+    def open(self, new: Heading | None) -> Heading:
+        with self._lock, _our_errors(self._path):
+            if self._path is not None and not self._path.exists() and new is None:
+                raise _needs_all(f"there is no ledger at {str(self._path)!r} yet")
+            _refuse_foreign(self._path)
+            connection = self._connected(may_create=True)
+            if not _has_tables(connection):
+                if new is None:
+                    raise _needs_all("there is no ledger here yet")
+                _create(connection, new)
+            self._heading = _heading_text(connection)
+            if self._path is not None:
+                _switch_to_log(connection)
+                found = os.stat(self._path)
+                self._file = found.st_dev, found.st_ino
+        return Heading.read(self._heading)
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        with self._transaction("BEGIN") as transaction:
+            yield transaction
+
+    @contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        with self._transaction("BEGIN IMMEDIATE") as transaction:
+            yield transaction
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[Transaction]:
+        with self._lock, _our_errors(self._path):
+            connection = self._connected()
+            self._same_file()
+            connection.execute(begin)
+            try:
+                yield _SQLiteTransaction(connection, self._heading)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _connected(self, *, may_create: bool = False) -> sqlite3.Connection:
+        if self._closed:
+            raise InvalidOperation("this ledger is closed; open it again")
+        if self._path is None and self._process != os.getpid():
+            raise InvalidOperation("a ledger in memory belongs to the process that made it; give it a file to share it")
+        if self._connection is None:
+            place = ":memory:" if self._path is None else f"file:{quote(str(self._path))}?mode=rw{'c' * may_create}"
+            self._connection = sqlite3.connect(
+                place, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True
+            )
+            for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON", "trusted_schema = OFF"):
+                self._connection.execute(f"PRAGMA {pragma}")
+        return self._connection
+
+    def _same_file(self) -> None:
+        """LedgerUnavailable if the name now means another file: what we write would be lost, and spent twice."""
+        if self._path is None:
+            return
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            found = None
+        if found is None or self._file != (found.st_dev, found.st_ino):
+            raise LedgerUnavailable(
+                f"the ledger {str(self._path)!r} was moved or replaced", "close it and open it again"
+            )
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def close(self) -> None:
+        with self._lock:
+            self._disconnect()
+            self._closed = True
+
+    def __del__(self) -> None:
+        self._disconnect()
+
+
+# --- making and recognising files -------------------------------------------------------------------------------------
+
+
+def _refuse_foreign(path: Path | None) -> None:
+    """UnreadableRecord for a file that is something else, before SQLite gets to touch it."""
+    if path is None or not path.exists() or path.with_name(path.name + "-journal").exists():
+        return  # a journal is left by a crash while the ledger was made; SQLite undoes that first
+    with path.open("rb") as file:
+        start = file.read(100)
+    if start and not (start.startswith(_MAGIC) and start[68:72] == _APPLICATION.to_bytes(4, "big")):
+        raise UnreadableRecord(f"{str(path)!r} is not a ledger; it was not touched. Name another file")
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _create(connection: sqlite3.Connection, new: Heading) -> None:
+    """Make the tables in one transaction, before the write-ahead log is switched on: all in the file, or nothing."""
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        if not _has_tables(connection):  # nobody was faster
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            connection.execute("INSERT INTO heading VALUES (1, ?)", (new.text(),))
+            connection.execute("INSERT INTO head VALUES (1, 0, ?)", (new.genesis(),))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _heading_text(connection: sqlite3.Connection) -> str:
+    [application], [version] = (
+        connection.execute(f"PRAGMA {p}").fetchone() for p in ("application_id", "user_version")
+    )
+    if application != _APPLICATION:
+        raise UnreadableRecord("this SQLite file is not a ledger; name another file")
+    if version > FORMAT:
+        raise UnreadableRecord(f"this ledger has format {version}, newer than {FORMAT}; update deniable to open it")
+    row = connection.execute("SELECT text FROM heading").fetchone()
+    if row is None or not isinstance(row[0], str):
+        raise LedgerDamaged(0, "is missing", RESTORE)
+    text: str = row[0]
+    return text
+
+
+def _switch_to_log(connection: sqlite3.Connection) -> None:
+    """Switch the write-ahead log on, once in the life of a file. SQLite does not wait for its turn here, so we do."""
+    deadline = time.monotonic() + _PATIENCE
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+def _needs_all(fact: str) -> InvalidParameter:
+    return InvalidParameter("budget", None, f"{fact}, and a new one needs a budget, a unit and a dataset")
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _our_errors(path: Path | None) -> Iterator[None]:
+    """Errors of SQLite and of the system as ours, by their code. Their text is dropped: it may quote what is stored."""
+    ledger = "the ledger in memory" if path is None else f"the ledger {str(path)!r}"
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _ours(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR), ledger) from None
+    except OSError as error:
+        raise LedgerUnavailable(
+            f"{ledger} cannot be opened ({os.strerror(error.errno or 0)})", "check the file"
+        ) from None
+
+
+def _ours(code: int, ledger: str) -> DeniableError:
+    kind = code & 0xFF  # the rest says more than anybody needs
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return LedgerUnavailable(f"{ledger} is busy: somebody has held it for {_PATIENCE:g} s", "try again")
+    if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+        remedy = "make the file and its folder writable; nothing is answered before"
+        return LedgerUnavailable(f"{ledger} cannot be opened for writing", remedy)
+    if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        remedy = "make room; what was charged stays charged, and what was not granted must not be answered"
+        return LedgerUnavailable(f"{ledger} could not be written: the disk is full or failing", remedy)
+    if kind == sqlite3.SQLITE_NOTADB:
+        return UnreadableRecord(f"{ledger} is not a ledger; name another file")
+    if kind == sqlite3.SQLITE_CORRUPT:
+        return LedgerDamaged(None, "is damaged", RESTORE)
+    return LedgerUnavailable(f"{ledger} cannot be used (SQLite's code {code})", RESTORE)
+
+
+# --- forks ------------------------------------------------------------------------------------------------------------
+
+_FILES: Final = weakref.WeakSet[SQLiteStore]()
+_held: list[SQLiteStore] = []
+
+
+def _before_fork() -> None:
+    """Close every connection: SQLite forbids to carry one into a child, even to close it there."""
+    for store in list(_FILES):
+        store._lock.acquire()
+        store._disconnect()
+        _held.append(store)
+
+
+def _after_fork_in_parent() -> None:
+    while _held:
+        _held.pop()._lock.release()
+
+
+def _after_fork_in_child() -> None:
+    while _held:
+        _held.pop()._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

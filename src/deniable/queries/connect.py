@@ -1,0 +1,187 @@
+"""Opening a session: sources, their schemas and units, an engine, a budget and a ledger become one thing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import NOTHING, InvalidParameter, LedgerMismatch
+from deniable.ledger import Budget, Ledger
+from deniable.queries.session import Session
+from deniable.tables.kinds import Domain
+from deniable.tables.propose import propose_schema
+from deniable.tables.schema import Table, read_schema
+from deniable.units import Unit
+
+if TYPE_CHECKING:
+    from deniable.queries.engines.base import Engine
+
+Declared = Mapping[str, Any] | str | Path | None
+
+
+def session(
+    source: object,
+    *,
+    unit: Unit | Mapping[str, Unit] | None = None,
+    budget: Budget | None = None,
+    schema: Declared = None,
+    public: Mapping[str, object] | None = None,
+    ledger: str | Path | Ledger | None = None,
+    engine: object = "duckdb",
+    progress: bool = False,
+) -> Session:
+    """Open a session on one table, or on several: {"visits": "visits.parquet", "patients": frame}.
+
+    `source`: a CSV or Parquet file, a pandas, polars or Arrow table, a table of a DuckDB database, a Spark dataframe
+    (with `engine=` its Spark session). `unit` says whom the budget protects, for all tables or by name; `public` holds
+    tables in which nobody is protected. `schema` declares kinds, bounds and public keys: by column, by table and
+    column, or as a file; what it leaves out is known by its type alone. Nothing is taken from the data.
+
+    `ledger` is a file that keeps the account; sessions on one file share one budget. Without it the account is kept in
+    memory, and forgotten with the session: then the budget is only as good as your discipline.
+    """
+    sources = _named(source)
+    opened = public or {}
+    if overlap := sorted(set(sources) & set(opened)):
+        raise InvalidParameter("public", overlap[0], "is private as well", "give each table one name")
+    tables = _tables(sources, opened, unit, schema)
+    kept = _ledger(ledger, budget, [table.unit for table in tables.values() if table.unit is not None], sources)
+    worker = _engine(engine)
+    try:
+        secret = secrets.token_bytes(32)
+        registered = {}
+        for name, table in tables.items():
+            with _shown(name, progress) as report:
+                given = sources[name] if name in sources else opened[name]
+                registered[name] = worker.register(name, given, table, secret, report)
+    except BaseException:
+        worker.close()
+        if not isinstance(ledger, Ledger):
+            kept.close()
+        raise
+    return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger))
+
+
+def _named(source: object) -> dict[str, object]:
+    if isinstance(source, Mapping) and source and all(isinstance(name, str) for name in source):
+        return dict(source)
+    if isinstance(source, str | Path):
+        stem = Path(source).name.split(".")[0]
+        return {stem if stem.isidentifier() else "data": source}
+    name = getattr(source, "table", None)
+    return {name if isinstance(name, str) and name.isidentifier() else "data": source}
+
+
+def _tables(
+    sources: Mapping[str, object],
+    public: Mapping[str, object],
+    unit: Unit | Mapping[str, Unit] | None,
+    schema: Declared,
+) -> dict[str, Table]:
+    files = schema if isinstance(schema, str | Path) else None
+    by_table = isinstance(schema, Mapping) and "tables" in schema
+    if files is not None or by_table:
+        whole = schema if by_table else files
+        declared = read_schema(whole, unit=unit if isinstance(unit, Unit) else None)  # type: ignore[arg-type]
+        missing = sorted({*sources, *public} - set(declared))
+        if missing:
+            raise InvalidParameter("schema", missing[0], "is not in the schema", f"it declares {', '.join(declared)}")
+        found = {name: declared[name] for name in (*sources, *public)}
+        return {name: _owned(table, unit, name in public) for name, table in found.items()}
+    columns: Mapping[str, Any] = schema if isinstance(schema, Mapping) else {}
+    tables = {}
+    for name, source in (*sources.items(), *public.items()):
+        own = columns.get(name) if isinstance(columns.get(name), Mapping) else None
+        mine = own if own is not None else (columns if len(sources) == 1 and name in sources else {})
+        tables[name] = _typed(name, source, mine, None if name in public else _unit(name, unit))
+    return tables
+
+
+def _owned(table: Table, unit: Unit | Mapping[str, Unit] | None, is_public: bool) -> Table:
+    """A declared table with the unit of the call, where one is given: the two must not contradict each other."""
+    if is_public:
+        return replace(table, unit=None)
+    if table.unit is None:
+        raise InvalidParameter("schema", table.name, "is public in the schema", "pass it in public=")
+    if unit is not None and _unit(table.name, unit) != table.unit:
+        raise InvalidParameter("unit", unit, f"the schema says {table.unit!r} for {table.name!r}", "say it once")
+    return table
+
+
+def _unit(name: str, unit: Unit | Mapping[str, Unit] | None) -> Unit:
+    found = unit.get(name) if isinstance(unit, Mapping) else unit
+    if not isinstance(found, Unit):
+        raise InvalidParameter(
+            "unit",
+            found,
+            f"who is protected in {name!r}?",
+            'write unit=Unit.person("patient_id", rows=20), or Unit.row()',
+        )
+    return found
+
+
+def _typed(name: str, source: object, declared: Mapping[str, Any], unit: Unit | None) -> Table:
+    """The columns by their types, with what is declared in their place."""
+    open_schema = propose_schema(source, name=name).schema(unit=unit or Unit.row())[name]
+    known = dict(open_schema.columns)
+    for column, domain in declared.items():
+        if column not in known:
+            raise InvalidParameter("schema", column, f"is no column of {name!r}", f"it has {', '.join(known)}")
+        if not isinstance(domain, Domain):
+            raise InvalidParameter(
+                column, domain, "must be a Domain", "write Domain.integer(0, 120), Domain.text([...])"
+            )
+        known[column] = domain
+    return Table(name, tuple(known.items()), unit)
+
+
+def _ledger(
+    ledger: str | Path | Ledger | None, budget: Budget | None, units: list[Unit], sources: Mapping[str, object]
+) -> Ledger:
+    if not units:
+        raise InvalidParameter("source", NOTHING, "all tables are public", "nobody needs a budget for those")
+    if len({unit.relation for unit in units}) > 1:
+        raise InvalidParameter("unit", NOTHING, "all tables of a session must use add/remove, or all replace")
+    if len({unit.column is None for unit in units}) > 1:
+        # Whose row is it, where one table says "a person" and the other "a row"? No budget could say both.
+        raise InvalidParameter("unit", NOTHING, "either every table names its people, or none does")
+    most = max(units, key=lambda unit: unit.rows)
+    if budget is not None and not isinstance(budget, Budget):
+        raise InvalidParameter("budget", budget, "must be a Budget", "write Budget(epsilon=1, delta=1e-6)")
+    if isinstance(ledger, Ledger):
+        for field, asked, found in (("budget", budget, ledger.budget), ("unit", most, ledger.unit)):
+            if asked is not None and asked != found:
+                raise LedgerMismatch(field, repr(asked), repr(found), "open the session as what the ledger is for")
+        return ledger
+    if budget is None and (ledger is None or not Path(ledger).exists()):
+        raise InvalidParameter("budget", None, "must be given", "write Budget(epsilon=1, delta=1e-6)")
+    dataset = ", ".join(sorted(sources))
+    return Ledger.open(ledger, budget=budget, unit=most, dataset=dataset)
+
+
+def _engine(engine: object) -> Engine:
+    from deniable.queries.engines.base import Engine as Base
+
+    if isinstance(engine, Base):
+        return engine
+    if engine == "duckdb":
+        from deniable.queries.engines.duckdb import DuckDBEngine
+
+        return DuckDBEngine()
+    if type(engine).__module__.startswith("pyspark."):
+        from deniable.queries.engines.spark import SparkEngine
+
+        return SparkEngine(engine)
+    raise InvalidParameter("engine", engine, 'must be "duckdb", an Engine, or a Spark session')
+
+
+def _shown(name: str, progress: bool) -> AbstractContextManager[Any]:
+    if not progress:
+        return nullcontext()
+    from deniable.queries.progress import bar
+
+    return bar(f"registering {name}")

@@ -1,0 +1,116 @@
+"""A question taken apart, for people who want to check: every step with its stability, every number with its reach."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deniable.errors import InvalidParameter
+from deniable.mechanisms.prefix import GaussianPrefixSums, LaplacePrefixSums
+from deniable.queries.planner import noise, plan
+from deniable.queries.pricing import Price, describe
+from deniable.queries.question import Question
+from deniable.tables.plan import (
+    Bound,
+    Filter,
+    JoinPrivate,
+    JoinPublic,
+    PerPerson,
+    Project,
+    Relation,
+    Source,
+    Union,
+)
+
+if TYPE_CHECKING:
+    from deniable.queries.planner import Noise, Plan
+    from deniable.queries.session import Session
+
+
+def explain(question: str | Question | Price, *, session: Session | None = None) -> str:
+    """The plan of a question: each step with its stability, each statistic with its sensitivity.
+
+    A price (`session.price(...)`) also has its noise explained; with `session`, the SQL that its engine runs is shown,
+    and the question may be SQL itself. Free: no data is read.
+    """
+    if session is not None:
+        return session.explain(question)
+    if isinstance(question, Price):
+        return explained(question.plan, noise(question.plan, question.budget, question.cost), None)
+    if isinstance(question, Question):
+        return explained(plan(question), None, None)
+    raise InvalidParameter(
+        "question", type(question).__name__, "must be a Question or a Price", "SQL needs session=, which has its tables"
+    )
+
+
+def explained(plan: Plan, made: Noise | None, sql: str | None) -> str:
+    """The plan as text."""
+    question, collect = plan.question, plan.collect
+    unit = question.relation.tables[0].unit
+    assert unit is not None
+    lines = [f"neighbours differ by {unit.describe()}", "", "rows (the most that one person owns at each step):"]
+    lines += [f"  {line}" for line in _tree(question.relation, 0)]
+    lines += ["", "groups:"]
+    if not question.keys:
+        lines.append("  one, of all rows")
+    for key in question.keys:
+        public = "shown above a threshold" if plan.people is not None else f"{len(key.values or ())} public values"
+        lines.append(f"  {key.name} = {key.expression!r}: {public}")
+    reach = collect.reach
+    lines.append(f"  a person reaches at most {reach.touched} of them, with {reach.in_one_group} rows in one")
+    lines += ["", "statistics (how far they move between neighbours, over all groups):"]
+    for number, part in enumerate(plan.parts, 1):
+        step = f" in steps of 2^{part.statistic.exponent}" if hasattr(part.statistic, "exponent") else ""
+        moved = part.moves.sensitivity
+        norms = f"L1 {moved.l1:g}, L2 {moved.l2:.6g}, share {part.weight}"
+        lines.append(f"  {number}. {describe(part.statistic)}{step}: {norms}")
+    lines += ["", "measures:"]
+    for recipe, uses in zip(plan.recipes, plan.uses, strict=True):
+        lines.append(f"  {recipe.name}: {type(recipe).__name__.lower()} from {', '.join(str(i + 1) for i in uses)}")
+    if made is not None:
+        lines += ["", "noise:", *(f"  {line}" for line in _noise(made))]
+    if sql is not None:
+        lines += ["", "the engine runs:", *(f"  {line}" for line in sql.splitlines())]
+    return "\n".join(lines)
+
+
+def _noise(made: Noise) -> list[str]:
+    lines = []
+    for index, mechanism in enumerate(made.mechanisms):
+        match mechanism:
+            case GaussianPrefixSums():
+                said = f"running totals by the square root of the prefix sums, {mechanism.noise!r}"
+            case LaplacePrefixSums():
+                said = f"running totals from a tree of counts, {mechanism.noise!r}"
+            case _:
+                said = repr(mechanism)
+        lines.append(f"{index + 1}. {said}")
+    if made.threshold is not None:
+        lines.append(f"a key is shown if its noisy count reaches {made.threshold}")
+    return lines
+
+
+def _tree(relation: Relation, depth: int) -> list[str]:
+    """Indented lines, the last step first."""
+    children: tuple[Relation, ...]
+    match relation:
+        case Source(table=table):
+            said, children = f"table {table.name}", ()
+        case Filter(child=child, condition=condition):
+            said, children = f"where {condition!r}", (child,)
+        case Project(child=child, expressions=expressions):
+            said, children = f"columns {', '.join(f'{n} = {e!r}' for n, e in expressions)}", (child,)
+        case JoinPublic(child=child, table=table, how=how):
+            said, children = f"{how.value} join with public {table.name}", (child,)
+        case JoinPrivate(left=left, right=right, how=how):
+            said, children = f"{how.value} join on the person", (left, right)
+        case PerPerson(child=child, aggregates=aggregates):
+            said, children = f"for each person: {', '.join(name for name, _ in aggregates)}", (child,)
+        case Union(parts=parts, disjoint=disjoint):
+            said, children = f"union of {'disjoint ' if disjoint else ''}parts", parts
+        case Bound(child=child, groups=groups, rows_per_group=each):
+            said, children = f"at most {groups} groups of a person, {each} rows in each", (child,)
+        case _:
+            raise AssertionError(type(relation))
+    below = [line for child in children for line in _tree(child, depth + 1)]
+    return [f"{'  ' * depth}{said}: {relation.rows}", *below]

@@ -1,0 +1,285 @@
+"""What a question would cost, and how exact its answer would be: before anything is paid, and without reading data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, final
+
+from deniable.curves.filters import Amount, exact_amount
+from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
+from deniable.ledger import Budget, Cost
+from deniable.mechanisms import tails
+from deniable.queries.planner import Plan, noise
+from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+    from deniable.units import Unit
+
+SHARE_FOR_KEYS: Final = 100
+"""A question whose keys are not public takes this part of the budget's δ column, unless its δ is given."""
+
+TYPICAL_ROWS: Final = 1000
+"""The group size at which errors are told that depend on it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The cost of a question, the noise it buys, and how often it could be asked. No data was read for it."""
+
+    plan: Plan
+    budget: Budget
+    cost: Cost
+    left: Cost
+    """What is left in the ledger now."""
+    confidence: float
+
+    @property
+    def curve(self) -> Curve:
+        """What the answer promises, at most: the noise, and the δ of a threshold."""
+        return self.budget.curve(self.cost)
+
+    @property
+    def threshold(self) -> int | None:
+        """The number of people from which on a key is shown, if keys are not public."""
+        return noise(self.plan, self.budget, self.cost).threshold
+
+    @property
+    def fits(self) -> bool:
+        """Whether the budget has that much left."""
+        return self.cost <= self.left
+
+    @property
+    def times(self) -> int:
+        """How many questions of this price fit into what is left."""
+        return self.left // self.cost
+
+    def errors(self, *, rows: int = TYPICAL_ROWS) -> dict[str, float | None]:
+        """The half-width of the noise interval of each measure, in a group of this many rows.
+
+        None: it depends on how the values lie (quantiles, extremes).
+        """
+        return errors(self.plan, self.budget, self.cost, self.confidence, rows)
+
+    def split(self) -> tuple[tuple[str, Fraction], ...]:
+        """Which statistics are paid for, and the share of the cost that each takes (AVG = SUM + COUNT)."""
+        named = [(describe(part.statistic), part.weight) for part in self.plan.parts]
+        if self.plan.people is not None:
+            name, share = named[self.plan.people]
+            named[self.plan.people] = (f"{name}, which decides the keys shown", share)
+        return tuple(named)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "cost": self.cost.describe(self.budget),
+            "fits": self.fits,
+            "times": self.times,
+            "confidence": self.confidence,
+            "errors": self.errors(),
+            "errors_at_rows": TYPICAL_ROWS,
+            "threshold": self.threshold,
+            "split": [[name, str(share)] for name, share in self.split()],
+            "question": self.plan.question.hash,
+        }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        named = {recipe.name: recipe for recipe in self.plan.recipes}
+        said = [f"cost     {self.cost.describe(self.budget)}"]
+        for name, error in self.errors().items():
+            if error is None:
+                said.append(f"error    {name}: depends on how the values lie")
+            else:
+                per = f" in a group of {TYPICAL_ROWS:,} rows" if named[name].depends_on_rows else ""
+                said.append(f"error    {name}: ± {_short(error)}{per}, at {100 * self.confidence:g} %")
+        if self.threshold is not None:
+            said.append(f"keys     shown from about {self.threshold} people on")
+        if len(self.plan.parts) > 1:
+            said.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
+        left = self.left.describe_rest(self.budget)
+        said.append(
+            f"left     {left}: about {self.times:,} such questions" if self.fits else f"left     {left}: too little"
+        )
+        return said
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+
+def errors(plan: Plan, budget: Budget, cost: Cost, confidence: float, rows: int) -> dict[str, float | None]:
+    """See `Price.errors`."""
+    made = noise(plan, budget, cost)
+    found: dict[str, float | None] = {}
+    for recipe, uses in zip(plan.recipes, plan.uses, strict=True):
+        if any(plan.parts[i].is_running for i in uses):
+            found[recipe.name] = None
+        else:
+            found[recipe.name] = recipe.error([made.deviation(i) for i in uses], made.shape, confidence, rows)
+    return found
+
+
+def describe(statistic: Statistic) -> str:
+    """A statistic in words."""
+    match statistic:
+        case Count(expression=None):
+            return "number of rows"
+        case Count(expression=expression):
+            return f"number of rows with {expression!r}"
+        case CountPersons():
+            return "number of people"
+        case CountDistinct(expression=expression):
+            return f"number of different {expression!r}"
+        case Sum(expression=expression):
+            return f"sum of {expression!r}"
+        case Cells(expression=expression):
+            return f"running totals over {statistic.width} cells of {expression!r}"
+    raise AssertionError(type(statistic))
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+# -- what was asked to be paid ---------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How a caller says what to spend: exactly one of the first five."""
+
+    epsilon: Amount | None = None
+    mu: Amount | None = None
+    rho: Amount | None = None
+    share: Amount | None = None
+    """A part of what is left."""
+    within: float | Mapping[str, float] | None = None
+    """How near the answer shall be, at `confidence`: the cheapest noise is found."""
+    delta: Amount | None = None
+    """For keys that are not public."""
+    confidence: float = 0.95
+
+    def cost(self, plan: Plan, budget: Budget, left: Cost) -> Cost:
+        """The cost, from public facts alone."""
+        options = plan.question.options
+        epsilon = self.epsilon
+        given = [name for name in ("epsilon", "mu", "rho", "share", "within") if getattr(self, name) is not None]
+        if not given and "epsilon" in options:
+            epsilon, given = options["epsilon"], ["epsilon"]
+        if len(given) != 1:
+            said = ", ".join(given) or "none"
+            raise InvalidParameter("cost", said, "give exactly one of epsilon=, mu=, rho=, share=, within=")
+        if not isinstance(self.confidence, float) or not 0.5 <= self.confidence < 1:
+            raise InvalidParameter("confidence", self.confidence, "must be a probability from 0.5 to below 1")
+        delta = self._delta(plan, budget)
+        if given == ["share"]:
+            return _shared(self.share, left, delta)
+        if given == ["within"]:
+            assert self.within is not None
+            return _within(plan, budget, self.within, self.confidence, delta)
+        units = budget.cost(epsilon=epsilon, mu=self.mu, rho=self.rho).units
+        return Cost(units, delta)
+
+    def part(self, share: Fraction) -> PartOf:
+        """A part of this, for one of several questions that share a cost."""
+        return PartOf(self, share)
+
+    def _delta(self, plan: Plan, budget: Budget) -> int:
+        asked = self.delta if self.delta is not None else plan.question.options.get("delta")
+        if plan.people is None:
+            if self.delta is not None:
+                raise InvalidParameter("delta", self.delta, "is for keys that are not public; here none is needed")
+            return 0
+        if asked is not None:
+            return budget.cost(**{_own(budget): 1}, delta=asked).delta_units
+        return budget.limit.delta_units // SHARE_FOR_KEYS
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PartOf:
+    """A share of a cost that several questions are asked for together."""
+
+    whole: Asked
+    share: Fraction
+
+    @property
+    def confidence(self) -> float:
+        """See `Asked`."""
+        return self.whole.confidence
+
+    def cost(self, plan: Plan, budget: Budget, left: Cost) -> Cost:
+        """The part of the whole cost; δ is each question's own."""
+        if self.whole.within is not None:
+            raise InvalidParameter("within", self.whole.within, "is for one question; a batch shares a cost")
+        whole = self.whole.cost(plan, budget, left)
+        units = math.floor(whole.units * self.share)
+        if units == 0:
+            raise InvalidParameter("questions", NOTHING, "are too many for this cost")
+        return Cost(units, whole.delta_units)
+
+
+def _own(budget: Budget) -> str:
+    return {"mu2": "mu", "epsilon": "epsilon", "rho": "rho"}[budget.currency]
+
+
+def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
+    part = exact_amount("share", share)  # type: ignore[arg-type]
+    if not 0 < part <= 1:
+        raise InvalidParameter("share", share, "must be above 0 and at most 1")
+    units = math.floor(left.units * part)
+    if units == 0:
+        raise BudgetExceeded("a share of what is left", "nothing", "the budget is spent; old answers can still be read")
+    return Cost(units, delta)
+
+
+def _within(plan: Plan, budget: Budget, within: float | Mapping[str, float], confidence: float, delta: int) -> Cost:
+    """The smallest cost at which each measure's error is at most what was asked. The error falls with the cost."""
+    named = {recipe.name: recipe for recipe in plan.recipes}
+    targets = dict(within) if isinstance(within, Mapping) else dict.fromkeys(named, within)
+    for name, target in targets.items():
+        if name not in named:
+            raise InvalidParameter("within", name, f"must name a measure: {', '.join(named)}")
+        if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
+            raise InvalidParameter("within", target, "must be a positive number")
+        if named[name].depends_on_rows:
+            raise InvalidParameter(
+                "within", name, "an error can be asked for counts and sums; others depend on the data",
+                "give epsilon= and look at price()",
+            )  # fmt: skip
+
+    def fits(units: int) -> bool:
+        found = errors(plan, budget, Cost(units, delta), confidence, TYPICAL_ROWS)
+        return all((found[name] or 0.0) <= target for name, target in targets.items())
+
+    low, high = 1, 10**9
+    while not fits(high):
+        low, high = high, high * 1024
+        if high > 10**36:
+            raise InvalidParameter("within", within, "no noise is as small as that", "ask for less")
+    while high - low > max(1, low // 10**6):
+        middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
+        if fits(middle):
+            high = middle
+        else:
+            low = middle
+    return Cost(high, delta)
+
+
+def count_cost(budget: Budget, unit: Unit, within: float, confidence: float) -> Cost:
+    """What one count of rows costs that is this near to the truth, for a person of the unit's rows."""
+    if isinstance(within, bool) or not isinstance(within, int | float) or not 0 < within < math.inf:
+        raise InvalidParameter("within", within, "must be a positive number")
+    rows = unit.rows
+    missed = tails.miss(confidence)
+    if budget.currency == "epsilon":
+        return budget.cost(epsilon=Fraction(rows * math.log(1 / missed) / within))
+    mu = Fraction(rows * tails.normal(missed) / within)
+    return budget.cost(mu=mu)

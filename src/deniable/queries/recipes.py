@@ -1,0 +1,391 @@
+"""How each measure is cooked: which statistics it needs, and what to make of their noisy values.
+
+The statistics are all that touches data. What follows is post-processing: it costs nothing, and cannot leak.
+
+    measure                    statistics
+    COUNT, COUNT(DISTINCT …)   the count
+    SUM(x)                     the sum on a grid
+    AVG(x)                     the sum of x - m, and the count; m is the middle of x's bounds, which makes the sum small
+    VAR, STDDEV                the sum of (x - m)², the sum of x - m, and the count
+    quantiles, MIN, MAX        running totals over cells between x's bounds
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable.queries.intervals import Estimate, Shape, reach
+from deniable.tables.expressions import lit
+from deniable.tables.kinds import Kind
+from deniable.tables.operators import typed
+from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
+
+if TYPE_CHECKING:
+    from deniable.queries.question import Measure
+    from deniable.tables.expressions import Expression
+    from deniable.tables.plan import Relation
+
+MOST_CELLS: Final = 1024
+"""Cells between the bounds of a quantile; an integer column with fewer values has one for each."""
+
+SUM_BITS: Final = 24
+"""Steps between 0 and the largest addend of a sum, as a power of two: rounding a row to them is far below any noise."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The noisy value of a statistic in one group: a number, or running totals; and how wide its noise is."""
+
+    values: Any
+    """A float, or an array of totals."""
+    deviations: Any
+    """Likewise."""
+    shape: Shape
+    blend: Any = None
+    """For totals: a function that gives the standard deviation of total_t - q × the last total, for each t."""
+
+
+class Recipe(ABC):
+    """One measure: its statistics, and the estimate from their noisy values."""
+
+    __slots__ = ()
+    name: str
+
+    @abstractmethod
+    def statistics(self) -> tuple[Statistic, ...]:
+        """What must be collected, in the order in which `estimate` takes it."""
+
+    @abstractmethod
+    def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
+        """The measure in one group, with its noise interval."""
+
+    def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
+        """The half-width of the noise interval to expect in a group of this many rows; None: it depends on the data."""
+        return None
+
+    @property
+    def depends_on_rows(self) -> bool:
+        """Whether `error` changes with the number of rows."""
+        return True
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Counted(Recipe):
+    """A count of any kind."""
+
+    name: str
+    statistic: Statistic
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        return (self.statistic,)
+
+    def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
+        [one] = drawn
+        half = _whole_reach(one, confidence)
+        value = one.values if isinstance(one.values, int) else float(one.values)
+        return Estimate(value, value - half, value + half)
+
+    def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
+        return reach(shape, deviations, confidence)
+
+    @property
+    def depends_on_rows(self) -> bool:
+        return False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Summed(Recipe):
+    """A sum, in steps of 2^exponent."""
+
+    name: str
+    statistic: Sum
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        return (self.statistic,)
+
+    def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
+        [one] = drawn
+        half = _whole_reach(one, confidence)
+        step = Fraction(2) ** self.statistic.exponent
+        return Estimate(*(_plain(Fraction(v) * step) for v in (one.values, one.values - half, one.values + half)))
+
+    def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
+        return reach(shape, deviations, confidence) * 2.0**self.statistic.exponent
+
+    @property
+    def depends_on_rows(self) -> bool:
+        return False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Averaged(Recipe):
+    """m + S/n, from the sum S of x - m and the number n of rows."""
+
+    name: str
+    centre: Fraction
+    centred: Sum
+    count: Count
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        return (self.centred, self.count)
+
+    def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
+        total, count = drawn
+        step = 2.0**self.centred.exponent
+        n, s = float(count.values), float(total.values) * step
+        low, high = float(self.centre + self.centred.low), float(self.centre + self.centred.high)
+        if not _is_clear(count, confidence):
+            value = None if _may_be_none(count, confidence) else _clamped(float(self.centre) + s / n, low, high)
+            return Estimate(value, low, high)
+        mean = s / n
+        half = reach(total.shape, (total.deviations * step / n, count.deviations * abs(mean) / n), confidence)
+        value = float(self.centre) + mean
+        # Where the average lies near a bound the interval is cut there: it cannot be beyond.
+        return Estimate(*(_clamped(each, low, high) for each in (value, value - half, value + half)))
+
+    def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
+        total, count = deviations
+        mean = float(self.centred.high) / 2  # an average halfway between the middle and a bound
+        return reach(shape, (total * 2.0**self.centred.exponent / rows, count * mean / rows), confidence)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Varied(Recipe):
+    """Q/n - (S/n)², from the sums Q of (x - m)² and S of x - m and the number n of rows; or its root."""
+
+    name: str
+    squares: Sum
+    centred: Sum
+    count: Count
+    sample: bool
+    """Whether it is divided by n - 1."""
+    root: bool
+    """Whether it is the standard deviation."""
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        return (self.squares, self.centred, self.count)
+
+    def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
+        squares, total, count = drawn
+        q = float(squares.values) * 2.0**self.squares.exponent
+        s = float(total.values) * 2.0**self.centred.exponent
+        n = float(count.values)
+        most = float(self.squares.high)
+        if not _is_clear(count, confidence) or n < 3:
+            whole = self._shaped(_clamped(q / max(n, 1.0) - (s / max(n, 1.0)) ** 2, 0.0, most), 0.0, most, 1.0)
+            return Estimate(None, whole.low, whole.high) if _may_be_none(count, confidence) else whole
+        mean = s / n
+        # The square of a noisy sum is too large by the noise's variance, on average; that is known, and taken off.
+        noise = total.deviations * 2.0**self.centred.exponent / n
+        value = q / n - mean * mean + noise * noise
+        slopes = (
+            squares.deviations * 2.0**self.squares.exponent / n,
+            noise * 2 * mean,
+            noise * noise * math.sqrt(2),  # what is left of the square where the mean is near the middle
+            count.deviations * (2 * mean * mean - q / n) / n,
+        )
+        half = reach(squares.shape, [abs(slope) for slope in slopes], confidence)
+        return self._shaped(
+            _clamped(value, 0.0, most),
+            _clamped(value - half, 0.0, most),
+            _clamped(value + half, 0.0, most),
+            n / (n - 1) if self.sample else 1.0,
+        )
+
+    def _shaped(self, value: float, low: float, high: float, factor: float) -> Estimate:
+        shaped = [math.sqrt(each * factor) if self.root else each * factor for each in (value, low, high)]
+        return Estimate(*shaped)
+
+    def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
+        squares, _, count = deviations
+        half = math.sqrt(float(self.squares.high))
+        spread = half * half / 3  # values spread evenly between the bounds, around the middle
+        wide = reach(
+            shape,
+            (squares * 2.0**self.squares.exponent / rows, count * spread / rows),
+            confidence,
+        )
+        return wide / (2 * math.sqrt(spread)) if self.root else wide
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ranked(Recipe):
+    """The value at a rank: a quantile, or the smallest or largest value.
+
+    Running totals T_t say how many values lie below the end of cell t. The quantile q is where T_t - q·T_last crosses
+    0. Its noise interval holds every cell at which that difference may be 0, given its noise: the cell of the true
+    quantile is among them with the stated probability, because a single comparison decides about it.
+    """
+
+    name: str
+    cells: Cells
+    q: Fraction
+    """0 is MIN and 1 is MAX."""
+    whole: bool
+    """Whether cells are single integers."""
+    integral: bool
+    """Whether the answer is a whole number: MIN and MAX of one are."""
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        return (self.cells,)
+
+    def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
+        [totals] = drawn
+        sums = np.asarray(totals.values, dtype=np.float64)
+        z = reach(totals.shape, (1.0,), confidence)
+        if self.q in (0, 1):
+            return self._extreme(sums, totals, z)
+        q = float(self.q)
+        apart = sums - q * sums[-1]
+        spread = totals.blend(q)
+        smooth = _increasing(apart)
+        at = int(np.searchsorted(smooth, 0.0, side="left"))
+        at = min(at, sums.size - 1)
+        # A cell is possible if fewer than q lie below it, and at least q below its end, as far as noise allows.
+        before = np.concatenate(([-q * sums[-1]], apart[:-1]))
+        # Nothing lies below the first cell: 0 - q·T_last, whose noise is q/(1-q) times that of (1-q)·T_last.
+        before_spread = np.concatenate(([q / (1 - q) * spread[-1]], spread[:-1]))
+        possible = np.flatnonzero((apart >= -z * spread) & (before <= z * before_spread))
+        first, last = (int(possible[0]), int(possible[-1])) if possible.size else (at, at)
+        return Estimate(self._inside(smooth, at), self._low(min(first, at)), self._high(max(last, at)))
+
+    def _extreme(self, sums: Any, totals: Drawn, z: float) -> Estimate:
+        if self.q == 1:  # the smallest of the values seen from above: how many lie at or above each cell
+            sums = sums[-1] - np.concatenate(([0.0], sums[:-1]))
+            spread = np.concatenate((totals.blend(0.0)[-1:], totals.blend(1.0)[:-1]))
+            seen, spread = sums[::-1], spread[::-1]
+        else:
+            seen, spread = sums, totals.blend(0.0)
+        smooth = _increasing(seen)
+        at = min(int(np.searchsorted(smooth, max(1.0, 2 * float(spread.mean())), side="left")), seen.size - 1)
+        before, before_spread = np.concatenate(([0.0], seen[:-1])), np.concatenate(([0.0], spread[:-1]))
+        possible = np.flatnonzero((seen >= 1 - z * spread) & (before <= z * before_spread))
+        first, last = (int(possible[0]), int(possible[-1])) if possible.size else (at, at)
+        first, last = min(first, at), max(last, at)
+        if self.q == 1:
+            at, first, last = (seen.size - 1 - each for each in (at, last, first))
+        middle = self._low(at) if self.whole else float(self.cells.edges[at] + self.cells.edges[at + 1]) / 2
+        return Estimate(round(middle) if self.integral else middle, self._low(first), self._high(last))
+
+    def _inside(self, smooth: Any, at: int) -> float | int:
+        low, high = self.cells.edges[at], self.cells.edges[at + 1]
+        if self.whole:
+            return math.ceil(low)
+        before = float(smooth[at - 1]) if at else min(0.0, float(smooth[0]))
+        rise = float(smooth[at]) - before
+        share = -before / rise if rise > 0 else 0.5
+        return float(low) + _clamped(share, 0.0, 1.0) * float(high - low)
+
+    def _low(self, cell: int) -> float | int:
+        edge = self.cells.edges[cell]
+        return math.ceil(edge) if self.whole else float(edge)
+
+    def _high(self, cell: int) -> float | int:
+        return self._low(cell) if self.whole else float(self.cells.edges[cell + 1])
+
+
+def _increasing(totals: Any) -> Any:
+    """The increasing sequence between the running maximum from the left and the running minimum from the right."""
+    upper = np.maximum.accumulate(totals)
+    lower = np.minimum.accumulate(totals[::-1])[::-1]
+    return (upper + lower) / 2
+
+
+def _whole_reach(one: Drawn, confidence: float) -> float | int:
+    half = reach(one.shape, (float(one.deviations),), confidence)
+    # A whole number of noise is at most k in size if what it was rounded from is at most k + 1/2.
+    return max(0, math.ceil(half - 0.5)) if isinstance(one.values, int) else half
+
+
+def _is_clear(count: Drawn, confidence: float) -> bool:
+    """Whether the number of rows is far enough from 0 for a ratio's noise to be nearly linear."""
+    return float(count.values) > 3 * reach(count.shape, (float(count.deviations),), confidence)
+
+
+def _may_be_none(count: Drawn, confidence: float) -> bool:
+    """Whether there may be no rows at all, as far as noise lets anyone see: then there is nothing to average."""
+    return float(count.values) <= reach(count.shape, (float(count.deviations),), confidence)
+
+
+def _clamped(value: float, low: float, high: float) -> float:
+    return min(max(value, low), high)
+
+
+def _plain(value: Fraction) -> int | float:
+    return int(value) if value.denominator == 1 else float(value)
+
+
+# -- from a measure to its recipe ------------------------------------------------------------------------------------
+
+
+def recipe(measure: Measure, relation: Relation) -> Recipe:
+    """The recipe of a measure on a relation. Refuses a measure whose sensitivity is not bounded by public bounds."""
+    name, expression = measure.name, measure.expression
+    # Where a value is never NULL, rows with it are all rows: one count then serves several measures.
+    known = None if expression is None else typed(expression, relation.columns).domain
+    present = expression if known is not None and known.nullable else None
+    match measure.function:
+        case "count":
+            return Counted(name, Count(present))
+        case "count_persons":
+            return Counted(name, CountPersons(present))
+        case "count_distinct":
+            assert expression is not None
+            return Counted(name, CountDistinct(expression))
+    assert expression is not None
+    assert known is not None
+    assert known.bounds is not None  # `asked` refuses others
+    low, high = known.bounds
+    integral = known.kind is Kind.INTEGER
+    match measure.function:
+        case "sum":
+            return Summed(name, summed(expression, low, high, integral))
+        case "avg":
+            centre = (low + high) / 2
+            return Averaged(name, centre, _centred(expression, low, high), Count(present))
+        case "var" | "stddev":
+            half = max((high - low) / 2, Fraction(1, 2**40))
+            around = expression - lit(float((low + high) / 2))
+            squares = summed(around * around, Fraction(0), half * half, False)
+            sample, root = bool(measure.options.get("ddof", 1)), measure.function == "stddev"
+            return Varied(name, squares, _centred(expression, low, high), Count(present), sample, root)
+        case "quantile" | "min" | "max":
+            asked = {"min": Fraction(0), "max": Fraction(1)}.get(measure.function)
+            q = Fraction(measure.options["q"]) if asked is None else asked
+            edges, whole = _edges(low, high, integral)
+            return Ranked(name, Cells(expression, edges), q, whole, integral and asked is not None)
+    raise AssertionError(measure.function)
+
+
+def summed(expression: Expression, low: Fraction, high: Fraction, whole: bool) -> Sum:
+    """The sum of an expression between bounds, on a grid that is finer than any noise would show."""
+    largest = max(abs(low), abs(high))
+    exponent = 0 if largest == 0 else math.frexp(float(largest))[1] - SUM_BITS
+    return Sum(expression, low, high, max(exponent, 0) if whole else exponent)
+
+
+def _centred(expression: Expression, low: Fraction, high: Fraction) -> Sum:
+    centre = (low + high) / 2
+    return summed(expression - lit(float(centre)), low - centre, high - centre, False)
+
+
+def _edges(low: Fraction, high: Fraction, whole: bool) -> tuple[tuple[Fraction, ...], bool]:
+    if low == high:
+        return (low, low + 1), whole
+    values = int(high - low) + 1
+    if whole and values <= MOST_CELLS:
+        return tuple(low + i for i in range(values + 1)), True
+    return tuple(low + (high - low) * i / MOST_CELLS for i in range(MOST_CELLS + 1)), False

@@ -1,0 +1,213 @@
+"""The one place where exact numbers meet noise. What comes out may be seen; what goes in never leaves this module."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable.errors import UnreadableRecord
+from deniable.ledger import Cost
+from deniable.mechanisms.base import witnessed
+from deniable.queries.planner import unthresholded
+from deniable.queries.recipes import Drawn
+
+if TYPE_CHECKING:
+    from deniable.ledger import Budget
+    from deniable.noise import Entropy
+    from deniable.queries.planner import Noise, Plan
+    from deniable.tables.statistics import Group
+
+_VERSION: Final = 1
+LARGEST: Final = 2**62
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Noisy statistics by group, and the cost whose noise they carry. All of it is public.
+
+    Two answers to one question merge without loss: by inverse variance, into what one answer at the sum of their costs
+    would have been (under a Gaussian budget exactly, because precisions and μ² both add).
+    """
+
+    groups: tuple[Group, ...]
+    parts: tuple[Any, ...]
+    """For each part, an array over groups: of numbers, or of rows of running totals."""
+    cost: Cost
+    """What was charged for it."""
+    precision: Cost
+    """The cost at which one answer would carry as little noise: more than `cost` where other answers helped."""
+    units: tuple[int, ...]
+    """The same for each group: a key that only one of several answers showed carries that one's noise."""
+
+    def drawn(self, plan: Plan, budget: Budget) -> list[list[Drawn]]:
+        """For each group, each part's noisy value with its noise."""
+        noises = {units: unthresholded(plan, budget, units) for units in set(self.units)}
+        columns = []
+        for index, (part, values) in enumerate(zip(plan.parts, self.parts, strict=True)):
+            spreads = {units: _spread(made, index, part.is_running) for units, made in noises.items()}
+            found = values if part.is_running else values.tolist()
+            columns.append(
+                [Drawn(value, *spreads[units]) for value, units in zip(found, self.units, strict=True)]
+            )  # fmt: skip
+        return [list(group) for group in zip(*columns, strict=True)]
+
+    def merged(self, other: Released, budget: Budget) -> Released:
+        """Both answers in one, by inverse variance. A group that only one of them has is taken from that one."""
+        ours = dict(zip(self.groups, range(len(self.groups)), strict=True))
+        others = dict(zip(other.groups, range(len(other.groups)), strict=True))
+        groups = (*self.groups, *(group for group in other.groups if group not in ours))
+        if set(ours) != set(others):  # keys that are not public: in the order of one answer
+            groups = tuple(sorted(groups, key=_order))
+        shares, units = [], []
+        for group in groups:
+            mine = precise(self.units[ours[group]], budget) if group in ours else Fraction(0)
+            its = precise(other.units[others[group]], budget) if group in others else Fraction(0)
+            shares.append(float(mine / (mine + its)))
+            units.append(at_precision(mine + its, budget))
+        weights = np.asarray(shares)
+        parts = []
+        for first, second in zip(self.parts, other.parts, strict=True):
+            weight = weights[:, None] if first.ndim == 2 else weights
+            parts.append(weight * _placed(first, ours, groups) + (1 - weight) * _placed(second, others, groups))
+        both = precise(self.precision.units, budget) + precise(other.precision.units, budget)
+        delta = max(self.precision.delta_units, other.precision.delta_units)
+        precision = Cost(at_precision(both, budget), delta)
+        return Released(groups, tuple(parts), self.cost + other.cost, precision, tuple(units))
+
+    def to_bytes(self) -> bytes:
+        """For the ledger."""
+        record = {
+            "version": _VERSION,
+            "groups": [[_written(value) for value in group] for group in self.groups],
+            "parts": [_packed(part) for part in self.parts],
+            "cost": [str(self.cost.units), str(self.cost.delta_units)],
+            "precision": [str(self.precision.units), str(self.precision.delta_units)],
+            # Most often one number for all.
+            "units": [str(each) for each in (set(self.units) if len(set(self.units)) == 1 else self.units)],
+        }
+        return json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+    @classmethod
+    def from_bytes(cls, answer: bytes, plan: Plan) -> Released:
+        """What `to_bytes` wrote for this plan; UnreadableRecord if another version wrote it."""
+        record = json.loads(answer)
+        if record.get("version") != _VERSION or len(record["parts"]) != len(plan.parts):
+            raise UnreadableRecord("this answer was written by another version of deniable")
+        groups = tuple(tuple(_read(value) for value in group) for group in record["groups"])
+        shapes = [(len(groups), part.statistic.width) if part.is_running else (len(groups),) for part in plan.parts]
+        parts = tuple(_unpacked(packed, shape) for packed, shape in zip(record["parts"], shapes, strict=True))
+        cost, precision = (Cost(*(int(amount) for amount in record[name])) for name in ("cost", "precision"))
+        units = [int(each) for each in record["units"]]
+        each = units if len(units) == len(groups) else units * len(groups)
+        return cls(groups, parts, cost, precision, tuple(each))
+
+
+def _placed(values: Any, at: Mapping[Group, int], groups: tuple[Group, ...]) -> Any:
+    """Rows for these groups, with zeros where there are none."""
+    padded = np.concatenate((values, np.zeros((1, *values.shape[1:]), values.dtype)))
+    return padded[[at.get(group, len(values)) for group in groups]].astype(np.float64)
+
+
+def _packed(part: Any) -> list[str]:
+    """Numbers as little-endian bytes in base64: a quantile keeps a thousand of them for each group."""
+    kind = "<i8" if part.dtype.kind == "i" else "<f8"
+    return [kind, base64.b64encode(part.astype(kind).tobytes()).decode("ascii")]
+
+
+def _unpacked(packed: list[str], shape: tuple[int, ...]) -> Any:
+    kind, text = packed
+    values = np.frombuffer(base64.b64decode(text), dtype=kind)
+    if kind not in {"<i8", "<f8"} or values.size != math.prod(shape):
+        raise UnreadableRecord("this answer was written by another version of deniable")
+    return values.astype(kind[1:]).reshape(shape)
+
+
+def precise(units: int, budget: Budget) -> Fraction:
+    """The precision (1/variance, but for a factor) that these units buy: μ² is one, of ε the square is."""
+    return Fraction(units) ** (2 if budget.currency == "epsilon" else 1)
+
+
+def at_precision(precision: Fraction, budget: Budget) -> int:
+    """The units that buy this precision, rounded down."""
+    whole = math.floor(precision)
+    return math.isqrt(whole) if budget.currency == "epsilon" else whole
+
+
+def _spread(made: Noise, index: int, running: bool) -> tuple[Any, ...]:
+    """What `Drawn` says about the noise of one part."""
+    mechanism: Any = made.mechanisms[index]
+    # Many groups share one mechanism: the spread of each q is worked out once.
+    blend = lru_cache(maxsize=16)(mechanism.deviations_from_share) if running else None
+    return made.deviation(index), made.shape, blend
+
+
+def release(
+    plan: Plan, made: Noise, cost: Cost, counts: Mapping[Group, Any], entropy: Entropy | None = None
+) -> Released:
+    """Exact statistics in, noisy ones out. Which groups are shown is decided by public keys, or by noise alone."""
+    source = witnessed(entropy)
+    drawn: dict[int, Any] = {}
+    if plan.collect.known is not None:
+        groups = plan.collect.known
+    else:
+        assert plan.people is not None
+        assert made.threshold is not None
+        # In an order that the keys alone decide: that of rows would tell who came first.
+        groups = tuple(sorted(counts, key=_order))
+        people = _noisy(plan, made, plan.people, groups, counts, source)
+        shown = np.flatnonzero(people >= made.threshold)
+        groups = tuple(groups[i] for i in shown)
+        drawn[plan.people] = people[shown]
+    parts = tuple(
+        drawn[index] if index in drawn else _noisy(plan, made, index, groups, counts, source)
+        for index in range(len(plan.parts))
+    )
+    return Released(groups, parts, cost, cost, (cost.units,) * len(groups))
+
+
+def _noisy(
+    plan: Plan, made: Noise, index: int, groups: tuple[Group, ...], counts: Mapping[Group, Any], source: Entropy | None
+) -> Any:
+    part, mechanism = plan.parts[index], made.mechanisms[index]
+    drawing: Any = mechanism
+    if part.is_running:
+        rows = np.array([[_cut(one) for one in counts[group][index]] for group in groups], dtype=np.int64)
+        rows = rows.reshape(len(groups), part.statistic.width)
+        return drawing.release(rows, entropy=source) if len(groups) else rows
+    values = np.array([_cut(counts[group][index]) for group in groups], dtype=np.int64)
+    return values + drawing.draw(values.shape, source) if len(groups) else values
+
+
+def _cut(value: int) -> int:
+    """Numbers that no table could reach are cut, not refused: an error would say something. Cutting moves nothing
+    farther apart.
+    """
+    return max(-LARGEST, min(LARGEST, value))
+
+
+def _order(group: Group) -> tuple[tuple[str, Any], ...]:
+    return tuple((type(value).__name__, 0 if value is None else value) for value in group)
+
+
+def _written(value: Any) -> Any:
+    """A key as JSON has it; dates as {"date": ...} and {"timestamp": ...}."""
+    if isinstance(value, dt.datetime):
+        return {"timestamp": value.isoformat()}
+    return {"date": value.isoformat()} if isinstance(value, dt.date) else value
+
+
+def _read(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    [(kind, text)] = value.items()
+    return dt.datetime.fromisoformat(text) if kind == "timestamp" else dt.date.fromisoformat(text)

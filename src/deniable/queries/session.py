@@ -1,0 +1,315 @@
+"""A session: tables, a budget and a ledger. Questions go in, noisy answers come out, and nothing is spent twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, final
+
+from deniable.errors import NOTHING, EngineFailed, InvalidOperation, InvalidParameter, UnreadableRecord
+from deniable.ledger import Budget, Cost, Entry, Ledger
+from deniable.queries import batch
+from deniable.queries.answers import Answer, Receipt
+from deniable.queries.planner import Plan, noise, plan
+from deniable.queries.pricing import Asked, PartOf, Price
+from deniable.queries.question import Question
+from deniable.queries.release import Released, release
+from deniable.units import Guarantee, Unit
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+    from deniable.queries.engines.base import Engine
+    from deniable.queries.frame import Frame
+    from deniable.queries.planner import Noise
+    from deniable.tables.schema import Table
+
+ASSUMPTIONS = ("the declared schema was not made from the data",)
+
+
+@final
+class Session:
+    """Questions about tables, under a budget that cannot be overspent. Made by `deniable.session`.
+
+    Promise: for all neighbours by the session's unit, everything answered is as private as the ledger's guarantee says,
+    at any time, however questions and costs were chosen. Threads may share a session.
+    """
+
+    __slots__ = ("_closed", "_engine", "_keeps", "_ledger", "_lock", "_plans", "_tables")
+
+    def __init__(self, engine: Engine, tables: Mapping[str, Table], ledger: Ledger, *, keeps: bool = False) -> None:
+        self._engine, self._tables, self._ledger, self._keeps = engine, dict(tables), ledger, keeps
+        self._plans: dict[str, Plan] = {}
+        self._lock, self._closed = threading.Lock(), False
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def sql(self, question: str, **cost: Any) -> Answer:
+        """Answer a question in SQL. Say what to spend by one of `epsilon=`, `mu=`, `rho=`, `share=` (of what is left)
+        or `within=` (how near, at `confidence=`); `delta=` is for keys that are not public.
+
+        The cost is charged before any data is read, and stays charged if the run fails. A question that was answered
+        before, at this cost or a higher one, is answered again from the ledger, for nothing.
+        """
+        return self.ask(question, **cost)
+
+    def ask(self, question: str | Question, **cost: Any) -> Answer:
+        """Answer a question, in SQL or built from `table(...)`."""
+        made = self._planned(question)
+        price = self._price(made, Asked(**cost))
+        old = self._replayed(made, price)
+        if old is not None:
+            return old
+        drawn = self._noise(made, price)
+        entry = self._ledger.reserve(price.cost, question=made.question.hash, description=_words(question, made))
+        [released] = self._released([(made, drawn, price.cost)], [entry])
+        return self._sealed(made, released, entry, price.confidence)
+
+    def price(self, question: str | Question, **cost: Any) -> Price:
+        """What `sql` would charge, and how exact it would be. Free: no data is read."""
+        return self._price(self._planned(question), Asked(**cost))
+
+    def refine(self, answer: Answer, **cost: Any) -> Answer:
+        """Spend more on a question that was answered: a second answer is merged with the first by inverse variance.
+
+        Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once.
+        """
+        if not isinstance(answer, Answer):
+            raise InvalidParameter("answer", type(answer).__name__, "must be an Answer of this session")
+        self._open()
+        made = answer.plan
+        if answer.budget != self.budget or any(self._tables.get(t.name) != t for t in made.question.relation.tables):
+            raise InvalidParameter("answer", NOTHING, "is about other tables or another budget", "ask it here first")
+        price = self._price(made, Asked(**cost))
+        drawn = self._noise(made, price)
+        words = f"refined: {_words(made.question, made)}"
+        entry = self._ledger.reserve(price.cost, question=made.question.hash, description=words)
+        [released] = self._released([(made, drawn, price.cost)], [entry])
+        return self._sealed(made, answer.released.merged(released, self.budget), entry, price.confidence)
+
+    def batch(self, questions: Sequence[str | Question], **cost: Any) -> list[Answer]:
+        """Several questions at once, for one cost that they share: all are paid for, or none.
+
+        Counts of the same rows by coarser and by finer keys help each other: the finer ones are summed up and merged
+        with the coarser ones by inverse variance. A question that stands there twice is asked once; one that was
+        answered before, at its share or more, costs nothing.
+        """
+        if isinstance(questions, str) or not questions:
+            raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
+        given = [self._planned(each) for each in questions]
+        asked, words = Asked(**cost), {}
+        plans: dict[str, Plan] = {}
+        for each, made in zip(questions, given, strict=True):
+            if plans.setdefault(made.question.hash, made) is made:
+                words[made.question.hash] = _words(each, made)
+        shares, helps = batch.shares(list(plans.values()))
+        prices = {
+            name: self._price(made, asked.part(share))
+            for (name, made), share in zip(plans.items(), shares, strict=True)
+        }
+        known = {name: self._known(made, prices[name]) for name, made in plans.items()}
+        new = [name for name, each in known.items() if each is None]
+        tasks = [(plans[name], self._noise(plans[name], prices[name]), prices[name].cost) for name in new]
+        entries = self._ledger.reserve_all([(prices[name].cost, name, words[name]) for name in new])
+        released = {name: each[0] for name, each in known.items() if each is not None}
+        released |= dict(zip(new, self._released(tasks, entries), strict=True))
+        names = list(plans)
+        for help in helps:
+            if names[help.coarse] in new:
+                merged = batch.helped(help, [released[name] for name in names], self.budget)
+                released[names[help.coarse]] = merged
+        sealed = {
+            name: self._ledger.seal(entry, released[name].to_bytes()) for name, entry in zip(new, entries, strict=True)
+        }
+        return [
+            self._answer(
+                made,
+                released[name],
+                sealed[name] if name in sealed else known[name][1],  # type: ignore[index]
+                asked.confidence,
+                replayed=name not in sealed,
+            )
+            for made in given
+            for name in [made.question.hash]
+        ]
+
+    def table(self, name: str) -> Frame:
+        """A table, for questions in Python: `s.table("visits").filter(...).group_by(...).agg(...)`."""
+        from deniable.queries.frame import Frame
+
+        return Frame.of(name, self._tables)
+
+    def explain(self, question: str | Question | Price) -> str:
+        """The plan of a question: each step with its stability, each statistic with its sensitivity, and the SQL that
+        the engine runs; of a price also the noise. Free: no data is read.
+        """
+        from deniable.queries.explain import explained
+
+        self._open()
+        if isinstance(question, Price):
+            made, drawn = question.plan, noise(question.plan, question.budget, question.cost)
+            return explained(made, drawn, self._engine.sql(made.collect))
+        made = self._planned(question)
+        return explained(made, None, self._engine.sql(made.collect))
+
+    # -- the account ---------------------------------------------------------------------------------------------------
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """The schemas, by name. All of it is public."""
+        return dict(self._tables)
+
+    @property
+    def budget(self) -> Budget:
+        """The budget, fixed when the ledger was made."""
+        return self._ledger.budget
+
+    @property
+    def ledger(self) -> Ledger:
+        """Every entry, one after the other."""
+        return self._ledger
+
+    @property
+    def spent(self) -> Curve:
+        """What was promised so far, as a curve."""
+        return self._ledger.spent
+
+    @property
+    def remaining(self) -> Remaining:
+        """What is left, in the budget's currency and in questions."""
+        return Remaining(self.budget, self._ledger.remaining, self._ledger.unit)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds about everything that is ever answered under this budget."""
+        return self._ledger.guarantee
+
+    def close(self) -> None:
+        """Forget the tables. The ledger's file, if any, stays; a `Ledger` that was given stays open."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._engine.close()
+                if not self._keeps:
+                    self._ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Session on {', '.join(sorted(self._tables))}; left {self._ledger.remaining.describe_rest(self.budget)}>"
+        )
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self._closed:
+            raise InvalidOperation("this session is closed; open another, on the same ledger if it has a file")
+
+    def _planned(self, question: str | Question) -> Plan:
+        self._open()
+        if isinstance(question, str):
+            known = self._plans.get(question)
+            if known is None:
+                from deniable.queries.sql import parse
+
+                known = plan(parse(question, self._tables))
+                if len(self._plans) >= 1000:
+                    self._plans.clear()
+                self._plans[question] = known
+            return known
+        if isinstance(question, Question):
+            return plan(question)
+        raise InvalidParameter("question", type(question).__name__, "must be SQL, or made by table(...) and agg(...)")
+
+    def _price(self, made: Plan, asked: Asked | PartOf) -> Price:
+        left = self._ledger.remaining
+        return Price(made, self.budget, asked.cost(made, self.budget, left), left, asked.confidence)
+
+    def _known(self, made: Plan, price: Price) -> tuple[Released, Entry] | None:
+        """What the ledger has of this question, if it is as exact as what is asked."""
+        entry = self._ledger.answer(made.question.hash)
+        if entry is None or entry.answer is None:
+            return None
+        try:
+            known = Released.from_bytes(entry.answer, made)
+        except UnreadableRecord:  # by an older version: it must be asked anew
+            return None
+        return (known, entry) if price.cost <= known.precision else None
+
+    def _replayed(self, made: Plan, price: Price) -> Answer | None:
+        known = self._known(made, price)
+        return None if known is None else self._answer(made, *known, price.confidence, replayed=True)
+
+    def _noise(self, made: Plan, price: Price) -> Noise:
+        """The noise of a price, made before anything is charged: whatever is wrong with it, is wrong in public."""
+        drawn = noise(made, self.budget, price.cost)
+        if not self.budget.price(drawn.curve).units <= price.cost.units:
+            raise AssertionError("noise that costs more than was charged")
+        return drawn
+
+    def _released(self, tasks: Sequence[tuple[Plan, Noise, Cost]], entries: Sequence[Entry]) -> list[Released]:
+        """Everything that was paid for, or nothing: a failure closes all entries, and they stay charged."""
+        try:
+            return [release(made, drawn, cost, self._engine.collect(made.collect)) for made, drawn, cost in tasks]
+        except EngineFailed as failed:
+            code = failed.code
+        except Exception:  # a bug: what it says may hold data, so nobody is told
+            code = "engine"
+        for entry in entries:
+            self._ledger.fail(entry, code)
+        raise EngineFailed(code, "what was charged stays charged")
+
+    def _sealed(self, made: Plan, released: Released, entry: Entry, confidence: float) -> Answer:
+        sealed = self._ledger.seal(entry, released.to_bytes())
+        return self._answer(made, released, sealed, confidence, replayed=False)
+
+    def _answer(self, made: Plan, released: Released, entry: Entry, confidence: float, *, replayed: bool) -> Answer:
+        receipt = Receipt(
+            entry.number,
+            made.question.hash,
+            entry.cost,
+            self._ledger.remaining,
+            self.budget,
+            replayed,
+        )
+        promise = Guarantee(self.budget.curve(released.cost), self._ledger.unit, assumptions=ASSUMPTIONS)
+        return Answer(made, released, self.budget, promise, receipt, confidence)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What is left of a budget."""
+
+    budget: Budget
+    cost: Cost
+    unit: Unit
+
+    def counts(self, *, within: float, confidence: float = 0.95) -> int:
+        """How many more counts of rows could be asked, each this near to the truth."""
+        from deniable.queries.pricing import count_cost
+
+        return self.cost // count_cost(self.budget, self.unit, within, confidence)
+
+    def __str__(self) -> str:
+        left = self.cost.describe_rest(self.budget)
+        rough = 20 * self.unit.rows
+        return f"{left}: about {self.counts(within=rough):,} counts at ± {rough}"
+
+    __repr__ = __str__
+
+
+def _words(question: object, made: Plan) -> str:
+    """What the ledger says was asked: the analyst's own text, or the tables and measures. Both are public."""
+    if isinstance(question, str):
+        return " ".join(question.split())[:500]
+    measures = ", ".join(f"{each.function}" for each in made.question.measures)
+    return f"{measures} of {', '.join(table.name for table in made.question.relation.tables)}"

@@ -1,0 +1,194 @@
+"""Writes docs/sql.md from the tables that the front itself uses: `python -m tests.queries.page`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from deniable.queries.question import MOST_GROUPS, MOST_MEASURES
+from deniable.queries.rules import EXAMPLE, MOST_BYTES, MOST_NESTED, MOST_NODES, RULES
+from deniable.tables.operators import MOST_DEPTH, MOST_PARTS, MOST_RANGE, MOST_VALUES, OPERATORS
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "sql.md"
+
+QUESTIONS: Final = {
+    "Counts": [
+        ("SELECT COUNT(*) FROM visits", "rows"),
+        ("SELECT COUNT(age) FROM visits", "rows where it is not NULL"),
+        ("SELECT COUNT(DISTINCT patient_id) FROM visits", "people"),
+        ("SELECT COUNT(DISTINCT CASE WHEN age > 60 THEN patient_id END) FROM visits", "people with such a row"),
+        ("SELECT COUNT(DISTINCT diagnosis) FROM visits", "different values"),
+        ("SELECT COUNT(*) FILTER (WHERE age > 60), COUNT_IF(age > 60) FROM visits", "rows that fulfil a condition"),
+    ],
+    "Numbers with public bounds": [
+        ("SELECT SUM(cost), AVG(cost) FROM visits", "sum and average"),
+        ("SELECT VAR_POP(cost), VAR_SAMP(cost), STDDEV_POP(cost), STDDEV(cost) FROM visits", "spread"),
+        ("SELECT MEDIAN(cost), QUANTILE(cost, 0.9) FROM visits", "quantiles"),
+        ("SELECT PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY cost) FROM visits", "the same, as the standard has it"),
+        ("SELECT MIN(age), MAX(age) FROM visits", "private extremes"),
+        ("SELECT AVG(LEAST(GREATEST(weight, 0), 200)) FROM visits", "bounds that you choose yourself"),
+    ],
+    "Groups": [
+        ("SELECT ward, COUNT(*) FROM visits GROUP BY ward", "public keys: all are shown, also empty ones"),
+        ("SELECT diagnosis, COUNT(*) FROM visits GROUP BY diagnosis", "keys that are not public: shown above a threshold"),
+        ("SELECT diagnosis, COUNT(*) FROM visits WHERE diagnosis IN ('flu', 'cold') GROUP BY diagnosis", "keys that the question names"),
+        ("SELECT FLOOR(cost / 100) * 100 AS bin, COUNT(*) FROM visits GROUP BY bin", "a histogram"),
+        ("SELECT WIDTH_BUCKET(cost, 0, 10000, 20) AS bin, COUNT(*) FROM visits GROUP BY bin", "the same with n equal bins"),
+        ("SELECT ward, MONTH(visited) AS m, AVG(cost) FROM visits GROUP BY 1, m", "several keys, positions, aliases"),
+    ],
+    "After the noise": [
+        ("SELECT ward, SUM(cost) / COUNT(DISTINCT patient_id) AS each FROM visits GROUP BY ward", "arithmetic over answers"),
+        ("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward HAVING n > 100 ORDER BY n DESC LIMIT 3", "HAVING, ORDER BY, LIMIT, OFFSET"),
+        ("WITH t AS (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) SELECT ward, n * 2 FROM t WHERE n > 10", "a SELECT around answers"),
+    ],
+    "Joins": [
+        ("SELECT city, COUNT(*) FROM visits JOIN wards USING (ward) GROUP BY city", "with a public table"),
+        ("SELECT COUNT(*) FROM visits LEFT JOIN wards ON LOWER(visits.ward) = wards.ward WHERE city IS NULL", "LEFT JOIN, computed keys"),
+        ("SELECT ward, SUM(days) FROM visits JOIN stays USING (patient_id) GROUP BY ward", "private tables, on the person"),
+        ("SELECT COUNT(*) FROM visits WHERE patient_id NOT IN (SELECT patient_id FROM stays)", "people who are (not) elsewhere"),
+    ],
+    "Sub-queries": [
+        ("SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)", "each person first, exactly"),
+        ("WITH old AS (SELECT *, cost * 1.1 AS euros FROM visits WHERE age > 60) SELECT AVG(euros) FROM old", "named, with new columns"),
+        ("SELECT COUNT(*) FROM (SELECT DISTINCT patient_id, ward FROM visits)", "different wards of each person"),
+        ("SELECT AVG(x) FROM (SELECT age AS x FROM visits WHERE age < 18 UNION ALL SELECT age FROM visits WHERE age >= 65)", "disjoint parts cost as one"),
+        ("SELECT AVG(x) FROM (SELECT age AS x FROM visits UNION ALL SELECT days FROM stays)", "overlapping parts cost as both"),
+    ],
+    "As BigQuery writes it": [
+        ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 2) ward, COUNT(*) FROM visits GROUP BY ward", "options"),
+        ("SELECT WITH DIFFERENTIAL_PRIVACY AVG(weight, contribution_bounds_per_row => (0, 200)) FROM visits", "bounds of each row"),
+        ("SELECT WITH DIFFERENTIAL_PRIVACY SUM(cost, contribution_bounds_per_group => (0, 500)) FROM visits", "bounds of each person in each group"),
+    ],
+}  # fmt: skip
+
+NODES: Final = (
+    ("a private table", "`rows` of its unit"),
+    ("WHERE, computed columns", "unchanged"),
+    ("JOIN with a public table", "times the most rows there that share one key"),
+    ("JOIN of private tables on the person", "the product"),
+    ("patient_id IN (SELECT …)", "unchanged"),
+    ("GROUP BY patient_id in a sub-query", "1"),
+    ("GROUP BY patient_id, key in a sub-query", "unchanged, at most 1 in each group of these keys"),
+    ("UNION ALL", "the sum; the largest, if the parts' conditions exclude each other"),
+)
+
+DIFFERENCES: Final = (
+    "`/` divides: 7 / 2 is 3.5, also between integers.",
+    "`LEAST` and `GREATEST` are NULL if any argument is, as in the standard. So is `CONCAT`.",
+    "What fails elsewhere is NULL here: a division by 0, a cast of text that is no number, a result that is not finite.",
+    "`LOWER` and `UPPER` change A to Z alone; texts are compared and ordered by code point, exactly.",
+    "`LIKE` has no escape character.",
+    "Names of tables and columns are found without regard to case, quoted or not.",
+    "NULLs come last in ORDER BY, unless NULLS FIRST is said.",
+    "`COUNT(DISTINCT x)` takes one column; `COUNT(1)` is `COUNT(*)`.",
+)
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def code(text: str) -> str:
+    return f"`{cell(text)}`"
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= 140 else text[:100] + " … " + text[-30:]
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [
+        "# The SQL dialect",
+        "",
+        "<!-- Written by python -m tests.queries.page from the front's own tables; a test compares. Do not edit. -->",
+        "",
+        "A question is one SELECT, read into a small plan of our own. Only what the plan knows can run; the text itself never",
+        "reaches a database. Whether a question is accepted depends on its text and on the public schema alone, so a refusal",
+        "tells nothing about anybody. A refusal has a code, the rule, and a question that works.",
+        "",
+        "```python",
+        "from deniable.errors import QuestionRefused",
+        "from deniable.queries.rules import EXAMPLE  # the tables of this page",
+        "from deniable.queries.sql import parse",
+        "",
+        'question = parse("SELECT ward, COUNT(*) AS n FROM visits WHERE age > 60 GROUP BY ward", EXAMPLE)',
+        'assert question.names == ("ward", "n")',
+        'assert question.known == (("A",), ("B",), ("C",), (None,))',
+        'same = parse("select count(*), ward from visits where 60 < age group by ward", EXAMPLE)',
+        "assert same.hash == question.hash  # asked again, it is answered from memory",
+        "",
+        "try:",
+        '    parse("SELECT * FROM visits", EXAMPLE)',
+        "except QuestionRefused as refused:",
+        '    assert refused.code == "star"',
+        "```",
+        "",
+        "## The tables of this page",
+        "",
+        "| table | whose rows | columns |",
+        "|---|---|---|",
+    ]
+    for table in EXAMPLE.values():
+        whose = "public" if table.unit is None else f"`{table.unit.column}`, at most {table.unit.rows} rows each"
+        columns = ", ".join(f"`{name}` {str(domain).removeprefix('Domain.')}" for name, domain in table.columns)
+        lines.append(f"| `{table.name}` | {whose} | {cell(columns)} |")
+    lines += ["", "## What can be asked", ""]
+    for title, questions in QUESTIONS.items():
+        lines += [f"### {title}", "", "| | |", "|---|---|"]
+        lines += [f"| {code(text)} | {meaning} |" for text, meaning in questions] + [""]
+    lines += [
+        "## How many rows of one person a relation can have",
+        "",
+        "This number is what sensitivities are made of. It is computed from the plan, never from data.",
+        "",
+        "| relation | most rows of a person |",
+        "|---|---|",
+        *(f"| {cell(node)} | {rows} |" for node, rows in NODES),
+        "",
+        "Whose row it is can be counted, joined on and gathered by. It is never a key of the result, and no expression reads it.",
+        "",
+        "## Operators and functions",
+        "",
+        "All are total: they have a value for every row, on every engine the same. Unless said otherwise, NULL in gives NULL out.",
+        "Integer arithmetic is exact where public bounds show that it stays within 64 bits; else it is done in reals, and so is",
+        "arithmetic on integers without bounds.",
+        "",
+        "| written | takes | gives | |",
+        "|---|---|---|---|",
+        *(f"| {code(o.sql)} | {cell(o.takes)} | {o.gives} | {cell(o.meaning)} |" for o in OPERATORS.values()),
+        "",
+        "Also read, as combinations of these: `BETWEEN`, `IS [NOT] TRUE`, `IF`, `ILIKE`, `ROUND(a, 2)`, `TRUNC`, `SIGN`, `STARTS_WITH`,",
+        "`SUBSTRING(a, 1, n)`, `WIDTH_BUCKET`, `CASE a WHEN …`, `IFNULL`, `a::BIGINT`, `TRY_CAST`.",
+        "",
+        "## What is different here",
+        "",
+        *(f"* {each}" for each in DIFFERENCES),
+        "",
+        "## Public keys",
+        "",
+        "A key is public if the schema lists its values; if it is a boolean; if it is an integer within bounds that are at most",
+        f"{MOST_RANGE} apart; if it is computed from such (up to {MOST_VALUES} values); or if the question itself names its values by `=` or `IN`.",
+        "Conditions on a key narrow its values: with `WHERE age < 18`, ages from 18 on are not shown. NULL is a key of its own.",
+        "If one key of a question is not public, the groups are not, and a threshold decides which are shown.",
+        "",
+        "## Limits",
+        "",
+        f"{MOST_BYTES} bytes of text; brackets nested {MOST_NESTED} deep; expressions of {MOST_PARTS} parts, {MOST_DEPTH} deep; {MOST_NODES} tables, filters and joins with all",
+        f"sub-queries written out; {MOST_MEASURES} aggregates; {MOST_GROUPS:,} combinations of public keys.".replace(
+            ",", " ", 0
+        ),
+        "",
+        "## What is refused",
+        "",
+        "| code | rule | refused | works |",
+        "|---|---|---|---|",
+    ]
+    for rule in RULES.values():
+        said = rule.rule.replace("{name}", "…").replace("{what}", "…")
+        lines.append(f"| `{rule.code}` | {cell(said)} | {code(shortened(rule.refused))} | {code(rule.rewrite)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,157 @@
+"""Sensitivities by search: no neighbours are further apart than a plan claims, and a wrong claim is found out."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deniable.errors import QuestionRefused
+from deniable.tables import statistics
+from deniable.tables.plan import Bound, JoinPrivate, JoinPublic, PerPerson, Relation, Union
+from deniable.tables.statistics import Collect, CountPersons, Moves, Reach, Sum
+from deniable.units import Relation as Neighbours
+from tests.queries.engines.evaluate import Stored, collected, registered
+from tests.queries.plans import Chooser, World
+
+SECRET = b"0123456789abcdef"
+LONG = int(os.environ.get("DENIABLE_SEARCH", "0"))
+"""How many more plans to try: DENIABLE_SEARCH=100000 for a long run."""
+
+
+def stored(world: World, changed: dict[str, Any], shuffle: Callable[[list[Any]], None]) -> Stored:
+    found: Stored = {"places": registered(world.places, world.public, SECRET)}
+    for table in (world.visits, world.stays):
+        rows = world.common[table.name] + changed[table.name]
+        shuffle(rows)  # where rows lie must not matter
+        found[table.name] = registered(table, rows, SECRET)
+    return found
+
+
+def distance(question: Collect, here: Stored, there: Stored) -> list[Moves]:
+    """How far apart the answers are, by statistic: L1, the square of L2, L∞."""
+    one, two = collected(question, here), collected(question, there)
+    found = []
+    for position, statistic in enumerate(question.statistics):
+        moved: list[int] = []
+        for group in one.keys() | two.keys():
+            a, b = (answers[group][position] if group in answers else 0 for answers in (one, two))
+            if statistic.width > 1:
+                nothing = (0,) * statistic.width
+                moved += [x - y for x, y in zip(a or nothing, b or nothing, strict=True)]
+            else:
+                moved.append(a - b)
+        sizes = [abs(each) for each in moved] or [0]
+        found.append(Moves(sum(sizes), sum(each**2 for each in sizes), max(sizes)))
+    return found
+
+
+def excess(chooser: Chooser, shuffle: Callable[[list[Any]], None]) -> str | None:
+    """One random plan on random neighbours: what is wrong with its claim, or None."""
+    world = chooser.world()
+    try:
+        question = chooser.collect(world)
+    except QuestionRefused:  # such as the sum of NULL
+        return None
+    claimed = question.moves(world.neighbours)
+    here, there = (stored(world, changed, shuffle) for changed in (world.here, world.there))
+    for claim, true, statistic in zip(claimed, distance(question, here, there), question.statistics, strict=True):
+        if true.l1 > claim.l1 or true.l2_squared > claim.l2_squared or true.linf > claim.linf:
+            return f"{statistic} of {question.relation} moved by {true}, claimed {claim}"
+    return None
+
+
+def search(seed: int, tries: int, depths: Sequence[int] = (0, 1, 2, 3)) -> str | None:
+    """The first false claim among that many random plans."""
+    chance = random.Random(seed)
+    for _ in range(tries):
+        found = excess(Chooser(chance.choice, depths), chance.shuffle)
+        if found is not None:
+            return found
+    return None
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_neighbours_are_further_apart_than_claimed(data: st.DataObject) -> None:
+    def pick(choices: Any) -> Any:
+        return data.draw(st.sampled_from(list(choices)))
+
+    assert excess(Chooser(pick), lambda rows: rows.reverse()) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_longer_search_finds_no_false_claim(seed: int) -> None:
+    assert search(seed, 400 + LONG // 4) is None
+
+
+def test_claims_are_reached() -> None:
+    """The claims are not merely safe: among random plans, many move exactly as far as they may."""
+    chance = random.Random(7)
+    reached = set()
+    for _ in range(800):
+        chooser = Chooser(chance.choice)
+        world = chooser.world()
+        try:
+            question = chooser.collect(world)
+        except QuestionRefused:
+            continue
+        here, there = (stored(world, changed, chance.shuffle) for changed in (world.here, world.there))
+        for claim, true, statistic in zip(
+            question.moves(world.neighbours), distance(question, here, there), question.statistics, strict=True
+        ):
+            if claim == true:
+                reached.add((type(statistic).__name__, world.neighbours))
+    assert len(reached) == 10, reached  # each of five statistics, under each of two relations
+
+
+def _largest_part(self: Union) -> int:
+    return max(part.rows for part in self.parts)
+
+
+def _of_one_sign(reach: Reach, neighbours: Neighbours, low: int, high: int) -> Moves:
+    most = max(abs(low), abs(high), 1)
+    once = Moves(most * reach.in_all, most**2 * reach.squares, most * reach.in_one_group)
+    return once if neighbours is Neighbours.ADD_REMOVE else Moves(2 * once.l1, 2 * once.l2_squared, once.linf)
+
+
+def _as_if_added(reach: Reach, neighbours: Neighbours, low: int, high: int) -> Moves:
+    most = max(abs(low), abs(high), 1)
+    return Moves(most * reach.in_all, most**2 * reach.squares, most * reach.in_one_group)
+
+
+MUTATIONS: dict[str, tuple[Any, str, Any]] = {
+    "a public join repeats no row": (JoinPublic, "rows", property(lambda self: self.child.rows)),
+    "a join of people repeats no row": (JoinPrivate, "rows", property(lambda self: self.left.rows)),
+    "every union is disjoint": (Union, "rows", property(_largest_part)),
+    "gathering by keys leaves one row": (PerPerson, "rows", property(lambda self: 1)),
+    "a bound on groups bounds rows": (Bound, "rows", property(lambda self: min(self.child.rows, self.groups))),
+    "a sum reaches only upwards": (Sum, "grid", property(lambda self: (0, max(0, int(self.high / 2**self.exponent))))),
+    "rows spread evenly": (Reach, "squares", property(lambda self: self.in_all)),
+    "a person is in one group": (CountPersons, "moves", lambda self, reach, neighbours: Moves(2, 2, 1)),
+    "replacing is adding": (statistics, "_of_rows", _as_if_added),
+    "all sums have one sign": (statistics, "_of_rows", _of_one_sign),
+    "one row in each group": (Reach, "in_one_group", property(lambda self: 1)),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_wrong_rule_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, attribute, wrong = MUTATIONS[name]
+    if attribute == "grid":  # what is computed stays right; only the claim is wrong
+        right = Sum.grid.fget  # type: ignore[attr-defined]
+        monkeypatch.setattr(Sum, "addend", lambda self, value: _clamped(self, value, right(self)))
+    monkeypatch.setattr(target, attribute, wrong)
+    # A wrong rule of a relation shows in plans that have one, a wrong rule of a statistic in the simplest of plans.
+    of_relations = isinstance(target, type) and issubclass(target, Relation)
+    assert search(11, 6000, (1, 2) if of_relations else (0, 0, 1)) is not None
+
+
+def _clamped(statistic: Sum, value: float, grid: tuple[int, int]) -> int:
+    cell = int((value / 2**statistic.exponent + 0.5) // 1)
+    return min(max(cell, grid[0]), grid[1])

@@ -1,0 +1,171 @@
+"""Schemas: written and read back in every form, refused with a path where something is wrong."""
+
+from __future__ import annotations
+
+import datetime as dt
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deniable.errors import InvalidParameter, UnreadableRecord
+from deniable.tables import Domain, Table, propose_schema, read_schema, write_schema
+from deniable.tables.kinds import Kind
+from deniable.tables.propose import kind_of_type
+from deniable.units import Unit
+
+TABLES = {
+    "visits": Table.of(
+        "visits",
+        Unit.replaced_person("patient id", rows=20),
+        age=Domain.integer(0, 120, nullable=False),
+        ward=Domain.text("A", "no", "b c", "é", "7"),
+        cost=Domain.real(-0.5, 1e4),
+        level=Domain.integer(keys=[3, 1, 2]),
+        seen=Domain.boolean(),
+        on=Domain.date(dt.date(2024, 1, 1), dt.date(2024, 1, 2)),
+        at=Domain.timestamp(),
+        note=Domain.text(),
+    ),
+    "rows": Table.of("rows", Unit.row(), x=Domain.integer()),
+    "wards of": Table.of("wards of", None, ward=Domain.text(), beds=Domain.integer(-5, 5)),
+}
+
+
+@pytest.mark.parametrize("form", ["yaml", "toml", "json"])
+def test_a_schema_survives_being_written(form: str, tmp_path: Path) -> None:
+    text = write_schema(TABLES, form=form)
+    if form != "json":  # JSON has no dates
+        assert read_schema(text) == TABLES
+    path = tmp_path / f"schema.{form}"
+    path.write_text(text, encoding="utf-8")
+    if form != "json":
+        assert read_schema(path) == read_schema(str(path)) == TABLES
+
+
+def test_json_without_dates() -> None:
+    tables = {"t": Table.of("t", Unit.row(), x=Domain.real(0, 1), k=Domain.text("a"))}
+    assert read_schema(write_schema(tables, form="json")) == tables
+
+
+@pytest.mark.parametrize(
+    ("record", "where"),
+    [
+        ({}, "tables"),
+        ({"tables": {}, "extra": 1}, "extra"),
+        ({"version": 2, "tables": {"t": {}}}, "version"),
+        ({"tables": {"t": {"columns": {}}}}, "t"),
+        ({"tables": {"t": {"columns": {"x": 3}}}}, "t.x"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "float"}}}}}, "t.x.kind"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "real", "low": 0}}}}}, "t.x"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "real", "low": 1, "high": 0}}}}}, "t.x"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "real", "low": "a", "high": 0}}}}}, "t.x.low"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "integer", "low": 0.5, "high": 2}}}}}, "t.x.low"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "text", "low": 0, "high": 2}}}}}, "t.x"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "text", "keys": [1]}}}}}, "t.x.keys"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "text", "keys": ["a", "a"]}}}}}, "t.x.keys"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "text", "keys": []}}}}}, "t.x.keys"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "real", "keys": [1.5]}}}}}, "t.x.keys"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "text", "nullable": "no"}}}}}, "t.x.nullable"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "text", "unique": True}}}}}, "unique"),
+        ({"tables": {"t": {"person": "p", "columns": {"x": {"kind": "text"}}}}}, "t.rows"),
+        ({"tables": {"t": {"person": "p", "rows": 0, "columns": {"x": {"kind": "text"}}}}}, "rows"),
+        ({"tables": {"t": {"neighbours": "all", "columns": {"x": {"kind": "text"}}}}}, "t.neighbours"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "text", "keys": "FILL IN"}}}}}, "FILL IN"),
+        ({"tables": {"t": {"person": "FILL IN", "columns": {"x": {"kind": "text"}}}}}, "FILL IN"),
+    ],
+    ids=range(22),
+)  # fmt: skip
+def test_what_is_wrong_is_named(record: dict[str, Any], where: str) -> None:
+    with pytest.raises((UnreadableRecord, InvalidParameter)) as wrong:
+        read_schema(record, unit=Unit.row())
+    assert where in str(wrong.value)
+
+
+@pytest.mark.parametrize("text", ["a: [\nb", "[tables.\nx", "{\n", "- 1\n- 2"])
+def test_text_that_is_no_schema(text: str) -> None:
+    with pytest.raises(UnreadableRecord):
+        read_schema(text)
+
+
+def test_a_private_table_needs_a_unit() -> None:
+    with pytest.raises(UnreadableRecord, match="person"):
+        read_schema({"tables": {"t": {"columns": {"x": {"kind": "text"}}}}})
+
+
+def test_names_that_differ_by_case_alone_are_refused() -> None:
+    with pytest.raises(InvalidParameter):
+        Table.of("t", None, x=Domain.text(), X=Domain.text())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Domain.integer(0),
+        lambda: Domain.integer(2, 1),
+        lambda: Domain.integer(0, 2**63),
+        lambda: Domain.integer(True, 2),
+        lambda: Domain.real(0, float("inf")),
+        lambda: Domain.real(float("nan"), 1),
+        lambda: Domain.integer(float("nan"), 1),  # type: ignore[arg-type]
+        lambda: Domain.integer(0, 3, keys=[4]),
+        lambda: Domain.text("a", "a"),
+        lambda: Domain.date(dt.datetime(2024, 1, 1)),
+        lambda: Domain.real(0, 10**400),
+    ],
+    ids=range(11),
+)
+def test_domains_that_cannot_be(wrong: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        wrong()
+
+
+def test_bounds_of_reals_are_floats() -> None:
+    assert Domain.real(0, 0.1).bounds == (Fraction(0), Fraction(0.1))
+
+
+def test_a_proposal_reads_types_only(tmp_path: Path) -> None:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    frame = pd.DataFrame({"n": [1], "x": [1.5], "s": ["secret"], "f": [True], "t": pd.to_datetime(["2024-01-01"])})
+    wanted = {"n": Kind.INTEGER, "x": Kind.REAL, "s": Kind.TEXT, "f": Kind.BOOLEAN, "t": Kind.TIMESTAMP}
+    arrow = pa.Table.from_pandas(frame)
+    parquet.write_table(arrow, tmp_path / "t.parquet")
+    (tmp_path / "t.csv").write_text("n,x,s\n1,2,secret\n")
+    for source in (frame, pl.from_pandas(frame), arrow, tmp_path / "t.parquet"):
+        proposal = propose_schema(source)
+        found = proposal.schema(unit=Unit.row())["data"]
+        assert {name: domain.kind for name, domain in found.columns} == wanted
+        assert "secret" not in proposal.text()
+        assert proposal.missing == (
+            "data.person", "data.rows", "data.n.low", "data.n.high", "data.x.low", "data.x.high", "data.s.keys",
+        )  # fmt: skip
+        with pytest.raises(UnreadableRecord, match="FILL IN"):
+            read_schema(proposal.text("toml"))
+    assert [d.kind for _, d in propose_schema(tmp_path / "t.csv").schema(unit=Unit.row())["data"].columns] == [
+        Kind.TEXT
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("BIGINT", Kind.INTEGER), ("uint8", Kind.INTEGER), ("HUGEINT", Kind.INTEGER), ("long", Kind.INTEGER),
+        ("interval", Kind.TEXT), ("DECIMAL(38, 9)", Kind.REAL), ("double", Kind.REAL), ("Float32", Kind.REAL),
+        ("VARCHAR", Kind.TEXT), ("Datetime(time_unit='us')", Kind.TIMESTAMP), ("timestamp[us, tz=UTC]", Kind.TIMESTAMP),
+        ("Date", Kind.DATE), ("date64[ms]", Kind.DATE), ("category", Kind.TEXT), ("bool", Kind.BOOLEAN), ("time", Kind.TEXT),
+        ("struct<a: int>", Kind.TEXT), ("point", Kind.TEXT),
+    ],
+)  # fmt: skip
+def test_kinds_of_types(name: str, kind: Kind) -> None:
+    assert kind_of_type(name) is kind
+
+
+@pytest.mark.parametrize("wrong", [3, "x.xlsx", {}, None], ids=str)
+def test_sources_without_types(wrong: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        propose_schema(wrong)
