@@ -13,7 +13,7 @@ from deniable.queries.engines.base import Engine
 from deniable.queries.engines.generate import _even, _exact
 from deniable.tables.expressions import col
 from deniable.tables.kinds import Domain, Kind
-from deniable.tables.plan import Bound, Filter, Source
+from deniable.tables.plan import Bound, Filter, How, JoinPublic, Source
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Cells, Collect, Count, CountDistinct, CountPersons, Statistic, Sum
 from deniable.units import Unit
@@ -158,6 +158,15 @@ def test_known_groups_come_in_their_order_present_or_not(groups: tuple[Engine, T
     assert engine.collect(Collect(nothing, (("k", col("key")),), None, statistics)) == {}
 
 
+def test_people_are_counted_by_any_of_their_rows_that_is_left(groups: tuple[Engine, Table, evaluate.Stored]) -> None:
+    """Without a condition, rows of rank 1 are counted instead; with one, the first row may be gone and others not."""
+    engine, table, stored = groups
+    for condition in [col("v") > 0, *(col("v") == v for v in range(10)), col("flag").is_null(), col("key") == "x"]:
+        for relation in (Source(table), Filter(Source(table), condition)):
+            question = Collect(relation, (), None, (CountPersons(), Count(), CountPersons(col("flag"))))
+            assert engine.collect(question) == evaluate.collected(question, stored)
+
+
 def test_unknown_groups_come_in_an_order_of_their_own(groups: tuple[Engine, Table, evaluate.Stored]) -> None:
     engine, table, stored = groups
     question = Collect(Source(table), (("k", col("key")),), None, (Count(),))
@@ -174,6 +183,27 @@ def test_a_person_is_bound_to_so_many_groups_and_rows(
     relation = Bound(Source(table), (col("key"),), most_groups, most_rows)
     question = Collect(relation, (("k", col("key")),), None, (Count(), CountPersons()))
     assert engine.collect(question) == evaluate.collected(question, stored)
+
+
+def test_groups_that_begin_with_the_same_row_are_told_apart(kitchen: Kitchen) -> None:
+    """After a join, one row stands in two groups: one of them is kept, not both."""
+    engine = kitchen.engine()
+    rows = [{"who": "a", "v": 1}, {"who": "b", "v": 1}, {"who": "b", "v": 2}]
+    private = Table.of("p", Unit.person("who", rows=4), v=Domain.integer())
+    public = Table.of("q", None, w=Domain.integer(), name=Domain.text())
+    codes = [{"w": 1, "name": "one"}, {"w": 1, "name": "uno"}, {"w": 2, "name": "two"}]
+    people = pa.table({"who": [row["who"] for row in rows], "v": [row["v"] for row in rows]})
+    names = pa.table({"w": [code["w"] for code in codes], "name": [code["name"] for code in codes]})
+    private = engine.register("p", kitchen.source(people), private, SECRET)
+    public = engine.register("q", kitchen.source(names), public, SECRET)
+    stored = {"p": evaluate.registered(private, rows, SECRET), "q": evaluate.registered(public, codes, SECRET)}
+    joined = JoinPublic(Source(private), public, (("v", "w"),), How.INNER)
+    for most_groups, most_rows in ((1, 1), (1, 2), (2, 1)):
+        relation = Bound(joined, (col("name"),), most_groups, most_rows)
+        question = Collect(relation, (("k", col("name")),), None, (Count(), CountPersons()))
+        found = engine.collect(question)
+        assert found == evaluate.collected(question, stored)
+        assert sum(people for _, people in found.values()) <= 2 * most_groups
 
 
 def test_what_is_shown_is_what_is_sent(groups: tuple[Engine, Table, evaluate.Stored]) -> None:
