@@ -16,7 +16,7 @@ export NO_MKDOCS_2_WARNING := 1
 # PYTHON=... chooses an interpreter; otherwise the first that is new enough.
 PYTHON ?=
 BIN := .venv/bin
-TO_RUN := plots,cli
+TO_RUN := demo
 # One worker per file at a time: the code blocks of a page share a namespace.
 IN_PARALLEL := -n 2 --dist loadfile
 
@@ -45,6 +45,12 @@ endef
 .venv/.ready-to-develop: pyproject.toml
 	$(call build_env,.venv,-e ".[dev]")
 
+.venv/.ready-with-spark: .venv/.ready-to-develop
+	$(call build_env,.venv,-e ".[dev,spark]")
+
+.venv-bench-queries/.ready: pyproject.toml benchmarks/requirements-queries.txt
+	$(call build_env,.venv-bench-queries,-e ".[sql]" -r benchmarks/requirements-queries.txt)
+
 .venv-bench/.ready: pyproject.toml benchmarks/requirements.txt
 	$(call build_env,.venv-bench,-e . -r benchmarks/requirements.txt)
 
@@ -59,12 +65,18 @@ help:  ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 .PHONY: demo
-demo: .venv/.ready-to-run  ## a guided tour in the terminal; pictures land in demo-output/
+demo: .venv/.ready-to-run  ## questions to a real table, and a tour of curves; pictures land in demo-output/
 	@$(BIN)/deniable demo --out demo-output/
 
 .PHONY: test
 test: .venv/.ready-to-develop  ## every test, every doctest, every code block of the docs
 	@$(BIN)/python -m pytest $(IN_PARALLEL)
+
+# Spark needs Java; on Debian and Ubuntu: apt install default-jre-headless
+.PHONY: test-all
+test-all: .venv/.ready-with-spark  ## the same, and the tests of the Spark engine
+	@command -v java >/dev/null || { echo "Spark needs Java; on Debian and Ubuntu: apt install default-jre-headless" >&2; exit 1; }
+	@DENIABLE_SPARK=1 $(BIN)/python -m pytest $(IN_PARALLEL)
 
 .PHONY: test-quick
 test-quick: .venv/.ready-to-develop  ## the same without the slow ones
@@ -113,6 +125,10 @@ bench-local: .venv-bench-noise/.ready  ## the local model beside pure-ldp, in on
 bench-audit: .venv-bench-audit/.ready  ## audits beside jax-privacy, in one run
 	@.venv-bench-audit/bin/python benchmarks/audit.py
 
+.PHONY: bench-queries
+bench-queries: .venv-bench-queries/.ready  ## questions to tables beside plain DuckDB and other libraries, in one run
+	@.venv-bench-queries/bin/python benchmarks/queries.py
+
 .PHONY: test-long
 test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a million answers of every mechanism (an hour)
 	@$(BIN)/python -m tests.noise.long_run
@@ -120,6 +136,6 @@ test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a mill
 
 .PHONY: clean
 clean:  ## remove environments, caches and everything built
-	@rm -rf .venv .venv-bench .venv-bench-noise .venv-bench-audit demo-output site build dist htmlcov .coverage .coverage.* \
+	@rm -rf .venv .venv-bench .venv-bench-noise .venv-bench-audit .venv-bench-queries* demo-output site build dist htmlcov .coverage .coverage.* \
 	  .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find src tests docs benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

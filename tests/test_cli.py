@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from deniable import __version__, calibrate, cli, curves
+from deniable.cli import demo, tour
 from deniable.curves.looks import rounded_up
 from deniable.errors import DeniableError
 
@@ -160,10 +161,11 @@ def test_a_file_that_cannot_be_written_exits_with_1(tmp_path: Path) -> None:
 def test_the_tour_ends_with_pictures(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
     text = asked("demo", "--out", str(out))
-    for number in range(1, len(cli.TOUR) + 1):
+    for number in range(1, len(demo.STOPS) + len(tour.TOUR) + 1):
         assert f"\n{number}  " in text
-    assert sorted(path.name for path in out.iterdir()) == ["composition.png", "curves.png"]
-    assert all(path.stat().st_size > 20_000 for path in out.iterdir())
+    pictures = sorted(path.name for path in out.glob("*.png"))
+    assert pictures == ["answers.png", "composition.png", "curves.png"]
+    assert all((out / name).stat().st_size > 20_000 for name in pictures)
     assert "[[" not in text
     assert "]]" not in text
 
@@ -172,7 +174,7 @@ def test_the_code_that_the_tour_shows_gives_the_numbers_that_it_tells() -> None:
     import deniable
 
     names: dict[str, object] = {"curves": curves, "deniable": deniable}
-    for make in cli.TOUR:
+    for make in tour.TOUR:
         step = make()
         *statements, last = step.code.splitlines()
         exec("\n".join(statements), names)
@@ -186,11 +188,11 @@ def test_the_code_that_the_tour_shows_gives_the_numbers_that_it_tells() -> None:
 
 def test_the_calibration_of_the_tour_is_that_of_the_library() -> None:
     sigma = calibrate(lambda s: curves.gaussian(sigma=s) ** 1000, epsilon=1.0, delta=1e-6)
-    assert f"σ = {rounded_up(sigma, 6)}" in cli.noise_for().words
+    assert f"σ = {rounded_up(sigma, 6)}" in tour.noise_for().words
 
 
 def test_rich_markup_in_the_words_is_harmless() -> None:
-    assert cli.Step("", "", "[a] [[1]] [/b]").text == r"\[a] [bold cyan]1[/] \[/b]"
+    assert tour.Step("", "", "[a] [[1]] [/b]").text == r"\[a] [bold cyan]1[/] \[/b]"
 
 
 # -- the frame -------------------------------------------------------------------------------------------------------
@@ -253,3 +255,83 @@ def test_a_survey_asked_wrongly_shows_no_answer(tmp_path: Path) -> None:
         wrong = run("survey", str(answers), "--question", question, "--epsilon", "2", "--out", str(tmp_path / "o.csv"))
         assert "secret" not in wrong.stdout + wrong.stderr
     assert run("survey").returncode == 2
+
+
+# -- ask, price, schema ----------------------------------------------------------------------------------------------
+
+VISITS = """\
+version: 1
+tables:
+  visits:
+    person: patient_id
+    rows: 3
+    columns:
+      ward: {kind: text, keys: [A, B], nullable: false}
+      age: {kind: integer, low: 0, high: 100}
+"""
+WARDS = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    path = tmp_path / "visits.csv"
+    rows = [f"{i % 500},{'AB'[i % 2]},{i % 90}" for i in range(1000)]
+    path.write_text("\n".join(["patient_id,ward,age", *rows, ""]), encoding="utf-8")
+    (tmp_path / "visits.yaml").write_text(VISITS, encoding="utf-8")
+    return path
+
+
+def test_asking_a_file_keeps_an_account_beside_it(visits: Path) -> None:
+    schema = ["--schema", str(visits.with_suffix(".yaml"))]
+    first = json.loads(asked("ask", str(visits), WARDS, *schema, "--epsilon", "0.5", "--budget", "1", "--json"))
+    assert [row[0] for row in first["rows"]] == ["A", "B"]
+    assert abs(first["rows"][0][1] - 500) < 400
+    assert (visits.parent / "visits.csv.ledger").exists()
+    again = json.loads(asked("ask", str(visits), WARDS, *schema, "--epsilon", "0.2", "--json"))
+    assert again["rows"] == first["rows"]
+    assert again["provenance"]["replayed"]
+    code, said = refused("ask", str(visits), "SELECT COUNT(*) AS n FROM visits", *schema, "--epsilon", "0.6")
+    assert code == 1
+    assert "left epsilon 0.5" in said
+    assert "± is the noise interval" in asked("ask", str(visits), WARDS, *schema, "--epsilon", "0.5")
+
+
+def test_a_price_in_the_shell_reads_and_writes_nothing(visits: Path) -> None:
+    schema = ["--schema", str(visits.with_suffix(".yaml"))]
+    visits.unlink()
+    found = json.loads(asked("price", str(visits), WARDS, *schema, "--epsilon", "0.5", "--budget", "1", "--json"))
+    assert found["fits"]
+    assert found["times"] == 2
+    assert "error    n: ±" in asked("price", str(visits), WARDS, *schema, "--within", "40", "--budget", "1")
+    assert not (visits.parent / "visits.csv.ledger").exists()
+
+
+def test_a_schema_is_proposed_from_the_header_alone(visits: Path) -> None:
+    text = asked("schema", str(visits))
+    assert 'ward: {kind: text, keys: "FILL IN"}' in text
+    assert "500" not in text
+    (visits.parent / "open.yaml").write_text(text, encoding="utf-8")
+    code, said = refused(
+        "ask", str(visits), WARDS, "--schema", str(visits.parent / "open.yaml"), "--epsilon", "1", "--budget", "1"
+    )
+    assert code == 2
+    assert "only the owner knows" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--epsilon", "0.1"], "no account yet"),
+        (["--epsilon", "0.1", "--delta", "1e-6"], "give --budget as well"),
+        (["--epsilon", "0.1", "--budget", "1", "--unit", "patient_id"], "go together"),
+        (["--epsilon", "0.1", "--budget", "1", "--each-row", "--rows", "3"], "leave --unit and --rows out"),
+        (["--epsilon", "0.1", "--budget", "1"], "who is protected"),
+        (["--budget", "1", "--each-row"], "give exactly one of"),
+        (["--epsilon", "x", "--budget", "1", "--each-row"], "epsilon"),
+        (["--epsilon", "0.1", "--budget", "1", "--each-row"], "needs a delta"),
+    ],
+)
+def test_what_is_asked_wrongly_of_a_file(visits: Path, arguments: list[str], message: str) -> None:
+    code, said = refused("ask", str(visits), WARDS, *arguments)
+    assert code == 2
+    assert message in said

@@ -47,8 +47,9 @@ class _PrefixSums(Mechanism):
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "noise", noisy)
 
+    @staticmethod
     @abstractmethod
-    def _matrices(self) -> tuple[values.Floats, values.Floats]:
+    def matrices(cells: int) -> tuple[values.Floats, values.Floats]:
         """(the strategy C, what turns its noisy answers into totals, A·C⁺)."""
 
     @property
@@ -58,12 +59,11 @@ class _PrefixSums(Mechanism):
     @property
     def spreads(self) -> values.Floats:
         """The standard deviation of the noise on each total."""
-        return np.asarray(deviation_of(self.noise) * np.sqrt((self._matrices()[1] ** 2).sum(axis=1)))
+        return self.deviations_from_share(0.0)
 
     def deviations_from_share(self, q: float) -> values.Floats:
         """The standard deviation of the noise on total_t - q × the last total, for each t."""
-        back = self._matrices()[1]
-        return np.asarray(deviation_of(self.noise) * np.sqrt(((back - q * back[-1]) ** 2).sum(axis=1)))
+        return np.asarray(deviation_of(self.noise) * _lengths(type(self), self.cells, q))
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Floats:
         """Noisy totals of whole numbers, one for each cell; or of many such rows, each with its own noise.
@@ -74,7 +74,7 @@ class _PrefixSums(Mechanism):
         counts = values.wholes(value)
         if counts.shape[-1] != self.cells:
             raise values.refused(f"must hold {self.cells} counts in each row, as declared")
-        strategy, back = self._matrices()
+        strategy, back = self.matrices(self.cells)
         # Whole numbers below 2^53, so this product is exact whatever the order of its sums; larger counts are cut.
         # Cutting entry by entry keeps each count's move, and with it the sensitivity.
         cut = np.clip(counts, -(LARGEST_TOTAL // self.cells), LARGEST_TOTAL // self.cells)
@@ -85,7 +85,7 @@ class _PrefixSums(Mechanism):
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, every total of one row is this near to the truth at once."""
         allowed = tails.miss(confidence) / self.cells
-        back = np.abs(self._matrices()[1])
+        back = np.abs(self.matrices(self.cells)[1])
         if isinstance(self.noise, DiscreteLaplace):
             # log M(θw) <= (w/v)² log M(θv) for |w| <= v, as log M(t)/t² grows with t: as (Σw²)/v² draws, times v.
             most = float(back.max())
@@ -123,8 +123,9 @@ class GaussianPrefixSums(_PrefixSums):
         moved = exact.root_up(Fraction(square * step * step))
         self._fill(count, Gaussian.whole(sensitivity=moved, mu=mu))
 
-    def _matrices(self) -> tuple[values.Floats, values.Floats]:
-        return _root_matrices(self.cells)
+    @staticmethod
+    def matrices(cells: int) -> tuple[values.Floats, values.Floats]:
+        return _root_matrices(cells)
 
 
 @final
@@ -149,8 +150,16 @@ class LaplacePrefixSums(_PrefixSums):
         levels = int(_tree(count).sum(axis=0).max())
         self._fill(count, DiscreteLaplace(sensitivity=levels * step, epsilon=epsilon))
 
-    def _matrices(self) -> tuple[values.Floats, values.Floats]:
-        return _tree_matrices(self.cells)
+    @staticmethod
+    def matrices(cells: int) -> tuple[values.Floats, values.Floats]:
+        return _tree_matrices(cells)
+
+
+@lru_cache(maxsize=64)
+def _lengths(kind: type[_PrefixSums], cells: int, q: float) -> values.Floats:
+    """How long each row of A·C⁺ is, less q times the last row: many releases share these."""
+    back = kind.matrices(cells)[1]
+    return _frozen(np.sqrt(((back - q * back[-1]) ** 2).sum(axis=1)))
 
 
 def _cells(cells: Any) -> int:

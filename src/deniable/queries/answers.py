@@ -218,15 +218,17 @@ class Answer:
         return "\n".join([*lines, f"± is the noise interval at {100 * self.confidence:g} %; {self.receipt}"])
 
     def __rich__(self) -> Any:
+        from rich.console import Group
         from rich.table import Table
+        from rich.text import Text
 
-        table = Table(caption=f"± is the noise interval at {100 * self.confidence:g} %; {self.receipt}")
+        table = Table()
         measured = {m.name for m in self._plan.question.measures}
         for name, expression in self._plan.question.post.columns:
             table.add_column(name, justify="right" if measured & set(columns_used(expression)) else "left")
         for i in range(len(self)):
-            table.add_row(*(self._said(i, j) for j in range(len(self._names))))
-        return table
+            table.add_row(*(Text(self._said(i, j)) for j in range(len(self._names))))
+        return Group(table, Text(f"± is the noise interval at {100 * self.confidence:g} %; {self.receipt}", "dim"))
 
     def _repr_html_(self) -> str:
         heads = "".join(f"<th>{escape(name)}</th>" for name in self._names)

@@ -67,7 +67,7 @@ def session(
 
 
 def _named(source: object) -> dict[str, object]:
-    if isinstance(source, Mapping) and source and all(isinstance(name, str) for name in source):
+    if isinstance(source, Mapping) and all(isinstance(name, str) for name in source):
         return dict(source)
     if isinstance(source, str | Path):
         stem = Path(source).name.split(".")[0]

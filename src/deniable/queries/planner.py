@@ -84,7 +84,9 @@ def plan(question: Question) -> Plan:
         uses.append(tuple(_place(found, statistic, columns) for statistic in each.statistics()))
     people = None
     if known is None:
-        people = _place(found, CountPersons() if relation.people else Count(), columns)
+        # Where nobody owns more than one row, a count of rows is a count of people, and may be asked for anyway.
+        each_once = not relation.people or relation.rows == 1
+        people = _place(found, Count() if each_once else CountPersons(), columns)
     keys = tuple((key.name, key.expression) for key in question.keys)
     numbers = (1 if known is None else len(known)) * sum(statistic.width for statistic in found.values())
     if numbers > MOST_NUMBERS:

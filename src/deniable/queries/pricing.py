@@ -256,7 +256,10 @@ def _within(plan: Plan, budget: Budget, within: float | Mapping[str, float], con
             )  # fmt: skip
 
     def fits(units: int) -> bool:
-        found = errors(plan, budget, Cost(units, delta), confidence, TYPICAL_ROWS)
+        try:
+            found = errors(plan, budget, Cost(units, delta), confidence, TYPICAL_ROWS)
+        except InvalidParameter:  # so little that there is no such noise
+            return False
         return all((found[name] or 0.0) <= target for name, target in targets.items())
 
     low, high = 1, 10**9

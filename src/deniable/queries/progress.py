@@ -8,12 +8,17 @@ from contextlib import contextmanager
 
 @contextmanager
 def bar(words: str) -> Iterator[Callable[[float], None] | None]:
-    """A bar that is told the share of the work that is done; nothing at all where rich is not installed."""
+    """A bar on stderr that is told the share of the work that is done; nothing where rich or a terminal is missing."""
     try:
+        from rich.console import Console
         from rich.progress import Progress
     except ImportError:
         yield None
         return
-    with Progress(transient=True) as shown:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Progress(transient=True, console=console) as shown:
         task = shown.add_task(words, total=1.0)
         yield lambda share: shown.update(task, completed=share)

@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -146,9 +145,7 @@ def at_precision(precision: Fraction, budget: Budget) -> int:
 def _spread(made: Noise, index: int, running: bool) -> tuple[Any, ...]:
     """What `Drawn` says about the noise of one part."""
     mechanism: Any = made.mechanisms[index]
-    # Many groups share one mechanism: the spread of each q is worked out once.
-    blend = lru_cache(maxsize=16)(mechanism.deviations_from_share) if running else None
-    return made.deviation(index), made.shape, blend
+    return made.deviation(index), made.shape, mechanism.deviations_from_share if running else None
 
 
 def release(

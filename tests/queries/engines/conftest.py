@@ -10,6 +10,10 @@ import pytest
 from tests.queries.engines.kitchen import DuckDBKitchen, Kitchen, SparkKitchen
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "spark: needs Java and pyspark, and minutes; leave out with -m 'not spark'")
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     pyspark = pytest.importorskip("pyspark.sql")

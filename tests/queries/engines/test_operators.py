@@ -6,17 +6,19 @@ import datetime as dt
 import math
 import struct
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from deniable.tables.expressions import Call, Expression, call, case, col, lit
-from deniable.tables.kinds import Domain
+from deniable.tables.kinds import Domain, Kind
 from deniable.tables.operators import OPERATORS, typed
-from deniable.tables.plan import Source
+from deniable.tables.plan import Filter, Source
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Count
+from deniable.tables.statistics import Collect, Count, CountDistinct, Sum
 from deniable.units import Unit
+from tests.queries.engines import evaluate
 from tests.queries.engines.kitchen import SECRET, Kitchen, asked
 
 pa = pytest.importorskip("pyarrow")
@@ -170,6 +172,30 @@ def test_operators_mean_the_same_as_in_python(kitchen: Kitchen, group: str, corn
         for expression, meaning, value in zip(expressions, meanings, got[position], strict=True):
             expected = meaning(row)
             assert alike(value, expected, loose), (expression, row, value, expected)
+
+
+@pytest.mark.parametrize("group", ["arithmetic", "whole", "casts"])
+def test_sums_of_extreme_values_are_exact(kitchen: Kitchen, group: str, corners: Any) -> None:
+    engine, table = corners
+    columns = Source(table).columns
+    numbers = [each for each in GROUPS[group] if typed(each, columns).domain.kind in {Kind.INTEGER, Kind.REAL}]
+    statistics = [Sum(each, Fraction(-1000), Fraction(1000), -4) for each in numbers] + [
+        CountDistinct(each) for each in numbers
+    ]
+    question = Collect(Source(table), (), None, tuple(statistics))
+    rows = [{name: values[at] for name, (_, values, _) in COLUMNS.items()} for at in range(SIZE)]
+    assert engine.collect(question) == evaluate.collected(
+        question, {"corners": evaluate.registered(TABLE, rows, SECRET)}
+    )
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_an_empty_table_fails_no_more_than_a_full_one(kitchen: Kitchen, group: str, corners: Any) -> None:
+    """Whether a question fails may not depend on who is in the table."""
+    engine, table = corners
+    keys = tuple((str(i), each) for i, each in enumerate(GROUPS[group]))
+    for condition in (col("id") < 0, col("id").is_null()):
+        assert engine.collect(asked(Filter(Source(table), condition), keys, None, (Count(),))) == {}
 
 
 @pytest.fixture

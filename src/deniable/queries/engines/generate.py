@@ -271,27 +271,26 @@ class _Generator:
         return tree(0, len(inner))
 
     def _guessed(self, statistic: Cells, value: Piece, limits: list[SQL]) -> SQL:
-        """A cell of equal ones, by division, then put right by the edges themselves: the guess is one off at most.
+        """A cell of equal ones, by division, put right by the edges themselves where rounding makes that necessary.
 
         (x - low)/width is computed with a relative error of a few 2^-53, and `_even` asks that no edge is further than
-        2^40 widths from 0: so it errs by far less than one cell.
+        2^40 widths from 0: so its floor is one off at most. It never decreases as x grows, so if it is right at each
+        edge and at the number before it, it is right everywhere.
         """
         edges, last = statistic.edges, len(limits)
         x = cast(value.sql.copy(), "DOUBLE") if value.kind is Kind.INTEGER else value.sql.copy()
-        width = (edges[-1] - edges[0]) / (len(edges) - 1)
-        steps = both(
-            exp.Mul, both(exp.Sub, x, self.spelling.real(float(edges[0]))), self.spelling.real(float(1 / width))
-        )
-        guess = cast(function("FLOOR", steps), "BIGINT")
-        # Inside the first and the last inner edge the guess is from 0 to `last`; list elements count from 1.
-        within = function("GREATEST", function("LEAST", guess, number(last - 1)), number(1))
-        below = both(exp.LT, value.sql.copy(), self.spelling.element(limits, within))
-        above = both(exp.GTE, value.sql.copy(), self.spelling.element(limits, both(exp.Add, within.copy(), number(1))))
-        found = case(
-            (below, both(exp.Sub, within.copy(), number(1))),
-            (above, both(exp.Add, within.copy(), number(1))),
-            otherwise=within.copy(),
-        )
+        low, width = float(edges[0]), float(edges[1] - edges[0])
+        steps = both(exp.Sub, x, self.spelling.real(low)) if low else x
+        guess = cast(function("FLOOR", self.spelling.divide(steps, self.spelling.real(width))), "BIGINT")
+        found = guess
+        if not _exact(edges, value.kind):
+            # Inside the first and the last inner edge the guess is from 0 to `last`; list elements count from 1.
+            within = function("GREATEST", function("LEAST", guess, number(last - 1)), number(1))
+            after = both(exp.Add, within.copy(), number(1))
+            below = both(exp.LT, value.sql.copy(), self.spelling.element(limits, within))
+            above = both(exp.GTE, value.sql.copy(), self.spelling.element(limits, after))
+            before = both(exp.Sub, within.copy(), number(1))
+            found = case((below, before), (above, after.copy()), otherwise=within.copy())
         return case(
             (both(exp.LT, value.sql.copy(), limits[0].copy()), number(0)),
             (both(exp.GTE, value.sql.copy(), limits[-1].copy()), number(last)),
@@ -464,14 +463,13 @@ class _Generator:
         content = [each.sql for each in below.columns.values()]
         ordered = [column(RANK), *(() if below.ranked else content)]
         in_group = [column(PERSON), *keys]
-        rows, conditions = below.origin, below.conditions
-        if relation.rows_per_group < relation.child.rows:
-            place = self._window(function("ROW_NUMBER"), in_group, ordered, "place")
-            rows = _inside(self._select([exp.Star(), place], rows, conditions))
-            conditions = (both(exp.LTE, column("place"), number(relation.rows_per_group)),)
+        # One window for both: the smallest rank so far, in the order of ranks, is the first row's.
+        place = self._window(function("ROW_NUMBER"), in_group, ordered, "place")
+        first = self._window(function("MIN", column(RANK)), in_group, ordered, "first")
+        rows = _inside(self._select([exp.Star(), place, first], below.origin, below.conditions))
+        conditions: tuple[SQL, ...] = (both(exp.LTE, column("place"), number(relation.rows_per_group)),)
         if relation.groups < relation.child.rows:
-            first = self._window(function("MIN", column(RANK)), in_group, [], "first")
-            rows = _inside(self._select([exp.Star(), first], rows, conditions))
+            rows = _inside(self._select([exp.Star()], rows, conditions))
             tied = [] if below.ranked else keys
             group = self._window(function("DENSE_RANK"), [column(PERSON)], [column("first"), *tied], "place_of_group")
             rows = _inside(self._select([exp.Star(), group], rows, ()))
@@ -544,6 +542,21 @@ def _even(edges: tuple[Fraction, ...]) -> bool:
     if max(abs(edges[0]), abs(edges[-1])) > 2**40 * width or not 2.0**-900 < width < 2.0**900:
         return False
     return all(b - a == width for a, b in pairwise(edges))
+
+
+def _exact(edges: tuple[Fraction, ...], kind: Kind) -> bool:
+    """Whether floor((x - low)/width), in floating point, is right at each inner edge and just before it."""
+    low, width = float(edges[0]), float(edges[1] - edges[0])
+    for cell, edge in enumerate(edges[1:-1], start=1):
+        if kind is Kind.INTEGER:
+            at: float = float(math.ceil(edge))
+            before: float = float(math.ceil(edge) - 1)
+        else:
+            at = _float_up(edge)
+            before = math.nextafter(at, -math.inf)
+        if math.floor((at - low) / width) != cell or math.floor((before - low) / width) != cell - 1:
+            return False
+    return True
 
 
 def _floored(value: float, exponent: int) -> int:

@@ -1,0 +1,5 @@
+"""python -m deniable.cli"""
+
+from deniable.cli import main
+
+main()

@@ -1,0 +1,174 @@
+"""Answers as tables, pictures and records; intervals of arithmetic over noisy numbers."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+
+import pytest
+
+import deniable as dn
+from deniable.errors import InvalidParameter
+from deniable.plots.spec import Figure
+from deniable.queries.answers import Answer, spoken
+from deniable.queries.intervals import Shape, reach
+from deniable.queries.session import Session
+from tests.queries.hospital import BUDGETS, opened
+
+TEXT = "SELECT ward, COUNT(*) AS n, AVG(cost) AS c, MEDIAN(age) AS m FROM visits GROUP BY ward ORDER BY n DESC"
+
+
+@pytest.fixture(scope="module")
+def s() -> Session:
+    return opened()
+
+
+@pytest.fixture(scope="module")
+def answer(s: Session) -> Answer:
+    return s.sql(TEXT, mu=2)
+
+
+def test_an_answer_reads_like_a_table(answer: Answer) -> None:
+    assert answer.columns == ("ward", "n", "c", "m")
+    assert len(answer) == 3
+    assert sorted(answer["ward"]) == ["A", "B", "C"]  # type: ignore[type-var]
+    assert list(answer["n"]) == sorted(answer["n"], reverse=True)  # type: ignore[type-var]
+    assert [row["ward"] for row in answer] == list(answer["ward"])
+    assert answer.interval("ward") == (None, None, None)
+    for name in ("n", "c", "m"):
+        for value, (low, high) in zip(answer[name], answer.interval(name), strict=True):  # type: ignore[misc]
+            assert low <= value <= high
+    with pytest.raises(InvalidParameter, match="must be one of ward, n, c, m"):
+        answer["wart"]
+    with pytest.raises(InvalidParameter, match="one cell"):
+        answer.value  # noqa: B018
+
+
+def test_an_answer_goes_elsewhere(answer: Answer) -> None:
+    pandas, polars, arrow = answer.to_pandas(), answer.to_polars(intervals=True), answer.to_arrow(intervals=True)
+    assert list(pandas.columns) == ["ward", "n", "c", "m"]
+    assert pandas["n"].tolist() == list(answer["n"])
+    names = ["ward", "n", "n_low", "n_high", "c", "c_low", "c_high", "m", "m_low", "m_high"]
+    assert polars.columns == arrow.column_names == names
+    assert arrow["c_low"].to_pylist() == [each[0] for each in answer.interval("c") if each]
+
+
+def test_an_answer_carries_its_papers(answer: Answer) -> None:
+    record = json.loads(answer.to_json())
+    assert record["rows"] == [list(row) for row in answer.rows]
+    assert record["provenance"]["question"] == answer.plan.question.hash
+    assert record["provenance"]["entry"] == answer.receipt.entry
+    assert record["provenance"]["unit"] == "one person ('patient_id', at most 3 rows) added or removed"
+    assert "paid mu 2" in str(answer.receipt)
+    assert "mu 2" in record["provenance"]["paid"]
+    assert answer.guarantee.curve.gdp() == pytest.approx(2)
+
+
+def test_an_answer_can_be_looked_at(answer: Answer) -> None:
+    from rich.console import Console
+
+    text = str(answer)
+    assert "noise interval at 95 %" in text
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(answer)
+    assert "ward" in console.export_text()
+    html = answer._repr_html_()
+    assert html.count("<tr>") == 4
+    assert "entry" in repr(answer)
+    figure = answer.plot("c")
+    assert isinstance(figure, Figure)
+    assert figure.panels[0].y.names == tuple(reversed(answer["ward"]))
+    with pytest.raises(InvalidParameter, match="no measured column"):
+        opened().sql("SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > -100000", mu=1).plot()
+
+
+def test_html_holds_no_markup_of_keys() -> None:
+    import pandas as pd
+
+    table = pd.DataFrame({"patient_id": range(2000), "town": ["<script>alert(1)</script>"] * 2000})
+    with dn.session({"t": table}, unit=dn.Unit.person("patient_id", rows=1), budget=BUDGETS["gaussian"]) as s:
+        found = s.sql("SELECT town, COUNT(*) AS n FROM t GROUP BY town", mu=5)
+        assert len(found) == 1
+        assert "<script>" not in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("cell", "interval", "said"),
+    [
+        (6054, (5876, 6232), "6,054 ± 178"),
+        (0.12345, (0.11, 0.137), "0.123 ± 0.014"),
+        (51.0, (44.0, 56.0), "51.0 (44.0 … 56.0)"),
+        (None, (0.0, 1.0), "–"),
+        ("A", None, "A"),
+        (True, None, "True"),
+        (1234567, None, "1,234,567"),
+        (5, (5, 5), "5 ± 0"),
+    ],
+)
+def test_numbers_have_the_digits_that_noise_leaves(
+    cell: object, interval: tuple[float, float] | None, said: str
+) -> None:
+    assert spoken(cell, interval) == said  # type: ignore[arg-type]
+
+
+# -- arithmetic over noisy numbers -----------------------------------------------------------------------------------
+
+
+def test_intervals_of_arithmetic_follow_the_noise(s: Session) -> None:
+    found = s.sql("SELECT COUNT(*) AS n, 2 * COUNT(*) + 5 AS twice, COUNT(*) - COUNT(*) AS zero FROM visits", mu=2)
+    [(low, high)], [(low2, high2)] = found.interval("n"), found.interval("twice")  # type: ignore[misc]
+    assert (high2 - low2) / (high - low) == pytest.approx(2, rel=0.05)
+    assert found.interval("zero") == ((0, 0),), "noise that cancels is not counted twice"
+
+
+def test_measures_that_share_a_count_move_together(s: Session) -> None:
+    """AVG(age) · COUNT(*) is the sum again: its interval is near to that of the sum of what was measured."""
+    found = s.sql("SELECT AVG(age) * COUNT(*) AS product, AVG(age) AS a, COUNT(*) AS n FROM visits", mu=2)
+    [product], [average], [count] = (found.interval(name) for name in ("product", "a", "n"))
+    assert product is not None
+    assert average is not None
+    assert count is not None
+    half = [(high - low) / 2 for low, high in (product, average, count)]
+    n, a = float(found["n"][0]), float(found["a"][0])  # type: ignore[arg-type]
+    # S + 50·n with S the sum around the middle, 50: so noise of S and 50 times that of n.
+    exact = math.hypot(50 * half[2], math.sqrt(max(0.0, (half[1] * n) ** 2 - ((a - 50) * half[2]) ** 2)))
+    assert half[0] == pytest.approx(exact, rel=0.05)
+
+
+def test_null_has_no_interval(s: Session) -> None:
+    found = s.sql("SELECT COUNT(*) / (COUNT(*) - COUNT(*)) AS nothing, COUNT(*) > 3 AS many FROM visits", mu=2)
+    assert found.rows == ((None, True),)
+    assert found.interval("nothing") == found.interval("many") == (None,)
+
+
+def test_an_average_of_what_may_be_nothing_is_not_told(s: Session) -> None:
+    found = s.sql("SELECT AVG(cost) AS c, STDDEV(cost) AS d FROM visits WHERE age > 1000", mu=2)
+    assert found.rows == ((None, None),)
+    [(low, high)] = found.interval("c")  # type: ignore[misc]
+    assert (low, high) == (0, 2000)
+
+
+# -- sums of noise ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deviations", [(1.0,), (1.0, 1.0), (3.0, 1.0), (1.0, 1.0, 1.0), (5.0, 1e-9), (2.0, 1.5, 0.3)])
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_the_reach_of_a_sum_of_laplace_noises(deviations: tuple[float, ...], confidence: float) -> None:
+    """Against the characteristic function Π 1/(1 + b²t²), inverted by quadrature."""
+    from scipy.integrate import quad
+
+    found = reach(Shape.LAPLACE, deviations, confidence)
+    scales = [d / math.sqrt(2) for d in deviations if d > 1e-6]
+
+    def wave(t: float) -> float:
+        product = math.prod(1 / (1 + (b * t) ** 2) for b in scales)
+        return product * math.sin(t * found) / t if t else product * found
+
+    inside = 2 / math.pi * sum(quad(wave, k * 5, (k + 1) * 5, limit=200)[0] for k in range(60))
+    assert inside == pytest.approx(confidence, abs=2e-3)
+
+
+def test_the_reach_of_normal_noise() -> None:
+    assert reach(Shape.NORMAL, (3.0, 4.0), 0.95) == pytest.approx(5 * 1.959963985, rel=1e-8)
+    assert reach(Shape.NORMAL, (0.0,), 0.95) == 0

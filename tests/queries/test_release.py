@@ -1,0 +1,126 @@
+"""Where exact numbers meet noise: keys that nobody made public, what is stored, and how answers merge."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deniable as dn
+from deniable.errors import UnreadableRecord
+from deniable.ledger import Cost
+from deniable.queries.planner import Plan, noise, plan
+from deniable.queries.release import LARGEST, Released, at_precision, precise, release
+from deniable.queries.sql import parse
+from deniable.tables.kinds import Domain
+from deniable.tables.schema import Table
+from deniable.testing import statistics
+from tests.queries.hospital import BUDGETS, SCHEMA, UNIT
+
+TABLES = {"visits": Table("visits", (*SCHEMA.items(), ("day", Domain.date()), ("at", Domain.timestamp())), UNIT)}
+TOWNS = "SELECT town, COUNT(*) AS n FROM visits GROUP BY town"
+
+
+def planned(text: str) -> Plan:
+    return plan(parse(text, TABLES))
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_a_key_of_one_person_is_shown_no_more_often_than_delta(kind: str) -> None:
+    """A person alone in three towns, against δ = 0.05: 20,000 releases. A threshold that showed it half as often again
+    would be blamed; so would one that never shows it.
+    """
+    made, budget, delta = planned(TOWNS), BUDGETS[kind], 0.05
+    cost = Cost(10**30, int(delta * 10**30))
+    drawn = noise(made, budget, cost)
+    trials = 20_000
+    # Runs side by side: copies of the same three towns under other names. All noise is independent.
+    alone = {(f"{town}{run:05}",): tuple(1 for _ in made.parts) for run in range(trials) for town in "abc"}
+    shown = {group[0][1:] for group in release(made, drawn, cost, alone).groups}  # type: ignore[index]
+    assert statistics.at_least(len(shown), trials, probability=delta) > 1e-9
+    assert statistics.at_least(len(shown), trials, probability=delta / 20) < 1e-9, "and delta is used, not wasted"
+
+
+def test_keys_come_in_an_order_of_their_own() -> None:
+    made = planned(TOWNS)
+    cost = Cost(10**33, 10**28)
+    drawn = noise(made, BUDGETS["gaussian"], cost)
+    many = {(town,): (10_000,) * len(made.parts) for town in ("Turku", None, "Bilbao", "Ghent")}
+    there = release(made, drawn, cost, many).groups
+    again = release(made, drawn, cost, dict(reversed(many.items()))).groups
+    assert there == again
+    assert set(there) == set(many)
+
+
+def test_public_keys_are_all_shown_and_no_others() -> None:
+    made = planned("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
+    cost = Cost(10**30)
+    zeros = dict.fromkeys(made.collect.known or (), (0,))
+    assert release(made, noise(made, BUDGETS["pure"], cost), cost, zeros).groups == (("A",), ("B",), ("C",))
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**70), 2**200])
+def test_numbers_that_no_table_reaches_are_cut(value: int) -> None:
+    made = planned("SELECT SUM(age) AS s FROM visits")
+    cost = Cost(10**30)
+    found = release(made, noise(made, BUDGETS["gaussian"], cost), cost, {(): (value,)})
+    assert abs(int(found.parts[0][0])) < LARGEST + 2**40
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_what_is_stored_is_read_back(kind: str) -> None:
+    made = planned("SELECT day, at, town, COUNT(*) AS n, MEDIAN(age) AS m FROM visits GROUP BY day, at, town")
+    group = (dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 12, 30, 1, 5), 'Ünal "x"\n')
+    nothing = (None, None, None)
+    cost = Cost(10**33, 10**28)
+    counts: dict[Any, Any] = {
+        each: tuple((90_000,) * part.statistic.width if part.is_running else 90_000 for part in made.parts)
+        for each in (group, nothing)
+    }
+    drawn = release(made, noise(made, BUDGETS[kind], cost), cost, counts)
+    back = Released.from_bytes(drawn.to_bytes(), made)
+    assert set(back.groups) == {group, nothing}
+    assert (back.groups, back.cost, back.precision, back.units) == (
+        drawn.groups,
+        drawn.cost,
+        drawn.precision,
+        drawn.units,
+    )
+    for one, other in zip(back.parts, drawn.parts, strict=True):
+        assert np.array_equal(one, other)
+        assert one.dtype == other.dtype
+    merged = drawn.merged(back, BUDGETS[kind])
+    again = Released.from_bytes(merged.to_bytes(), made)
+    assert all(np.array_equal(a, b) for a, b in zip(again.parts, merged.parts, strict=True))
+
+
+def test_what_another_version_stored_is_not_guessed_at() -> None:
+    made = planned("SELECT COUNT(*) AS n FROM visits")
+    cost = Cost(10**30)
+    drawn = release(made, noise(made, BUDGETS["gaussian"], cost), cost, {(): (5,)})
+    text = drawn.to_bytes()
+    with pytest.raises(UnreadableRecord):
+        Released.from_bytes(text.replace(b'"version":1', b'"version":2'), made)
+    with pytest.raises(UnreadableRecord):
+        Released.from_bytes(text, planned("SELECT COUNT(*) AS n, SUM(age) AS s FROM visits"))
+
+
+def test_answers_merge_by_inverse_variance_group_by_group() -> None:
+    budget = BUDGETS["gaussian"]
+    first = Released((("a",), ("b",)), (np.array([10, 20]),), Cost(4), Cost(4), (4, 4))
+    second = Released((("b",), ("c",)), (np.array([60, 70]),), Cost(12), Cost(12), (12, 12))
+    both = first.merged(second, budget)
+    assert both.groups == (("a",), ("b",), ("c",))
+    assert both.parts[0].tolist() == [10, 0.25 * 20 + 0.75 * 60, 70]
+    assert both.units == (4, 16, 12)
+    assert (both.cost, both.precision) == (Cost(16), Cost(16))
+
+
+@pytest.mark.parametrize(("kind", "units"), [("gaussian", 5 + 7), ("zcdp", 5 + 7), ("pure", 8)])
+def test_precisions_add_as_the_currency_says(kind: str, units: int) -> None:
+    """μ² and ρ are precisions; of ε the square is: √(25 + 49) = 8.6, rounded down."""
+    budget = BUDGETS[kind]
+    assert at_precision(precise(5, budget) + precise(7, budget), budget) == units
+    assert dn.Budget.pure(epsilon=1).currency == "epsilon"
