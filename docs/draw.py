@@ -82,11 +82,7 @@ def noise_laws() -> Figure:
         "P(|noise| > k) at scale 1",
         labels="inside",
     )
-    note = (
-        "Left: draws and the law agree. Right: noise made from a uniform float of 53 bits cannot leave ±37 scales, "
-        "so an answer out there would give the value away; exact noise has its tail to any depth."
-    )
-    return Figure("The law is the formula, everywhere", (left, right), note)
+    return Figure("The law is the formula, everywhere", (left, right))
 
 
 # -- additive --------------------------------------------------------------------------------------------------------
@@ -111,7 +107,7 @@ def additive_laws() -> Figure:
 
     x = [float(v) for v in np.linspace(-5, 5, 401)]
     left = Panel(
-        Axis("noise, in sensitivities", -5, 5),
+        Axis("noise, in standard deviations", -5, 5),
         Axis("density", 1e-5, 2, "log"),
         (
             _line("Laplace", x, lambda v: math.exp(-abs(v) * math.sqrt(2)) / math.sqrt(2), 0),
@@ -132,11 +128,7 @@ def additive_laws() -> Figure:
         "what they promise",
         labels="none",
     )
-    note = (
-        "Equal noise, unlike promises: the Gaussian's thin tails leave a little δ at every ε, the other two end at "
-        "a pure ε. For small ε, which is what counts after many releases, the Gaussian leaks least."
-    )
-    return Figure("The same amount of noise", (left, right), note)
+    return Figure("The same amount of noise", (left, right))
 
 
 def additive_errors() -> Figure:
@@ -172,11 +164,7 @@ def additive_errors() -> Figure:
         "a person moves each number by 1, ε = 1",
         labels="none",
     )
-    note = (
-        "For one number Laplace noise is smaller, the staircase smaller still at large ε. For many numbers "
-        "Laplace noise grows with their number, Gaussian noise with its root."
-    )
-    return Figure("Which noise for what", (left, right), note)
+    return Figure("Which noise for what", (left, right))
 
 
 # -- counting --------------------------------------------------------------------------------------------------------
@@ -210,11 +198,7 @@ def counting_histogram() -> Figure:
                 labels="above" if not panels else "none",
             )
         )
-    note = (
-        "630 people in nine bins. The noise does not grow with the number of bins, nor with the counts: large bins "
-        "are near to exact."
-    )
-    return Figure("A histogram and its error", tuple(panels), note)
+    return Figure("A histogram and its error", tuple(panels))
 
 
 def counting_streams() -> Figure:
@@ -240,11 +224,7 @@ def counting_streams() -> Figure:
             _line("FactorisedCounter", horizons, root, 1),
         ),
     )
-    note = (
-        "μ = 1 for the whole stream. Fresh noise grows with the root of the number of steps, the other two with its "
-        "logarithm."
-    )
-    return Figure("A total after every step", (panel,), note)
+    return Figure("A total after every step", (panel,))
 
 
 def counting_questions() -> Figure:
@@ -270,11 +250,7 @@ def counting_questions() -> Figure:
             Level(0.5, "y", "an answer says nothing"),
         ),
     )
-    note = (
-        "1000 people, ε = 1. Few questions: noise on the answers. Many: randomise every bit once; after that "
-        "questions cost nothing."
-    )
-    return Figure("Averages of private bits", (panel,), note)
+    return Figure("Averages of private bits", (panel,))
 
 
 # -- statistics ------------------------------------------------------------------------------------------------------
@@ -307,11 +283,7 @@ def statistics_clamping() -> Figure:
             Level(float(incomes.max()), "x", "largest income"),
         ),
     )
-    note = (
-        "2000 made-up incomes, ε = 0.2. The best bound lies far below the largest income: a little bias buys much "
-        "less noise. A bound that is ten times too high costs ten times the noise."
-    )
-    return Figure("Where to clamp", (panel,), note)
+    return Figure("Where to clamp", (panel,))
 
 
 def _normal_quantile(p: float) -> float:
@@ -361,11 +333,7 @@ def selection_errors() -> Figure:
         "many choices",
         labels="inside",
     )
-    note = (
-        "Left: permute-and-flip comes nearest to the best score. Right: for many choices the exponential mechanism "
-        "costs about half, because its loss has a bounded range."
-    )
-    return Figure("Three ways to choose", (left, right), note)
+    return Figure("Three ways to choose", (left, right))
 
 
 # -- thresholds ------------------------------------------------------------------------------------------------------
@@ -413,11 +381,7 @@ def threshold_errors() -> Figure:
         "1000 questions, ε = 1",
         labels="inside",
     )
-    note = (
-        "Left: to be told the first question above costs one answer, however many are below. "
-        "Right: several are cheaper with one threshold."
-    )
-    return Figure("Many questions for the price of a few", (left, right), note)
+    return Figure("Many questions for the price of a few", (left, right))
 
 
 # -- limits ----------------------------------------------------------------------------------------------------------
@@ -462,11 +426,7 @@ def limits_efficiency() -> Figure:
         "a vote at ε = 0.2",
         labels="inside",
     )
-    note = (
-        "Left: on counts discrete Laplace noise is the best there is; on real numbers only until ε is about 1. "
-        "Right: a vote that is far from even is decided almost as well as by the best of all symmetric mechanisms."
-    )
-    return Figure("How far from the best", (left, right), note)
+    return Figure("How far from the best", (left, right))
 
 
 # -- local -----------------------------------------------------------------------------------------------------------
@@ -503,11 +463,7 @@ def local_variances() -> Figure:
                 labels="none" if panels else "above",
             )
         )
-    note = (
-        "A category that nobody has. With few categories, answer one of them at random now and then (k-ary); with "
-        "many, the other four do not get worse. Subset selection is never behind."
-    )
-    return Figure("How well shares are known without a curator", tuple(panels), note)
+    return Figure("How well shares are known without a curator", tuple(panels))
 
 
 # -- testing ---------------------------------------------------------------------------------------------------------
@@ -539,12 +495,7 @@ def checks_power() -> Figure:
             Level(1.0, "y", "what both promise: ε = 1"),
         ),
     )
-    note = (
-        "Randomized response at its expected counts. Where a line rises above the promise, the check fails. A sound "
-        "mechanism never gets there. A check that has to look for the telling event itself, as ours does, needs a "
-        "few times more trials."
-    )
-    return Figure("What trials can prove", (panel,), note)
+    return Figure("What trials can prove", (panel,))
 
 
 PICTURES: tuple[Callable[[], Figure], ...] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
@@ -69,7 +70,16 @@ def test_a_picture_is_small_and_says_what_one_sees(name: str) -> None:
     assert used <= names, "letters and marks are there"
     figure = FILES[name]()
     assert isinstance(figure, plots.Figure)
-    assert len(figure.note) > 60
+    assert not figure.note, "what one sees is said once: on the page, below the picture"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_below_a_picture_the_page_says_what_one_sees(page: Path) -> None:
+    blocks = page.read_text("utf-8").split("\n\n")
+    for block, after in pairwise(blocks):
+        if SHOWN.match(block):
+            assert len(after) > 60
+            assert after[0] not in "#`|!"
 
 
 def _parts(path: Path) -> tuple[str, list[float]]:

@@ -11,6 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 from deniable import local
@@ -378,12 +380,12 @@ def test_odd_headers_are_found_and_quoted_commas_are_one_answer(tmp_path, capsys
 
 def test_a_column_that_is_not_there_or_twice_is_refused_without_showing_the_first_line(tmp_path) -> None:
     path = tmp_path / "answers.csv"
-    path.write_text(f"{SECRET};smokes\nx;yes\n", encoding="utf-8")
-    with pytest.raises(InvalidParameter, match="no column; the first line must name the columns") as refused:
+    path.write_text(f"{SECRET}|smokes\nx|yes\n", encoding="utf-8")
+    with pytest.raises(InvalidParameter, match=r"no column of .* first line must name the columns") as refused:
         survey(path, question="smokes", epsilon=1)
     assert SECRET not in str(refused.value)
     path.write_text("age , age\n1,2\n", encoding="utf-8")
-    with pytest.raises(InvalidParameter, match="several columns; rename"):
+    with pytest.raises(InvalidParameter, match=r"several columns of .*; rename"):
         survey(path, question="age", epsilon=1)
 
 
@@ -411,3 +413,70 @@ def test_the_command_line_takes_categories_with_commas(tmp_path) -> None:
     run = subprocess.run([*command, "--categories", categories, "--out", str(out)], capture_output=True, check=False)
     assert run.returncode == 0, run.stderr
     assert Survey.read(out).design.categories == ("tea", "coffee, black", "")
+
+
+@pytest.mark.parametrize("between", [";", "\t"])
+def test_semicolons_and_tabs_are_read_too(tmp_path, between) -> None:
+    path = tmp_path / "answers.csv"
+    rows = [f'"a{between}b"{between}{word}' for word in ("yes", "no")]
+    path.write_text("\n".join([f"name{between}smokes", *rows]) + "\n", encoding="utf-8")
+    assert len(survey(path, question="smokes", epsilon=1)) == 2
+
+
+def test_errors_name_the_file_and_what_to_do(answers, tmp_path) -> None:
+    with pytest.raises(InvalidParameter, match=r"no column of .*answers\.csv; its first line"):
+        survey(answers, question="drinks", epsilon=1)
+    with pytest.raises(UnreadableRecord, match=r"answers\.csv: this is no survey.*--out wrote"):
+        Survey.read(answers)
+    with pytest.raises(InvalidParameter, match="--question COLUMN"):
+        survey_command(answers)
+
+
+def test_what_is_no_table_in_memory_is_told_what_to_do() -> None:
+    table = pl.DataFrame({"smokes": ["yes", "no"]})
+    with pytest.raises(InvalidParameter, match=r"collect\(\)"):
+        survey(table.lazy(), question="smokes", epsilon=1)
+    for column in (table["smokes"], pd.Series(["yes"]), np.array(["yes"]), ["yes"]):
+        with pytest.raises(InvalidParameter, match="'smokes': column"):
+            survey(column, question="smokes", epsilon=1)
+    twice = pd.DataFrame([["yes", "no"]], columns=["smokes", "smokes"])
+    with pytest.raises(InvalidParameter, match="several columns"):
+        survey(twice, question="smokes", epsilon=1)
+    assert len(survey(np.array([("yes",)], dtype=[("smokes", "U3")]), question="smokes", epsilon=1)) == 1
+
+
+@pytest.mark.parametrize("categories", [pd.Index(["yes", "no"]), pd.Series(["yes", "no"]), np.array(["yes", "no"])])
+def test_categories_may_be_any_list(categories) -> None:
+    done = survey({"q": ["yes"]}, question="q", epsilon=1, categories=categories)
+    assert done.design.categories == ("yes", "no")
+
+
+@pytest.mark.parametrize(
+    "categories", [{"yes", "no"}, {"yes": 1, "no": 2}, pd.DataFrame({"yes": [1], "no": [2]}), "yn"]
+)
+def test_categories_without_an_order_are_refused(categories) -> None:
+    with pytest.raises(InvalidParameter, match="categories"):
+        survey({"q": ["yes"]}, question="q", epsilon=1, categories=categories)
+
+
+def test_estimates_of_a_survey_are_named_and_show_their_intervals() -> None:
+    done = survey({"q": ["tea"] * 900 + ["water"] * 100}, question="q", epsilon=20, categories=["tea", "water"])
+    found = done.estimate()
+    assert found.named(confidence=0.95)["tea"][0] == found.value[0]
+    assert found.named(confidence=0.95)["water"][1:] == tuple(float(end[1]) for end in found.interval(confidence=0.95))
+    assert "tea: 0.9" in repr(found)
+    assert repr(found).endswith("; people=1000, intervals at 95 %)")
+    alone = local.RandomizedResponse(epsilon=20).estimate([True] * 4)
+    assert repr(alone) == "Shares(1.0000 (0.7566 to 1.0000); people=4, intervals at 95 %)"
+    many = local.KaryRandomizedResponse(categories=20, epsilon=20).estimate([3] * 10)
+    assert "7: " in repr(many)
+    assert "… 12 more" in repr(many)
+
+
+@pytest.mark.parametrize(
+    "answers", [pd.DataFrame({"town": ["Ulm"]}), {"Ulm": 1}, {"Ulm"}], ids=["table", "dict", "set"]
+)
+def test_texts_are_one_column(answers) -> None:
+    strings = local.BloomRappor(bits=16, hashes=2, cohorts=2, f=0.5, p=0.5, q=0.75)
+    with pytest.raises(InvalidParameter, match=r"one column: df\['town'\]"):
+        strings.randomize(answers)

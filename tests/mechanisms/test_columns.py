@@ -108,7 +108,7 @@ NO_NUMBERS = {
 @pytest.mark.parametrize("kind", [kind for kind in NO_NUMBERS if kind != "pandas str" or pd.__version__ >= "3"])
 def test_a_column_whose_type_holds_no_numbers_is_refused(kind: str) -> None:
     for taker in ("Sum", "Mean", "Median", "Histogram of numbers", "Bounds", "median by inverse sensitivity"):
-        with pytest.raises(InvalidParameter, match="must be a column of numbers|must hold numbers"):
+        with pytest.raises(InvalidParameter, match=r"must be a column of numbers|must hold numbers"):
             TAKERS[taker](NO_NUMBERS[kind])
 
 
@@ -155,7 +155,12 @@ def test_counts_by_key_are_no_column() -> None:
 def test_counts_by_key_are_taken_by_key_whatever_their_order() -> None:
     words = pd.Series(["b"] * 5000 + ["a"] * 1000 + ["other"] * 9000)
     known = Histogram(categories=["a", "b", "c"], unit=U, epsilon=1)
-    for counts in (words.value_counts(), words.groupby(words).size(), dict(collections.Counter(words)), [1000, 5000, 0]):
+    for counts in (
+        words.value_counts(),
+        words.groupby(words).size(),
+        dict(collections.Counter(words)),
+        [1000, 5000, 0],
+    ):
         noisy = known.release_counts(counts)
         assert np.abs(noisy - [1000, 5000, 0]).max() < 100  # e^-100: never by chance
     shown = UnknownKeys(unit=U, epsilon=1, delta=1e-6).release_counts(words.value_counts())
@@ -251,8 +256,8 @@ def test_no_more_questions_than_declared() -> None:
 
 # -- units -----------------------------------------------------------------------------------------------------------
 
-ADDED = Histogram(categories="a b".split(), unit=U, epsilon=1)
-OTHER = Histogram(categories="a b".split(), unit=REPLACED, epsilon=1)
+ADDED = Histogram(categories=["a", "b"], unit=U, epsilon=1)
+OTHER = Histogram(categories=["a", "b"], unit=REPLACED, epsilon=1)
 
 
 @pytest.mark.parametrize(

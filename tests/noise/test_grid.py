@@ -291,7 +291,9 @@ def test_special_floats_in_a_sum() -> None:
     assert exact_sum([math.inf, -math.inf]) == 0
     assert exact_sum([-0.0]) == 0
     assert exact_sum([]) == 0
-    assert exact_sum(np.zeros((0, 3))) == 0
+    for table in (np.zeros((0, 3)), np.zeros((3, 1)), [[1, 2], [3, 4]]):
+        with pytest.raises(InvalidParameter, match="one column"):
+            exact_sum(table)
     assert exact_sum(2.5) == F(5, 2)
     assert exact_sum([F(1, 3), Decimal("0.5"), 1]) == F(11, 6)
     assert exact_sum([Decimal("Infinity"), Decimal("NaN")]) == F(LARGEST)

@@ -348,7 +348,59 @@ def test_a_mechanism_without_a_curve_fails() -> None:
         def curve(self) -> Any:
             return 1.0
 
-    assert check_mechanism(NoCurve(), (0, 1), trials=200)["release"].passed is False
+    check = check_mechanism(NoCurve(), (0, 1), trials=200)["release"]
+    assert check.passed is False
+    assert "is a float" in check.words
+
+
+def test_what_is_missing_is_named() -> None:
+    class Silent:
+        curve = curves.pure(epsilon=1)
+
+    class Uncertain:
+        def release(self, value: int) -> int:
+            raise AssertionError("asked before the curve was looked at")
+
+    class Method(Uncertain):
+        def curve(self) -> Any:
+            return curves.pure(epsilon=1)
+
+    for mechanism, words in (
+        (Silent(), "no release(value)"),
+        (Uncertain(), "no curve"),
+        (Method(), "make it a property"),
+        (local.RandomizedResponse(epsilon=1), "testing.OnePerson(protocol)"),
+    ):
+        (check,) = check_mechanism(mechanism, (0, 1), trials=200).checks
+        assert check.passed is False
+        assert words in check.words
+
+
+def test_a_class_without_equality_is_not_blamed_for_its_copies() -> None:
+    class Plain:
+        def __init__(self) -> None:
+            self.curve = curves.discrete_laplace(scale=1)
+
+        def release(self, value: int) -> int:
+            return value + noise.discrete_laplace(scale=1)
+
+    report = check_mechanism(Plain(), (0, 1), trials=500)
+    assert report.passed, str(report)
+    assert report["copies"].passed is None
+    assert "no __eq__" in report["copies"].words
+
+    class Changed(Plain):
+        def __copy__(self) -> Any:
+            other = Plain()
+            other.curve = curves.discrete_laplace(scale=2)
+            return other
+
+    assert check_mechanism(Changed(), (0, 1), trials=500)["copies"].passed is False
+
+
+def test_a_law_that_is_no_function_is_told_so() -> None:
+    with pytest.raises(InvalidParameter, match="law=lambda value"):
+        check_mechanism(Third(), (0, 1), law={0: 1.0}, trials=200)  # type: ignore[arg-type]
 
 
 def test_ours_are_mechanisms() -> None:

@@ -81,9 +81,10 @@ def exactly_one(**given: Any) -> str:
     """The name of the one argument that was given."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
-        wanted = " or ".join(given)
-        said = f"{' and '.join(names)} were given" if names else "none was given"
-        raise InvalidParameter(" and ".join(names) or wanted, NOTHING, f"give exactly one of {wanted}; {said}")
+        if not names:
+            raise InvalidParameter(" or ".join(given), NOTHING, "none was given; give exactly one of them")
+        rule = f"{'both' if len(names) == 2 else 'several'} were given; give exactly one of {', '.join(given)}"
+        raise InvalidParameter(" and ".join(names), NOTHING, rule)
     return names[0]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping, Set
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
@@ -137,8 +138,9 @@ def width(bits: int) -> int:
 
 
 def texts(name: str, values: Any, rule: str = "must be a list of texts") -> list[str]:
-    if isinstance(values, str | bytes):
-        raise InvalidParameter(name, NOTHING, rule)
+    # A table would be read as the names of its columns, a dict as its keys; a set has lost how often.
+    if isinstance(values, str | bytes | Mapping | Set) or hasattr(type(values), "columns"):
+        raise InvalidParameter(name, NOTHING, rule, "one column: df['town']")
     try:
         listed = list(values)
     except TypeError:

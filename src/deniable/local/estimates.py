@@ -15,8 +15,8 @@ uncertain (`standard_error`, `interval`). *The population* from which they were 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, final
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -57,6 +57,11 @@ class Support:
         """
         rate = self.other + share * self.gap
         return rate * (1 - rate) / (people * self.gap**2)
+
+
+SHOWN_CONFIDENCE: Final = 0.95
+MOST_SHOWN: Final = 8
+"""The intervals of a repr, and how many of them."""
 
 
 class Estimate(ABC):
@@ -110,6 +115,30 @@ class Shares(Estimate):
     """How many reports speak for each answer."""
     reports: int
     support: Support
+    labels: tuple[str, ...] = ()
+    """What the answers are called, in their order; none if nobody said."""
+
+    def __repr__(self) -> str:
+        few = replace(self, counts=np.atleast_1d(self.counts)[:MOST_SHOWN], labels=self.labels[:MOST_SHOWN])
+        is_alone = self.counts.ndim == 0 and not self.labels
+        shown = ", ".join(
+            f"{'' if is_alone else f'{name}: '}{value:.4f} ({low:.4f} to {high:.4f})"
+            for name, (value, low, high) in few.named(confidence=SHOWN_CONFIDENCE).items()
+        )
+        more = f", … {self.counts.size - MOST_SHOWN} more" if self.counts.size > MOST_SHOWN else ""
+        return f"Shares({shown}{more}; people={self.people}, intervals at {100 * SHOWN_CONFIDENCE:g} %)"
+
+    def named(self, *, confidence: float) -> dict[Any, tuple[float, float, float]]:
+        """(value, low, high) of each share by its label, or by its number where there are no labels.
+
+        >>> from deniable import local
+        >>> done = local.survey({"smokes": ["yes", "no"] * 500}, question="smokes", epsilon=1)
+        >>> list(done.estimate().named(confidence=0.95))
+        ['yes']
+        """
+        values, low, high = (np.atleast_1d(part) for part in (self.value, *self.interval(confidence=confidence)))
+        names = self.labels or range(len(values))
+        return dict(zip(names, zip(values.tolist(), low.tolist(), high.tolist(), strict=True), strict=True))
 
     @property
     def people(self) -> int:

@@ -71,8 +71,10 @@ class Odds:
         """Itself, if it is strong enough to estimate anything and weak enough to protect anybody."""
         possible = 1 / FARTHEST < self.ratio < FARTHEST
         if not possible or not LEAST_EPSILON <= self.log + Fraction(log(self.ratio)) <= LARGEST_EPSILON:
-            rule = f"must make the truth likelier, with ε between {LEAST_EPSILON:g} and {LARGEST_EPSILON:g}"
-            raise InvalidParameter(name, asked, rule)
+            between = f"between {LEAST_EPSILON:g} and {LARGEST_EPSILON:g}"
+            if name == "epsilon":
+                raise InvalidParameter(name, asked, f"must lie {between}", "more protects nobody, less says nothing")
+            raise InvalidParameter(name, asked, f"must make the truth likelier, with ε {between}")
         return self
 
     @property

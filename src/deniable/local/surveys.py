@@ -16,8 +16,8 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -35,6 +35,11 @@ FORMAT: Final = "deniable survey"
 VERSION: Final = 1
 LONGEST_RATIO: Final = 4000
 """Characters of a parameter: enough for any float, and too few to keep a reader busy."""
+
+DELIMITERS: Final = ",;\t"
+"""Between the columns of a CSV file: the first of these with which its first line names the question."""
+
+REPORTS: Final = "give the file of reports that survey(..., out=) or --out wrote"
 
 YES_AND_NO: Final = {"yes": 1, "y": 1, "true": 1, "1": 1, "no": 0, "n": 0, "false": 0, "0": 0}
 
@@ -136,8 +141,9 @@ class Survey:
         return f"Survey({self.design.question!r}, {self.design.protocol!r}, people={len(self)})"
 
     def estimate(self) -> Estimate:
-        """What all reports together say, in the order of `design.answers`."""
-        return self.design.protocol.estimate(self.reports)
+        """What all reports together say, in the order of `design.answers`, and named so."""
+        found = self.design.protocol.estimate(self.reports)
+        return replace(found, labels=self.design.answers) if isinstance(found, Shares) else found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write design and reports to a new file.
@@ -164,7 +170,9 @@ class Survey:
                     raise UnreadableRecord("the reports of this survey are missing")
                 texts = [row[0] for row in rows if row]
         except (UnicodeDecodeError, json.JSONDecodeError, csv.Error, RecursionError):
-            raise UnreadableRecord("this is no survey of deniable") from None
+            raise UnreadableRecord(f"{path}: this is no survey of deniable; {REPORTS}") from None
+        except UnreadableRecord as error:
+            raise UnreadableRecord(f"{path}: {error}; {REPORTS}") from None
         return cls(design, design.protocol.decode(texts))
 
 
@@ -224,8 +232,13 @@ def _protocol(
         return _make(kind or numeric.HybridMean, low=low, high=high, epsilon=epsilon), ()
     if categories is None:
         return _make(kind or binary.RandomizedResponse, epsilon=epsilon), ()
-    if isinstance(categories, str | bytes) or not isinstance(categories, Sequence):
-        raise InvalidParameter("categories", categories, "must be a list of texts")
+    if isinstance(categories, Set):  # the order of a set of texts differs from process to process
+        raise InvalidParameter(
+            "categories", NOTHING, "must be in an order, which a set has not", "sorted(...) gives one"
+        )
+    is_list = isinstance(categories, Iterable) and getattr(categories, "ndim", 1) == 1
+    if not is_list or isinstance(categories, str | bytes | Mapping) or hasattr(type(categories), "columns"):
+        raise InvalidParameter("categories", NOTHING, "must be a list of texts")
     words = tuple(_word(word) for word in categories)
     if len(set(words)) != len(words) or len(words) < 2:
         raise InvalidParameter("categories", NOTHING, "must be at least two, all different")
@@ -261,35 +274,46 @@ def _column(table: Any, question: str) -> list[Any]:
     """The answers, one for each person."""
     if isinstance(table, str | os.PathLike):
         return _csv_column(Path(table), question)
+    if hasattr(type(table), "collect"):
+        raise InvalidParameter("answers", NOTHING, "must be a table in memory", "collect() it first")
+    dtype = getattr(table, "dtype", None)  # of a column, or of numpy's records, whose fields have names
+    if isinstance(table, list | tuple) or (dtype is not None and not getattr(dtype, "names", None)):
+        remedy = f"give it its name: {{{question!r}: column}}"
+        raise InvalidParameter("answers", NOTHING, "must be a table with columns; this is one column", remedy)
     try:
         column = table[question]
     except Exception:  # every kind of table has its own error for "no such column", and its text may quote the table
         column = None
     if column is None or isinstance(column, str | bytes):
         raise InvalidParameter("question", question, "is no column of the table")
+    if hasattr(type(column), "columns"):
+        raise InvalidParameter("question", question, "is the name of several columns", "rename all but one")
     return list(column.to_list()) if hasattr(column, "to_list") else list(column)
 
 
 def _csv_column(path: Path, question: str) -> list[Any]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file)
-            place = _place(next(rows, []), question)
-            return [row[place] if place < len(row) else "" for row in rows if row]
+            for delimiter in DELIMITERS:
+                file.seek(0)
+                rows = csv.reader(file, delimiter=delimiter)
+                place = _place(next(rows, []), question, path)
+                if place is not None:
+                    return [row[place] if place < len(row) else "" for row in rows if row]
     except (UnicodeDecodeError, csv.Error):
-        raise InvalidParameter("answers", NOTHING, "must be a CSV file in UTF-8") from None
+        raise InvalidParameter("answers", str(path), "must be a CSV file in UTF-8") from None
+    remedy = "its first line must name the columns, with commas, semicolons or tabs between them"
+    raise InvalidParameter("question", question, f"is the name of no column of {path}", remedy)
 
 
-def _place(names: list[str], question: str) -> int:
-    """Where the column is. The first line is not shown: in a file without names it is somebody's answers."""
+def _place(names: list[str], question: str, path: Path) -> int | None:
+    """Where the column is, if it is there. The first line is not shown: without names it is somebody's answers."""
     # As it is written, or else without the blanks around it.
     found = [i for i, name in enumerate(names) if name == question]
     found = found or [i for i, name in enumerate(names) if name.strip() == question.strip()]
-    if len(found) == 1:
-        return found[0]
-    rule = "is the name of several columns" if found else "is the name of no column"
-    remedy = "rename all but one" if found else "the first line must name the columns, with commas between them"
-    raise InvalidParameter("question", question, rule, remedy)
+    if len(found) > 1:
+        raise InvalidParameter("question", question, f"is the name of several columns of {path}", "rename all but one")
+    return found[0] if found else None
 
 
 def _new_file(path: Path) -> Any:
@@ -328,7 +352,8 @@ def survey_command(
         return
     for name, value in (("--question", question), ("--epsilon", epsilon), ("--out", out)):
         if value is None:
-            raise InvalidParameter(name, NOTHING, "is needed to randomize answers")
+            remedy = "deniable survey answers.csv --question COLUMN --epsilon 1 --out reports.csv"
+            raise InvalidParameter(name, NOTHING, "is needed to randomize answers", remedy)
     assert answers is not None
     assert question is not None
     assert epsilon is not None

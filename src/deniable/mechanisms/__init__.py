@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from deniable.mechanisms import cautionary, limits
+    from deniable.mechanisms import cautionary, limits, linear
     from deniable.mechanisms.additive import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
     from deniable.mechanisms.base import Adaptive, Composed, Mechanism, Parallel
     from deniable.mechanisms.continual import FactorisedCounter, TreeCounter
@@ -74,7 +74,7 @@ _HOMES = {
     "UnknownKeys": "histogram",
     "Variance": "statistics",
 }
-_ROOMS = ("cautionary", "limits")
+_ROOMS = ("cautionary", "limits", "linear")
 
 __all__ = [
     "AboveThreshold",
@@ -115,6 +115,7 @@ __all__ = [
     "Variance",
     "cautionary",
     "limits",
+    "linear",
 ]
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
@@ -427,6 +427,7 @@ class TopK(Mechanism):
     """
 
     selector: Selection
+    _: KW_ONLY
     count: int
 
     def __post_init__(self) -> None:
@@ -480,6 +481,7 @@ class OneShotTopK(Mechanism):
     """
 
     selector: _NoisySelection
+    _: KW_ONLY
     count: int
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ import math
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
@@ -167,7 +167,7 @@ class _Threshold(Mechanism):
             raise values.refused("must be a list or another stream of numbers, one for each question")
         if values.is_table(asked) or getattr(asked, "ndim", 1) == 0:
             raise values.refused("must be one column of numbers, one for each question", values.ONE_COLUMN)
-        if self.questions is not None and hasattr(asked, "__len__") and len(asked) > self.questions:
+        if self.questions is not None and isinstance(asked, Sized) and len(asked) > self.questions:
             raise values.refused(f"must hold at most {self.questions} values, as declared", "declare more: questions=")
         run, above = Run(self, entropy), []
         for index, value in enumerate(asked):

@@ -180,13 +180,16 @@ def exact_sum(values: Any) -> Fraction:
 
     A sum of floats in floats depends on the order of the rows, and one row can move it by more than its own size: then
     noise was made for a sensitivity that is not the real one (Casacuberta et al. 2022). This sum has the sensitivity of
-    the textbook. For all inputs: NaN and None count as 0, ±inf as the largest float.
+    the textbook. For all inputs: NaN and None count as 0, ±inf as the largest float. A table is refused: one of its
+    rows would count once for each column.
 
     >>> from deniable import noise
     >>> noise.exact_sum([1e16, 1.0, -1e16])
     Fraction(1, 1)
     """
     array = _numbers("values", values)
+    if array.ndim > 1:
+        raise InvalidParameter("values", NOTHING, "must be one column, not a table", "one column: df['age']")
     if array.dtype.kind in "iu":
         return Fraction(_whole_sum(array))
     if array.dtype.kind == "f" and array.dtype.itemsize <= 8:

@@ -81,15 +81,15 @@ def _checks(
 ) -> Iterator[Check]:
     before = _shown(mechanism)
     laws = _laws(mechanism, law, neighbours)
+    if missing := _missing(mechanism):
+        yield Check("release", False, missing)
+        return
     try:
-        curve = mechanism.curve
         left, right = ([mechanism.release(value) for _ in range(trials)] for value in neighbours)
     except Exception as refused:
-        yield Check("release", False, f"release(value) and curve must work: {type(refused).__name__}")
+        yield Check("release", False, f"release(value) raised {type(refused).__name__} on a neighbour")
         return
-    if not isinstance(curve, Curve):
-        yield Check("release", False, "curve must be a deniable.curves.Curve")
-        return
+    curve = mechanism.curve
     case = _Case(mechanism, curve, neighbours, (left, right), laws, miss)
     yield Check("release", True, f"{trials:,} releases on each neighbour")
     yield _law(case)
@@ -104,6 +104,25 @@ def _checks(
     words = "says the same before and after" if same else "changed with the data it was given, or cannot be shown"
     yield Check("repr", same, words)
     yield _seed(case)
+
+
+def _missing(mechanism: Any) -> str:
+    """What a mechanism lacks, found before the first release."""
+    if not callable(getattr(mechanism, "release", None)):
+        remedy = (
+            "; a local protocol is checked as testing.OnePerson(protocol)" if hasattr(mechanism, "randomize") else ""
+        )
+        return f"there is no release(value){remedy}"
+    try:
+        curve = mechanism.curve
+    except AttributeError:
+        return "there is no curve: deniable.curves makes them"
+    except Exception as refused:
+        return f"curve raised {type(refused).__name__}"
+    if isinstance(curve, Curve):
+        return ""
+    remedy = "; make it a property" if callable(curve) else ""
+    return f"curve must be a deniable.curves.Curve, and is a {type(curve).__name__}{remedy}"
 
 
 @final
@@ -128,6 +147,9 @@ def _laws(mechanism: Any, law: Laws | None, neighbours: tuple[Any, Any]) -> tupl
     given = law if law is not None else getattr(mechanism, "law", None)
     if given is None:
         return None
+    if not callable(given):
+        rule = "must be a function of the value that gives its probabilities by outcome"
+        raise InvalidParameter("law", NOTHING, rule, "write law=lambda value: {0: 0.5, 1: 0.5}")
     left, right = (given(value) for value in neighbours)
     if callable(left) and callable(right):
         # Both are read at the same whole numbers, so that neither seems to have outcomes of its own.
@@ -289,6 +311,7 @@ def _grouped(mechanism: Any, answers: Any) -> Any:
 def _copies(case: _Case) -> Check:
     ways: dict[str, Callable[[Any], Any]] = {"copy": copy.copy, "deepcopy": copy.deepcopy}
     kind = type(case.mechanism)
+    is_comparable = any("__eq__" in vars(one) for one in kind.__mro__[:-1])  # otherwise nothing is equal to its copy
     if is_importable := getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind:
         ways["pickle"] = lambda m: pickle.loads(pickle.dumps(m))
     for name, way in ways.items():
@@ -296,9 +319,12 @@ def _copies(case: _Case) -> Check:
             other = way(case.mechanism)
         except Exception as refused:
             return Check("copies", False, f"{name} raised {type(refused).__name__}")
-        if other != case.mechanism or other.curve != case.curve:
+        if (is_comparable and other != case.mechanism) or other.curve != case.curve:
             return Check("copies", False, f"{name} gives a mechanism that is not equal, or has another curve")
     unsaid = "" if is_importable else " (a class that no module holds was not pickled)"
+    if not is_comparable:
+        words = f"{' and '.join(ways)} keep the curve{unsaid}; the class defines no __eq__ to tell more"
+        return Check("copies", None, words)
     return Check("copies", True, f"{' and '.join(ways)} give an equal mechanism with the same curve{unsaid}")
 
 

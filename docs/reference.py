@@ -1,0 +1,82 @@
+"""Writes docs/reference.md, every public name with the first words of its own docstring: python docs/reference.py."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from deniable import curves, errors, local, mechanisms, noise, testing, units
+
+PAGE = Path(__file__).parent / "reference.md"
+
+ROOMS: tuple[tuple[ModuleType, str], ...] = (
+    (curves, "What is promised: the calculus of curves."),
+    (noise, "Exact noise on whole numbers, and the way there from floats."),
+    (mechanisms, "One release: a statistic, a sampler and a curve."),
+    (mechanisms.limits, "What no mechanism can do."),
+    (mechanisms.linear, "Many linear questions: what each way costs, and which is best."),
+    (mechanisms.cautionary, "Mechanisms to learn from, not to use."),
+    (local, "No curator: every person randomizes their own answer."),
+    (testing, "Does a mechanism keep its promise?"),
+    (units, "What a promise is about."),
+    (errors, "Everything that is raised on purpose."),
+)
+
+
+INSIDE = {"of", "origin", "renyi_function"}
+"""Methods of a curve that are for its own room."""
+
+
+def names(room: ModuleType) -> list[str]:
+    """The public names of a room: what it lists, or else what it defines."""
+    listed = getattr(room, "__all__", None)
+    if listed is not None:
+        return sorted(listed)
+    return sorted(
+        name
+        for name, thing in vars(room).items()
+        if not name.startswith("_") and callable(thing) and getattr(thing, "__module__", "") == room.__name__
+    )
+
+
+def words(thing: Any) -> str:
+    """The first paragraph of a docstring, as it stands in a table."""
+    return (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+
+
+def readings() -> Iterator[tuple[str, str]]:
+    """The public methods of a curve."""
+    for name, member in vars(curves.Curve).items():
+        if name.startswith("_") or name in INSIDE:
+            continue
+        function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        yield f"curve.{name}{'' if isinstance(member, property) else '()'}", words(function)
+
+
+def _table(rows: Iterator[tuple[str, str]]) -> str:
+    return "\n".join(["| name | what it is |", "|---|---|", *(f"| `{name}` | {said} |" for name, said in rows)])
+
+
+def page() -> str:
+    parts = [
+        "# Reference",
+        "Every public name and what it is, in its own words; `help(curves.gaussian)` says more: the promise, the "
+        "formula, its source. Made by `docs/reference.py`.",
+        "## Readings and algebra of a curve",
+        _table(readings()),
+    ]
+    for room, said in ROOMS:
+        listed = ((name, words(getattr(room, name))) for name in names(room))
+        parts += [f"## Names in `{room.__name__}`", said, _table(listed)]
+    parts.append(
+        "`deniable.calibrate` finds the parameter of a curve that just meets a target: `epsilon=` with `delta=`, "
+        "`mu=`, `advantage=`, `equal_error_rate=` or `rho=`."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
