@@ -330,8 +330,8 @@ def test_one_number_of_a_list_does_not_round_the_others(other: Any) -> None:
 
 
 def test_whole_numbers_on_both_sides_of_64_bits_stay_whole() -> None:
-    assert noise.exact_sum([2**63, -1]) == 2**63 - 1
-    assert noise.exact_sum([np.uint64(2**63), np.int64(-1)]) == 2**63 - 1
+    assert noise.exact_sum([2**63 + 1, -1]) == 2**63
+    assert noise.exact_sum([np.uint64(2**63 + 1), np.int64(-1)]) == 2**63
 
 
 @pytest.mark.parametrize("odd", [True, np.complex128(1j), np.timedelta64(1, "D"), "1"], ids=repr)
