@@ -65,7 +65,15 @@ def test_sums_are_rounded_to_the_grid_row_by_row_and_clamped(kitchen: Kitchen) -
     ]
     integers = [0, 1, -1, 3, -3, 2**53 + 1, 2**63 - 1, -(2**63), None, 5, -5, 7, 6]
     engine, table, stored = opened(kitchen, reals, integers)
-    bounds = [(-2, 2), (Fraction(1, 3), Fraction(10, 3)), (0, 2**50), (-(2**62), 2**62), (-3, -1)]
+    bounds = [
+        (-2, 2),
+        (Fraction(1, 3), Fraction(10, 3)),
+        (0, 2**50),
+        (-(2**62), 2**62),
+        (-3, -1),
+        (2**64, 2**65),
+        (Fraction(1, 2), Fraction(1, 2)),
+    ]
     statistics = [
         Sum(col(name), Fraction(low), Fraction(high), exponent)
         for name in ("x", "n")

@@ -221,21 +221,30 @@ class _Generator:
                 (both(exp.GT, inner.copy(), number(high)), number(high)),
                 otherwise=inner.copy(),
             )
+        return self._clamped(
+            x, (self.spelling.real(below), self.spelling.real(above)),
+            inner, (statistic.addend(below), statistic.addend(above)),
+        )  # fmt: skip
+
+    def _clamped(self, x: SQL, bounds: tuple[SQL, SQL], inner: SQL, ends: tuple[int, int]) -> SQL:
+        """`inner` where x is within the bounds: asked first, for nearly all rows are."""
+        below, above = bounds
+        within = exp.Between(this=x.copy(), low=below, high=above)
         return case(
-            (both(exp.LTE, x.copy(), self.spelling.real(below)), number(statistic.addend(below))),
-            (both(exp.GTE, x.copy(), self.spelling.real(above)), number(statistic.addend(above))),
-            otherwise=inner,
+            (exp.Paren(this=within), inner),
+            (both(exp.LT, x.copy(), below.copy()), number(ends[0])),
+            (both(exp.GT, x.copy(), above.copy()), number(ends[1])),
         )
 
     def _addend_of_integer(self, statistic: Sum, value: Piece) -> SQL:
         low, high = statistic.grid
         x, step = value.sql, Fraction(2) ** statistic.exponent
-        branches = []
-        below, above = math.floor(low * step), math.ceil(high * step)
-        if below >= SMALLEST:
-            branches.append((both(exp.LTE, x.copy(), self.spelling.literal(below, Kind.INTEGER)), number(low)))
-        if above <= LARGEST:
-            branches.append((both(exp.GTE, x.copy(), self.spelling.literal(above, Kind.INTEGER)), number(high)))
+        # The integers whose value on the grid is not clamped.
+        below, above = math.ceil(low * step), math.floor(high * step)
+        if below > LARGEST or above < SMALLEST:
+            present = exp.Not(this=exp.Is(this=x, expression=exp.Null()))
+            return case((present, number(low if below > LARGEST else high)))
+        below, above = max(below, SMALLEST), min(above, LARGEST)
         if statistic.exponent == 0:
             inner = x
         elif statistic.exponent < 0:
@@ -247,8 +256,8 @@ class _Generator:
             whole = both(exp.IntDiv, both(exp.Sub, x.copy(), over), number(width))
             up = case((both(exp.GTE, over.copy(), number(width // 2)), number(1)), otherwise=number(0))
             inner = both(exp.Add, whole, up)
-        inner = cast(inner, "BIGINT")
-        return case(*branches, otherwise=inner) if branches else inner
+        bounds = (self.spelling.literal(below, Kind.INTEGER), self.spelling.literal(above, Kind.INTEGER))
+        return self._clamped(x, bounds, cast(inner, "BIGINT"), (low, high))
 
     def _index(self, statistic: Cells, value: Piece) -> SQL:
         """Which cell a value is in: the number of inner edges that it is not below."""
