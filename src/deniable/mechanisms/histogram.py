@@ -325,7 +325,8 @@ class UnknownKeys(Mechanism):
     φ(c_i) is largest at (k − n + 1, 1, …, 1), and convex in n, so largest at n = 1 or n = k:
     δ_τ = max(P(Z >= τ − k), 1 − P(Z < τ − 1)^k). ∎
 
-    Keys with the same noisy count are shown in an order that depends on the keys only.
+    Keys with the same noisy count are shown in an order that depends on the keys only. Equal keys have one spelling,
+    whichever row came first: 1 for 1.0 and True, None for everything missing, UTC for a moment in any zone.
 
     >>> from deniable import Unit, mechanisms
     >>> towns = mechanisms.UnknownKeys(unit=Unit.row(), epsilon=1.0, delta=1e-6)

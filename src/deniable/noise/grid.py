@@ -194,7 +194,11 @@ def exact_sum(values: Any) -> Fraction:
         return Fraction(_whole_sum(array))
     if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
         return _float_sum(array.astype(np.float64, copy=False).ravel())
-    return sum((_finite(value, LARGEST_FLOAT) for value in array.ravel()), start=Fraction(0))
+    each = array.ravel().tolist()
+    floats = np.array([value for value in each if type(value) is float], dtype=np.float64)
+    wholes = sum(value for value in each if type(value) is int)
+    others = (_finite(value, LARGEST_FLOAT) for value in each if type(value) not in (float, int))
+    return sum(others, start=_float_sum(floats) + wholes)
 
 
 def _whole_sum(array: npt.NDArray[Any]) -> int:
