@@ -26,7 +26,7 @@ LEVELS: Final = 32
 """Borders tried on one score: so many quantiles, and so many ranks towards either end."""
 BAND: Final = 24
 """Points of the trade-off band."""
-CAUTION: Final = 2.5
+CAUTION: Final = 3.5
 """Standard errors by which the counts of the choosing answers are doubted: the best of many events looks too good."""
 LEAST_SEARCH, MOST_SEARCH = 20_000, 300_000
 
@@ -161,7 +161,7 @@ class Chosen:
 
 def parts(total: int) -> tuple[int, int]:
     """How many answers teach, and how many teach or choose."""
-    search = min(max(total // 10, min(total // 2, LEAST_SEARCH)), MOST_SEARCH)
+    search = min(max(3 * total // 20, min(total // 2, LEAST_SEARCH)), MOST_SEARCH)
     return search // 3, search
 
 
