@@ -26,6 +26,8 @@ class Case:
     claim: Curve | None = None
     quick: bool = True
     """Whether a million answers take seconds, not hours."""
+    effort: int = 1
+    """How many times more trials the long run gives it: its telling events are rare."""
 
 
 def hashed(a: int, b: int, buckets: int) -> Callable[[Any], float]:
@@ -159,7 +161,15 @@ def cases() -> list[Case]:
             delta=0.05,
             quick=False,
         ),
-        Case("PoissonMechanism", m.PoissonMechanism.linear(low=2, high=5), (0, 1), True, delta=0.1, quick=False),
+        Case(
+            "PoissonMechanism",
+            m.PoissonMechanism.linear(low=2, high=5),
+            (0, 1),
+            True,
+            delta=0.1,
+            quick=False,
+            effort=4,
+        ),
         Case(
             "InverseSensitivity",
             m.InverseSensitivity.median(answers=[0, 1, 2, 3], epsilon=1),

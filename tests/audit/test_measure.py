@@ -34,19 +34,19 @@ def laplace(scale: float = 1.0) -> Any:
 # -- what must be reached --------------------------------------------------------------------------------------------
 
 
-def test_laplace_at_a_hundred_thousand_samples() -> None:
+def test_laplace_at_a_hundred_thousand_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """True ε = 1, 95 %, black box: the median of 20 runs is at least 0.980. (The best derivable is 0.990.)
 
-    Single runs vary by 0.008: a median of 20 below 0.980 would be four standard errors away.
+    A fixed sample; without it single runs vary by 0.006 around 0.986, and their median by 0.002.
     """
+    generator = np.random.default_rng(2026)
+    monkeypatch.setattr(np.random, "default_rng", lambda: generator)
+    claim = curves.laplace(scale=1.0)
     found = [
-        audit.measure(
-            laplace(), neighbours=(0.0, 1.0), claim=curves.laplace(scale=1.0), trials=100_000, confidence=0.95
-        )
-        for _ in range(20)
+        audit.measure(laplace(), neighbours=(0.0, 1.0), claim=claim, trials=100_000, confidence=0.95) for _ in range(20)
     ]
     assert 0.980 <= float(np.median([one.epsilon for one in found])) <= 1.0
-    assert sum(bool(one.refuted) for one in found) <= 6, "5 % each"
+    assert sum(bool(one.refuted) for one in found) <= 3, "5 % each"
 
 
 @pytest.mark.parametrize(("mu", "delta"), [(0.5, 0.01), (1.0, 0.1), (2.0, 0.05)])

@@ -26,9 +26,13 @@ LEVELS: Final = 32
 """Borders tried on one score: so many quantiles, and so many ranks towards either end."""
 BAND: Final = 24
 """Points of the trade-off band."""
-CAUTION: Final = 2.5
+CAUTION: Final = 3.5
 """Standard errors by which the counts of the choosing answers are doubted: the best of many events looks too good."""
 LEAST_SEARCH, MOST_SEARCH = 20_000, 300_000
+
+
+Ruler = tuple[Score, Floats]
+"""A score and borders on it, at which the trade-off is measured."""
 
 
 @final
@@ -69,6 +73,11 @@ class Event:
     def guess(self, answer: Any) -> int:
         """The guess about one answer."""
         return int(self.guesses(Answers.of([answer]))[0])
+
+    @property
+    def ruler(self) -> Ruler:
+        """Its score and its borders."""
+        return self.score, np.array([at for at in (self.first_from, self.second_to) if math.isfinite(at)])
 
     @property
     def directions(self) -> int:
@@ -144,15 +153,15 @@ class Chosen:
     """For ε at the δ asked."""
     breaking: tuple[Event, Level] | None
     """For the claim."""
-    ruler: tuple[Score, Floats]
-    """For the band: a score and borders."""
+    rulers: tuple[Ruler, ...]
+    """For the band."""
     worth: float
     """The ε that the search expects to certify, or standard errors beyond the claim."""
 
 
 def parts(total: int) -> tuple[int, int]:
     """How many answers teach, and how many teach or choose."""
-    search = min(max(total // 10, min(total // 2, LEAST_SEARCH)), MOST_SEARCH)
+    search = min(max(3 * total // 20, min(total // 2, LEAST_SEARCH)), MOST_SEARCH)
     return search // 3, search
 
 
@@ -179,7 +188,8 @@ def search(
     assert best.event is not None
     assert best.ruler is not None
     breaking = None if best.breaking is None else (best.breaking, levels[best.level])
-    return Chosen(best.event, breaking, best.ruler, best.excess if claim is not None else best.worth)
+    rulers = (best.ruler, *(one.ruler for one in (best.event, best.breaking) if one is not None))
+    return Chosen(best.event, breaking, rulers, best.excess if claim is not None else best.worth)
 
 
 def joined(one: Answers, other: Answers) -> Answers:
@@ -215,7 +225,7 @@ class _Best:
         self.breaking: Event | None = None
         self.excess = -math.inf
         self.level = 0
-        self.ruler: tuple[Score, Floats] | None = None
+        self.ruler: Ruler | None = None
         self.area = -math.inf
 
     def consider(
@@ -317,23 +327,25 @@ def _excess(right: Floats, wrong: Floats, directions: Floats, chosen: int, level
 # -- judgement -------------------------------------------------------------------------------------------------------
 
 
-def band(ruler: tuple[Score, Floats], sample: Sample, miss: float) -> Band:
+def band(rulers: Sequence[Ruler], sample: Sample, miss: float) -> Band:
     """Clopper-Pearson bounds at every border, in both directions, with a union bound over all of them."""
-    score, borders = ruler
-    on = score(sample.answers)
-    first, second = np.sort(on[sample.is_first]), np.sort(on[~sample.is_first])
-    if not len(first) or not len(second):
-        return Band((0.0, 1.0), (1.0, 0.0))
-    each = miss / (4 * len(borders))
+    each = miss / (4 * sum(len(borders) for _, borders in rulers))
     points = [(0.0, 1.0), (1.0, 0.0)]
-    for one, other in ((first, second), (-second[::-1], -first[::-1])):
-        at = borders if one is first else -borders
-        # "The answer is about `one`": false alarms come from `other`, misses from `one`.
-        alarms = binomial.upper_bound(len(other) - np.searchsorted(other, at, "left"), len(other), miss=each)
-        misses = 1 - binomial.lower_bound(len(one) - np.searchsorted(one, at, "left"), len(one), miss=each)
-        points += list(zip(np.atleast_1d(alarms).tolist(), np.atleast_1d(misses).tolist(), strict=True))
+    for score, borders in rulers:
+        on = score(sample.answers)
+        first, second = np.sort(on[sample.is_first]), np.sort(on[~sample.is_first])
+        if len(first) and len(second):
+            points += _certified(first, second, borders, each)
+            points += _certified(-second[::-1], -first[::-1], -borders, each)
     hull = _hull(points)
     return Band(tuple(a for a, _ in hull), tuple(b for _, b in hull))
+
+
+def _certified(one: Floats, other: Floats, borders: Floats, miss: float) -> list[tuple[float, float]]:
+    """Of the tests that say `one` where the score is at least a border: false alarms come from `other`."""
+    alarms = binomial.upper_bound(len(other) - np.searchsorted(other, borders, "left"), len(other), miss=miss)
+    misses = 1 - binomial.lower_bound(len(one) - np.searchsorted(one, borders, "left"), len(one), miss=miss)
+    return list(zip(alarms.tolist(), misses.tolist(), strict=True))
 
 
 def _hull(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

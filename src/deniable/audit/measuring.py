@@ -269,7 +269,7 @@ class _Question:
     def verdict(self, chosen: Chosen, judges: Sample, trials: int) -> Finding:
         tally = chosen.event.tally(judges)
         epsilon = tally.epsilon(delta=self.delta, miss=self.miss * FOR_EPSILON)
-        shown = game.band(chosen.ruler, judges, self.miss * FOR_BAND)
+        shown = game.band(chosen.rulers, judges, self.miss * FOR_BAND)
         claimed, broken, refuted = math.inf, None, None
         if self.claim is not None and self.promise is not None:
             claimed = float(self.claim.epsilon(delta=self.delta))
