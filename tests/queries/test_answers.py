@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,8 +21,9 @@ TEXT = "SELECT ward, COUNT(*) AS n, AVG(cost) AS c, MEDIAN(age) AS m FROM visits
 
 
 @pytest.fixture(scope="module")
-def s() -> Session:
-    return opened()
+def s() -> Iterator[Session]:
+    with opened() as session:
+        yield session
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +81,8 @@ def test_an_answer_can_be_looked_at(answer: Answer) -> None:
     figure = answer.plot("c")
     assert isinstance(figure, Figure)
     assert figure.panels[0].y.names == tuple(reversed(answer["ward"]))
-    with pytest.raises(InvalidParameter, match="no measured column"):
-        opened().sql("SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > -100000", mu=1).plot()
+    with opened() as s, pytest.raises(InvalidParameter, match="no measured column"):
+        s.sql("SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > -100000", mu=1).plot()
 
 
 def test_html_holds_no_markup_of_keys() -> None:

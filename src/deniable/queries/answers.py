@@ -254,7 +254,8 @@ class Answer:
             if isinstance(value, int | float) and bounds is not None:
                 name = " · ".join(spoken(self[other][i], None) for other in others) or chosen
                 points.append((name, float(value), *bounds))
-        return drawn(points, label=chosen, title=f"{chosen} with noise intervals at {100 * self.confidence:g} %")
+        title = f"{chosen} with noise intervals at {100 * self.confidence:g} %"
+        return drawn(points, label=chosen, by=", ".join(others), title=title)
 
 
 def spoken(cell: Cell, interval: tuple[float, float] | None) -> str:
