@@ -26,7 +26,7 @@ from typing import Any
 
 ROWS_OF_A_PERSON, KEYS, EPSILON, DELTA = 10, 1000, 1.0, 1e-6
 SMALL, SMALL_QUESTIONS = 10_000, 100
-LIMIT_S = 900
+LIMIT_S = 600
 HERE = Path(__file__).resolve().parent
 PEERS = {
     "OpenDP 0.16 + Polars": ("opendp", ["opendp[polars]==0.16.0", "pandas", "pyarrow"]),
