@@ -114,6 +114,24 @@ def test_numbers_have_the_digits_that_noise_leaves(
     assert spoken(cell, interval) == said  # type: ignore[arg-type]
 
 
+def test_counts_can_be_kept_from_being_negative_and_say_so(s: Session) -> None:
+    texts = [
+        f"SELECT ward, COUNT(*) AS n, COUNT(*) - 5 AS less FROM visits WHERE age > {200 + i} GROUP BY ward"
+        for i in range(20)
+    ]
+    found = [s.sql(text, mu=2) for text in texts]
+    assert any(value < 0 for answer in found for value in answer["n"])  # type: ignore[operator]
+    for answer in found:
+        kept = answer.nonnegative()
+        assert kept["n"] == tuple(max(0, value) for value in answer["n"])  # type: ignore[type-var]
+        assert kept["less"] == answer["less"], "what was computed from counts is left as it is"
+        assert all(each is not None and 0 <= each[0] <= each[1] for each in kept.interval("n"))
+        assert "raised to 0" in str(kept)
+        assert "raised to 0" in kept._repr_html_()
+        assert kept.to_dict()["adjusted"]
+        assert not answer.to_dict()["adjusted"]
+
+
 # -- arithmetic over noisy numbers -----------------------------------------------------------------------------------
 
 
