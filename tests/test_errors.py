@@ -13,6 +13,7 @@ from deniable import errors
 from deniable.errors import (
     BudgetExceeded,
     DeniableError,
+    EngineFailed,
     ImpossibleTarget,
     InvalidDistribution,
     InvalidExpression,
@@ -80,6 +81,7 @@ EXAMPLES: list[DeniableError] = [
     LedgerMismatch("budget", "Budget.pure(epsilon=2)", "Budget.pure(epsilon=1)", "open it as what it is"),
     LedgerUnavailable("the ledger is busy", "try again"),
     QuestionRefused("star", "rows cannot be listed", "ask for COUNT(*)"),
+    EngineFailed("time", "ask for less"),
     NotPrivateWarning("made with replayable entropy"),
     MissingExtra("matplotlib", "plots"),
 ]

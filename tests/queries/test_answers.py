@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,8 +21,9 @@ TEXT = "SELECT ward, COUNT(*) AS n, AVG(cost) AS c, MEDIAN(age) AS m FROM visits
 
 
 @pytest.fixture(scope="module")
-def s() -> Session:
-    return opened()
+def s() -> Iterator[Session]:
+    with opened() as session:
+        yield session
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +81,8 @@ def test_an_answer_can_be_looked_at(answer: Answer) -> None:
     figure = answer.plot("c")
     assert isinstance(figure, Figure)
     assert figure.panels[0].y.names == tuple(reversed(answer["ward"]))
-    with pytest.raises(InvalidParameter, match="no measured column"):
-        opened().sql("SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > -100000", mu=1).plot()
+    with opened() as s, pytest.raises(InvalidParameter, match="no measured column"):
+        s.sql("SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > -100000", mu=1).plot()
 
 
 def test_html_holds_no_markup_of_keys() -> None:
@@ -110,6 +112,24 @@ def test_numbers_have_the_digits_that_noise_leaves(
     cell: object, interval: tuple[float, float] | None, said: str
 ) -> None:
     assert spoken(cell, interval) == said  # type: ignore[arg-type]
+
+
+def test_counts_can_be_kept_from_being_negative_and_say_so(s: Session) -> None:
+    texts = [
+        f"SELECT ward, COUNT(*) AS n, COUNT(*) - 5 AS less FROM visits WHERE age > {200 + i} GROUP BY ward"
+        for i in range(20)
+    ]
+    found = [s.sql(text, mu=2) for text in texts]
+    assert any(value < 0 for answer in found for value in answer["n"])  # type: ignore[operator]
+    for answer in found:
+        kept = answer.nonnegative()
+        assert kept["n"] == tuple(max(0, value) for value in answer["n"])  # type: ignore[type-var]
+        assert kept["less"] == answer["less"], "what was computed from counts is left as it is"
+        assert all(each is not None and 0 <= each[0] <= each[1] for each in kept.interval("n"))
+        assert "raised to 0" in str(kept)
+        assert "raised to 0" in kept._repr_html_()
+        assert kept.to_dict()["adjusted"]
+        assert not answer.to_dict()["adjusted"]
 
 
 # -- arithmetic over noisy numbers -----------------------------------------------------------------------------------

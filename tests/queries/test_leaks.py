@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -45,8 +46,11 @@ def worlds() -> list[pd.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def sessions() -> list[Session]:
-    return [opened(table) for table in worlds()]
+def sessions() -> Iterator[list[Session]]:
+    found = [opened(table) for table in worlds()]
+    yield found
+    for s in found:
+        s.close()
 
 
 def seen(s: Session, text: str) -> Any:

@@ -121,8 +121,10 @@ def growth(curve: Curve, *, delta: float, most: int, name: str = "this mechanism
     return Figure(f"Composition at δ = {_power(allowed)}, ε = {each:.3g} each", (panel,), note, height=4.6)
 
 
-def intervals(points: Sequence[tuple[str, float, float, float]], *, label: str, title: str) -> Figure:
-    """Numbers with their intervals, one below the other: (name, value, low, high) each, the first on top."""
+def intervals(points: Sequence[tuple[str, float, float, float]], *, label: str, by: str, title: str) -> Figure:
+    """Numbers with their intervals, one below the other, the first on top: (name, value, low, high) each; `by`
+    says what the names are.
+    """
     if not 1 <= len(points) <= MOST_INTERVALS:
         rule = f"between 1 and {MOST_INTERVALS} intervals can be drawn together"
         raise InvalidParameter("points", len(points), rule, "keep fewer rows: ORDER BY and LIMIT do that")
@@ -131,7 +133,7 @@ def intervals(points: Sequence[tuple[str, float, float, float]], *, label: str, 
         marks += [Line("", (float(low), float(high)), (float(at), float(at))), Marker(float(value), float(at))]
     ends = [float(end) for _, value, low, high in points for end in (low, high, value)]
     air = 0.06 * (max(ends) - min(ends)) or 0.5
-    y = Axis("", -0.7, len(points) - 0.3, names=tuple(_short(name, 32) for name, *_ in reversed(points)))
+    y = Axis(by, -0.7, len(points) - 0.3, names=tuple(_short(name, 32) for name, *_ in reversed(points)))
     panel = Panel(Axis(label, min(ends) - air, max(ends) + air), y, tuple(marks), labels="none")
     return Figure(
         title,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from deniable.errors import InvalidParameter, MissingExtra
 from deniable.queries.intervals import Estimate, reach
+from deniable.queries.recipes import Counted
 from deniable.tables.expressions import Column, Expression, columns_used
 from deniable.tables.operators import typed
 from deniable.units import Guarantee
@@ -68,6 +69,7 @@ class Answer:
         "_names",
         "_plan",
         "_released",
+        "adjusted",
         "confidence",
         "guarantee",
         "receipt",
@@ -80,6 +82,8 @@ class Answer:
         self.guarantee, self.receipt, self.confidence = guarantee, receipt, confidence
         self._names = plan.question.names
         self._cells, self._intervals = _shown(plan, released, budget, confidence)
+        self.adjusted = ""
+        """What was done to the numbers afterwards, in words; nothing, as they come."""
 
     @property
     def budget(self) -> Budget:
@@ -140,6 +144,35 @@ class Answer:
             raise InvalidParameter("column", column, f"must be one of {', '.join(self._names)}")
         return self._names.index(column)
 
+    def nonnegative(self) -> Answer:
+        """The same with counts below 0 raised to 0, as they are without noise; says so wherever it is shown.
+
+        Costs nothing. Each count comes nearer to the truth; sums of many such counts become too large.
+        """
+        counts = {recipe.name for recipe in self._plan.recipes if isinstance(recipe, Counted)}
+        raised = [
+            isinstance(expression, Column) and expression.name in counts
+            for _, expression in self._plan.question.post.columns
+        ]
+        other = Answer(
+            self._plan, self._released, self._budget, self.guarantee, self.receipt, self.confidence
+        )  # fmt: skip
+        other._cells = tuple(
+            tuple(
+                max(cell, 0) if up and isinstance(cell, int | float) else cell
+                for cell, up in zip(row, raised, strict=True)
+            )
+            for row in self._cells
+        )
+        other._intervals = tuple(
+            tuple(
+                (max(i[0], 0), max(i[1], 0)) if up and i is not None else i for i, up in zip(row, raised, strict=True)
+            )
+            for row in self._intervals
+        )
+        other.adjusted = "counts below 0 were raised to 0"
+        return other
+
     # -- taking it elsewhere -------------------------------------------------------------------------------------------
 
     def _flat(self, *, intervals: bool) -> dict[str, list[Any]]:
@@ -184,6 +217,7 @@ class Answer:
             "rows": [[_portable(cell) for cell in row] for row in self._cells],
             "intervals": [[None if each is None else list(each) for each in row] for row in self._intervals],
             "confidence": self.confidence,
+            "adjusted": self.adjusted,
             "provenance": {
                 "question": plan.question.hash,
                 "tables": [table.name for table in plan.question.relation.tables],
@@ -205,6 +239,10 @@ class Answer:
     def _said(self, row: int, column: int) -> str:
         return spoken(self._cells[row][column], self._intervals[row][column])
 
+    def _caption(self) -> str:
+        said = [f"± is the noise interval at {100 * self.confidence:g} %", self.adjusted, str(self.receipt)]
+        return "; ".join(each for each in said if each)
+
     def __repr__(self) -> str:
         return f"<Answer: {len(self._cells)} rows of {', '.join(self._names)}; entry {self.receipt.entry}>"
 
@@ -215,7 +253,7 @@ class Answer:
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
         ]
         lines.insert(1, "  ".join("─" * width for width in widths))
-        return "\n".join([*lines, f"± is the noise interval at {100 * self.confidence:g} %; {self.receipt}"])
+        return "\n".join([*lines, self._caption()])
 
     def __rich__(self) -> Any:
         from rich.console import Group
@@ -228,7 +266,7 @@ class Answer:
             table.add_column(name, justify="right" if measured & set(columns_used(expression)) else "left")
         for i in range(len(self)):
             table.add_row(*(Text(self._said(i, j)) for j in range(len(self._names))))
-        return Group(table, Text(f"± is the noise interval at {100 * self.confidence:g} %; {self.receipt}", "dim"))
+        return Group(table, Text(self._caption(), "dim"))
 
     def _repr_html_(self) -> str:
         heads = "".join(f"<th>{escape(name)}</th>" for name in self._names)
@@ -236,8 +274,8 @@ class Answer:
             "<tr>" + "".join(f"<td>{escape(self._said(i, j))}</td>" for j in range(len(self._names))) + "</tr>"
             for i in range(len(self))
         )
-        caption = escape(f"± is the noise interval at {100 * self.confidence:g} %; {self.receipt}")
-        return f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+        caption = f"<caption>{escape(self._caption())}</caption>"
+        return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
     def plot(self, column: str | None = None) -> Figure:
         """A measure as points with noise intervals, one for each row (`plots.render` draws it)."""
@@ -254,7 +292,8 @@ class Answer:
             if isinstance(value, int | float) and bounds is not None:
                 name = " · ".join(spoken(self[other][i], None) for other in others) or chosen
                 points.append((name, float(value), *bounds))
-        return drawn(points, label=chosen, title=f"{chosen} with noise intervals at {100 * self.confidence:g} %")
+        title = f"{chosen} with noise intervals at {100 * self.confidence:g} %"
+        return drawn(points, label=chosen, by=", ".join(others), title=title)
 
 
 def spoken(cell: Cell, interval: tuple[float, float] | None) -> str:
