@@ -395,7 +395,7 @@ def theory_of(attack: Attack, places: Sequence[float], defences: Sequence[Defenc
 def _levels(epsilon: Any) -> list[float]:
     listed = list(epsilon) if isinstance(epsilon, Iterable) and not isinstance(epsilon, str | bytes) else [epsilon]
     if not listed:
-        raise InvalidParameter("epsilon", listed, "must be at least one number")
+        raise InvalidParameter("epsilon", listed, "must not be empty", "say at least one number")
     levels = [check.positive("epsilon", level) for level in listed]
     if len(set(levels)) != len(levels):
         raise InvalidParameter("epsilon", epsilon, "must not say the same ε twice")
