@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from deniable import curves, errors, local, mechanisms, noise, testing, units
+from deniable import attacks, audit, curves, errors, ledger, local, mechanisms, noise, queries, tables, testing, units
 
 PAGE = Path(__file__).parent / "reference.md"
 
@@ -20,6 +20,11 @@ ROOMS: tuple[tuple[ModuleType, str], ...] = (
     (mechanisms.linear, "Many linear questions: what each way costs, and which is best."),
     (mechanisms.cautionary, "Mechanisms to learn from, not to use."),
     (local, "No curator: every person randomizes their own answer."),
+    (tables, "What the data is: schemas, public bounds and keys."),
+    (queries, "Questions to tables, and their answers."),
+    (ledger, "What was spent."),
+    (audit, "What a mechanism really leaks."),
+    (attacks, "Why all this: attacks without privacy, and behind a mechanism."),
     (testing, "Does a mechanism keep its promise?"),
     (units, "What a promise is about."),
     (errors, "Everything that is raised on purpose."),
@@ -43,7 +48,9 @@ def names(room: ModuleType) -> list[str]:
 
 
 def words(thing: Any) -> str:
-    """The first paragraph of a docstring, as it stands in a table."""
+    """The first paragraph of a docstring, as it stands in a table; a value that has none of its own is only named."""
+    if isinstance(thing, dict):
+        return "A dict: " + ", ".join(f"`{key}`" for key in thing) + "."
     return (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
 
 

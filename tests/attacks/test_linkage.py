@@ -179,10 +179,21 @@ def by_enumeration(size: int, scale: float) -> float:
 
 def test_gaussian_counts_have_no_closed_form_but_a_cap() -> None:
     attack = attacks.Linkage({"class": [1, 2, 3]}, quasi=["class"])
-    defence = attack.defences(epsilon=1.0, delta=1e-6)["noisy counts"]
+    defence = attack.defences(epsilon=1.0, delta=1e-6)["Gaussian noisy counts"]
     outcome = attack.run(defence, trials=4000)
     assert outcome.expected is None
     assert not outcome.beats_cap
+
+
+@pytest.mark.parametrize("releases", [1, 3])
+def test_a_delta_adds_gaussian_counts_and_changes_nothing_else(releases: int) -> None:
+    """All releases together are (ε, δ)-DP and not much better: μ is shared by its square."""
+    attack = attacks.Intersection(size=4, chance=0.25, releases=releases)
+    without, with_it = attack.defences(epsilon=1.0), attack.defences(epsilon=1.0, delta=1e-6)
+    assert with_it.pop("Gaussian noisy counts").noise.LEVEL == "sigma"
+    assert {name: repr(one) for name, one in with_it.items()} == {name: repr(one) for name, one in without.items()}
+    gaussian = attack.defences(epsilon=1.0, delta=1e-6)["Gaussian noisy counts"]
+    assert 0.999 < attack.promised(gaussian).epsilon(delta=1e-6) <= 1.0 + 1e-9
 
 
 def test_unique_people_are_read_and_randomized_response_meets_its_cap() -> None:

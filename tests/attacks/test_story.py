@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deniable import attacks, cli
+from deniable.attacks import story
 from deniable.attacks.base import Attack
 
 pytest.importorskip("typer")
@@ -29,16 +30,16 @@ def refused(*arguments: str) -> tuple[int, str]:
 def test_the_story_of_reconstruction_fits_a_terminal() -> None:
     text = asked("attack", "reconstruction", "--epsilon", "0.1", "1", "10", "--trials", "300")
     assert max(map(len, text.splitlines())) <= 80
-    assert "100.0 ± 1." in text  # without privacy
+    assert "100.0 (98.7 … 100.0) %" in text  # without privacy: one side only
+    assert " ± " in text
     for words in (
         "Laplace on each answer",
         "randomized response",
         "73.11 %",
         "nobody beats",
-        "Nobody",
-        "beat the cap.",
+        "No proof that anyone beat the cap.",
     ):
-        assert words in text
+        assert words in " ".join(text.split())
     assert [line.split()[0] for line in text.splitlines() if "Laplace" in line] == ["0.1", "1", "10"]
 
 
@@ -47,8 +48,43 @@ def test_every_story_is_told(name: str) -> None:
     few = "20" if name in ("linear-reconstruction", "model-membership") else "100"
     text = asked("attack", name, "--epsilon", "1", "--trials", few)
     assert max(map(len, text.splitlines())) <= 80
-    assert "Nobody" in text
+    assert "No proof that anyone beat the cap." in " ".join(text.split())
     assert isinstance(attacks.STORIES[name].make(), Attack)
+
+
+def test_a_homogeneous_class_with_a_delta_is_told_with_both_noises() -> None:
+    text = asked("attack", "homogeneity", "--epsilon", "1", "--delta", "1e-6", "--trials", "100")
+    assert [line for line in text.splitlines() if " noisy counts" in line and "Gaussian" not in line]
+    assert "Gaussian noisy counts" in text
+
+
+def test_one_round_is_one_round() -> None:
+    text = asked("attack", "differencing", "--epsilon", "1", "--trials", "1")
+    assert "1 round each" in text
+
+
+INTERVALS = {
+    "both sides alike": (500, 1000, "50.0 ± 3.2 %"),
+    "alike to a tenth": (5730, 10_000, "57.3 ± 1.0 %"),
+    "always right": (10_000, 10_000, "100.0 (99.9 … 100.0) %"),
+    "never right": (0, 20, "0.0 (0.0 … 16.9) %"),
+    "few rounds": (15, 20, "75.0 (50.8 … 91.4) %"),
+}
+
+
+@pytest.mark.parametrize("name", INTERVALS)
+def test_an_interval_is_shown_as_it_is(name: str) -> None:
+    """Never narrower than it is, and ± only where that is true."""
+    hits, trials, shown = INTERVALS[name]
+    outcome = attacks.Outcome("an attack", "noise", hits, trials, None)
+    assert story._measured(outcome, lambda text, style: text) == shown
+
+
+def test_without_a_name_all_are_listed() -> None:
+    text = asked("attack")
+    assert [line.split()[0] for line in text.splitlines() if line and not line.startswith((" ", "Try"))] == list(
+        attacks.STORIES
+    )
 
 
 def test_a_picture_and_a_record(tmp_path: Path) -> None:
@@ -68,9 +104,12 @@ def test_a_picture_and_a_record(tmp_path: Path) -> None:
 
 WRONG = {
     "unknown": (["attack", "guessing", "--epsilon", "1"], "there are linkage, homogeneity"),
+    "nearly": (["attack", "reconstrution", "--epsilon", "1"], "did you mean reconstruction? there are linkage"),
+    "no name": (["attack", "--epsilon", "1"], "there are linkage"),
+    "no name, for machines": (["attack", "--json"], "there are linkage"),
     "no epsilon": (["attack", "averaging"], "try --epsilon 0.1 1 10"),
     "negative": (["attack", "averaging", "--epsilon", "-1"], "positive"),
-    "nan": (["attack", "averaging", "--epsilon", "nan"], "finite"),
+    "nan": (["attack", "averaging", "--epsilon", "nan"], "epsilon=nan: must not be NaN"),
     "twice": (["attack", "averaging", "--epsilon", "1", "1"], "twice"),
     "text": (["attack", "averaging", "--epsilon", "small"], "--epsilon"),
     "more text": (["attack", "averaging", "--epsilon", "1", "small"], "valid number"),

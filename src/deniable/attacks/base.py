@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
@@ -25,7 +25,7 @@ from deniable.curves.looks import percent_up
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.local import Protocol
 from deniable.mechanisms import Laplace, Mechanism
-from deniable.mechanisms.steps import Additive
+from deniable.mechanisms.steps import Additive, noisy_floats
 from deniable.testing.statistics import FALSE_ALARM, clopper_pearson, lower_bound
 
 if TYPE_CHECKING:
@@ -255,8 +255,12 @@ def noisy(defence: Defence, answers: Ints, chance: np.random.Generator) -> Float
         return (answers + chance.integers(-defence.most, defence.most, endpoint=True, size=answers.shape)).astype(float)
     if not isinstance(defence, Mechanism):
         raise InvalidOperation(f"{type(defence).__name__} does not release numbers")
-    if isinstance(defence, Additive) and defence.dimension is None:
-        return np.asarray(defence.release(answers), dtype=np.float64)  # independent noise for each
+    if isinstance(defence, Additive):
+        # As many releases of one number, each with its own noise, drawn together: `release` takes one at a time.
+        drawn = np.asarray(defence.draw(answers.shape, None))
+        if defence.exponent is None:
+            return np.asarray(answers + drawn, dtype=np.float64)
+        return noisy_floats(answers.astype(np.float64), drawn, defence.exponent)
     listed = [defence.release(int(answer)) for answer in answers.ravel()]
     try:
         return np.array([float(one) for one in listed]).reshape(answers.shape)
@@ -389,8 +393,10 @@ def theory_of(attack: Attack, places: Sequence[float], defences: Sequence[Defenc
 
 
 def _levels(epsilon: Any) -> list[float]:
-    listed = [epsilon] if isinstance(epsilon, int | float) else epsilon
-    levels = [check.positive("epsilon", float(level)) for level in check.numbers_array("epsilon", listed)]
+    listed = list(epsilon) if isinstance(epsilon, Iterable) and not isinstance(epsilon, str | bytes) else [epsilon]
+    if not listed:
+        raise InvalidParameter("epsilon", listed, "must not be empty", "say at least one number")
+    levels = [check.positive("epsilon", level) for level in listed]
     if len(set(levels)) != len(levels):
         raise InvalidParameter("epsilon", epsilon, "must not say the same ε twice")
     return levels

@@ -53,7 +53,8 @@ def several(sweep: Sweep) -> Figure:
     sure = sweep.outcomes[0].confidence
     note = (
         f"Dots: measured, with {100 * sure:.10g} % intervals. Lines: closed form, where there is one, otherwise the "
-        "dots joined. Dashed: what nobody can beat. A coin decides the secret: a blind guess is right half of the time."
+        "dots joined. Dashed: what nobody can beat. Both are worked out at a few places and joined by straight lines. "
+        "A coin decides the secret: a blind guess is right half of the time."
     )
     return Figure(_title(sweep.attack), (panel,), note, height=4.4)
 

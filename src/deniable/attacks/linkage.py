@@ -8,6 +8,7 @@ under `Unit.replaced_row()`: a person is in one class, so the classes are disjoi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -33,12 +34,15 @@ from deniable.errors import InvalidParameter
 from deniable.local import Protocol, RandomizedResponse
 from deniable.local.binary import FlippedAnswer
 from deniable.mechanisms import DiscreteLaplace, Histogram, Mechanism
+from deniable.mechanisms.additive import gaussian_mu
 from deniable.units import Relation, Unit
 
 
-def counts_of_secrets(*, epsilon: float, delta: float | None = None) -> Histogram:
-    """Noisy counts of the two secrets, for tables that differ by one secret."""
-    return Histogram(categories=(0, 1), unit=Unit.replaced_row(), epsilon=epsilon, delta=delta)
+def counts_of_secrets(*, epsilon: float | None = None, mu: float | None = None) -> Histogram:
+    """Noisy counts of the two secrets, for tables that differ by one secret: by ε with discrete Laplace noise, by μ
+    with Gaussian.
+    """
+    return Histogram(categories=(0, 1), unit=Unit.replaced_row(), epsilon=epsilon, mu=mu)
 
 
 ALLOWED = "a Histogram of two secrets or a symmetric yes-or-no protocol"
@@ -66,11 +70,14 @@ class TableAttack(Attack):
 
     def defences(self, *, epsilon: float, delta: float | None = None) -> dict[str, Defence]:
         each = check.positive("epsilon", epsilon) / self._releases
-        share = None if delta is None else check.inner_probability("delta", delta) / self._releases
-        return {
+        made: dict[str, Defence] = {
             "randomized response": RandomizedResponse(epsilon=each),
-            "noisy counts": counts_of_secrets(epsilon=each, delta=share),
+            "noisy counts": counts_of_secrets(epsilon=each),
         }
+        if delta is None:
+            return made
+        mu = gaussian_mu(epsilon, check.inner_probability("delta", delta)) / math.sqrt(self._releases)
+        return made | {"Gaussian noisy counts": counts_of_secrets(mu=mu)}
 
     def _evidence(self, defence: Defence, with_it: Ints, without: Ints, secrets: Bits) -> Floats:
         """How many more in the person's class seem to have it than not, the person among them.
@@ -272,7 +279,8 @@ class Intersection(TableAttack):
         return TableAttack.seen(self, defence)  # (super() does not know a class with slots)
 
     def defences(self, *, epsilon: float, delta: float | None = None) -> dict[str, Defence]:
-        return {"noisy counts": TableAttack.defences(self, epsilon=epsilon, delta=delta)["noisy counts"]}
+        made = TableAttack.defences(self, epsilon=epsilon, delta=delta)
+        return {name: defence for name, defence in made.items() if isinstance(defence, Histogram)}
 
     def expected(self, defence: Defence) -> float | None:
         if defence is None:

@@ -5,6 +5,8 @@ Every world here is made up (see `worlds`); for a table of your own use the libr
 
 from __future__ import annotations
 
+import difflib
+import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +23,7 @@ from deniable.attacks.membership import ModelMembership, StatisticsMembership
 from deniable.attacks.reconstruction import LinearReconstruction, Reconstruction
 from deniable.attacks.worlds import population, traits
 from deniable.curves.looks import percent_up
-from deniable.errors import InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter
 
 MOST_LEVELS: Final = 20
 
@@ -97,15 +99,34 @@ STORIES: Final[dict[str, Story]] = {
 }
 
 
-def story(name: str) -> Story:
+def story(name: str | None) -> Story:
     """The story of this name."""
+    if name is None:
+        raise InvalidParameter("attack", NOTHING, "must be named", f"there are {', '.join(STORIES)}")
     if name not in STORIES:
-        raise InvalidParameter("attack", name, "is not known", f"there are {', '.join(STORIES)}")
+        near = difflib.get_close_matches(name, STORIES, 1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise InvalidParameter("attack", name, "is not known", f"{meant}there are {', '.join(STORIES)}")
     return STORIES[name]
 
 
+def _list_names() -> None:
+    """All stories by name, and how they begin."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for name, told in STORIES.items():
+        table.add_row(name, told.opening)
+    console = Console(highlight=False, width=min(Console().width, 100))
+    console.print(table)
+    console.print("\nTry: deniable attack reconstruction --epsilon 0.1 1 10", markup=False)
+
+
 def attack_command(
-    name: str,
+    name: str | None,
     *,
     epsilon: Sequence[float],
     delta: float | None = None,
@@ -114,15 +135,22 @@ def attack_command(
     plot: Path | None = None,
     as_json: bool = False,
 ) -> dict[str, Any] | None:
-    """Run one story. As a table on the terminal, or, for machines, as a record that is returned."""
-    told, levels = story(name), list(epsilon)
+    """Run one story. As a table on the terminal, or, for machines, as a record that is returned.
+
+    Asked for nothing at all, it lists the names.
+    """
+    levels = list(epsilon)
+    if name is None and not levels and not as_json:
+        _list_names()
+        return None
+    told = story(name)
     if not 1 <= len(levels) <= MOST_LEVELS:
         raise InvalidParameter("--epsilon", levels, f"give 1 to {MOST_LEVELS} numbers", "try --epsilon 0.1 1 10")
     if plot is not None:
         _check_plot(plot)
     attack = told.make()
     total = rounds_of(attack, epsilon=levels, delta=delta, trials=trials)
-    with _progress(name, total) as progress:
+    with _progress(attack.NAME, total) as progress:
         found = sweep(attack, epsilon=levels, delta=delta, trials=trials, confidence=confidence, progress=progress)
     if plot is not None:
         from deniable import plots
@@ -220,10 +248,14 @@ def show(told: Story, found: Sweep) -> None:
 
 
 def _measured(outcome: Outcome, text: Any) -> Any:
+    """The rate and its interval, in tenths of a percent, rounded outwards; ± only where both sides are alike."""
     low, high = outcome.interval
-    half = 100 * max(high - outcome.rate, outcome.rate - low)
+    rate = round(1000 * outcome.rate)
+    below, above = rate - math.floor(1000 * low), math.ceil(1000 * high) - rate
     style = "bold red" if outcome.curve is None or outcome.beats_cap else "bold cyan"
-    return text(f"{100 * outcome.rate:.1f} ± {half:.1f} %", style)
+    if low > 0 and high < 1 and abs(above - below) <= 1:
+        return text(f"{rate / 10:.1f} ± {max(above, below) / 10:.1f} %", style)
+    return text(f"{rate / 10:.1f} ({(rate - below) / 10:.1f} … {(rate + above) / 10:.1f}) %", style)
 
 
 def _percent(share: float | None) -> str:
@@ -234,5 +266,8 @@ def _moral(found: Sweep) -> str:
     outcomes = found.outcomes
     rounds, sure = outcomes[0].trials, 100 * outcomes[0].confidence
     broken = [outcome for outcome in outcomes if outcome.beats_cap]
-    end = f"{len(broken)} beat the cap: look at them." if broken else "Nobody beat the cap."
-    return f"{rounds:,} rounds each, ± at {sure:.10g} % confidence; a blind guess is right in 50 %. {end}"
+    end = "No proof that anyone beat the cap."
+    if broken:
+        end = f"Proved: {len(broken)} of {len(outcomes)} beat the cap."
+    played = f"{rounds:,} round{'' if rounds == 1 else 's'} each, intervals at {sure:.10g} % confidence"
+    return f"{played}; a blind guess is right half of the time. {end}"

@@ -14,7 +14,6 @@ Importing this module loads neither typer nor rich; they come with the extra `cl
 
 import contextlib
 import csv
-import importlib.util
 import json
 import math
 import os
@@ -145,10 +144,14 @@ def build() -> "typer.Typer":
 
     @app.command()
     def attack(
-        name: Annotated[str, typer.Argument(help="Such as reconstruction; a wrong name lists them all.")],
+        name: Annotated[
+            str | None, typer.Argument(help="Such as reconstruction; without a name, all are listed.")
+        ] = None,
         levels: Annotated[list[float] | None, typer.Argument(hidden=True)] = None,
         epsilon: Annotated[list[float] | None, typer.Option(help="One or more: --epsilon 0.1 1 10.")] = None,
-        delta: Annotated[float | None, typer.Option(help="Also try Gaussian noise with this δ.")] = None,
+        delta: Annotated[
+            float | None, typer.Option(help="Also try Gaussian noise with this δ, on counts and answers.")
+        ] = None,
         trials: Annotated[int | None, typer.Option(help="Rounds of each run.")] = None,
         confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
         plot: Annotated[Path | None, typer.Option(help="Also draw it: a .png, .svg or .pdf file.")] = None,
@@ -171,7 +174,7 @@ def build() -> "typer.Typer":
             )
             if record is not None:
                 print(json.dumps(portable(record), ensure_ascii=False, indent=2, allow_nan=False))
-            if plot is not None:
+            if plot is not None and name is not None:
                 print(f"Saved {plot}", file=sys.stderr)
 
     @app.command()
