@@ -200,7 +200,7 @@ def _frame(source: object, table: Table) -> tuple[object, dict[str, int], int]:
 
 
 def _pandas(source: Any, table: Table) -> tuple[object, dict[str, int], int]:
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     where = places(table, [each if isinstance(each, str) else repr(each) for each in source.columns])
     positions = sorted(set(where.values()))
