@@ -245,23 +245,6 @@ def test_an_error_is_an_output() -> None:
     assert found.refuted
     assert "secret" not in found.sentence + found.event.words
 
-    def always(value: int) -> float:
-        raise ValueError
-
-    assert audit.measure(always, neighbours=(0, 1), claim=curves.identity(), trials=200, confidence=0.9).epsilon == 0
-
-
-def test_a_batch_that_raises_is_asked_one_by_one() -> None:
-    class Fragile:
-        def many(self, value: int, count: int) -> Any:
-            raise RuntimeError
-
-        def release(self, value: int) -> int:
-            return value
-
-    found = audit.measure(Fragile(), neighbours=(0, 1), trials=500, confidence=0.99)
-    assert found.epsilon > 3
-
 
 def test_a_mechanism_that_hangs_is_given_up() -> None:
     def hangs(value: int) -> int:

@@ -109,7 +109,7 @@ def measure(
     >>> audit.measure(noisy, neighbours=(0.0, 2.0), trials=20_000, confidence=0.999).refuted
     True
     """
-    count = _count(trials)
+    count, seconds = _count(trials), check.positive("seconds", seconds)
     asked = _Question.of(_claim(mechanism, claim), delta, confidence, likelihood_ratio, count)
     if isinstance(neighbours, Patterns):
         spent = max(LEAST, int(count * PILOT / len(neighbours)))
@@ -193,7 +193,7 @@ def until_decided(
     Round k has the error rate (1 - confidence)/(k(k + 1)), and they add up to 1 - confidence. Its event is chosen from
     all earlier rounds, and judged by its own answers.
     """
-    count, pair = _count(most), _pair(neighbours)
+    count, pair, seconds = _count(most), _pair(neighbours), check.positive("seconds", seconds)
     whole = _Question.of(_claim(mechanism, claim), delta, confidence, likelihood_ratio, count)
     size, spent, rounds = min(FIRST_ROUND, count), 0, 0
     before: Sample | None = None
