@@ -184,22 +184,25 @@ def _done_to(block: Any, functions: list[Callable[[Any], Any]]) -> list[Any]:
 
 
 def _joined(blocks: list[Any]) -> Any:
-    if all(isinstance(block, np.ndarray) for block in blocks):
-        if len({(block.dtype.kind, block.shape[1:]) for block in blocks}) == 1:
-            return np.concatenate(blocks)
-    return [answer for block in blocks for answer in block]
+    return np.concatenate(blocks) if _are_alike(blocks) else [answer for block in blocks for answer in block]
+
+
+def _are_alike(batches: list[Any]) -> bool:
+    """Arrays of one kind and shape: others must not become one array, as then ints would become floats."""
+    if not all(isinstance(batch, np.ndarray) for batch in batches):
+        return False
+    return len({(batch.dtype.kind, batch.shape[1:]) for batch in batches}) == 1
 
 
 def merged(sides: list[Any], is_first: NDArray[np.bool_]) -> Any:
     """The answers about the first neighbour and about the second, in the order of the coins."""
     drawn = [side for side in sides if len(side)]
-    if drawn and all(isinstance(side, np.ndarray) for side in drawn):
-        if len({(side.dtype.kind, side.shape[1:]) for side in drawn}) == 1:
-            found = np.empty((len(is_first), *drawn[0].shape[1:]), dtype=np.result_type(*drawn))
-            for side, chosen in zip(sides, (is_first, ~is_first), strict=True):
-                if len(side):
-                    found[chosen] = side
-            return found
+    if _are_alike(drawn):
+        found = np.empty((len(is_first), *drawn[0].shape[1:]), dtype=np.result_type(*drawn))
+        for side, chosen in zip(sides, (is_first, ~is_first), strict=True):
+            if len(side):
+                found[chosen] = side
+        return found
     listed: list[Any] = [None] * len(is_first)
     for side, chosen in zip(sides, (is_first, ~is_first), strict=True):
         for place, answer in zip(np.flatnonzero(chosen).tolist(), side, strict=True):
@@ -250,8 +253,8 @@ def _in_time(work: Callable[[], Any], seconds: float, done: list[int], total: in
         raise failed[0]
     if not result:
         raise NotCertifiable(
-            f"the mechanism answered {done[0]:,} of {total:,} calls within {seconds:g} seconds; give it more seconds or "
-            "fewer trials; large answers are slow, so let it return the few numbers that matter; and if one call never "
-            "ends, that is a finding too: its time depends on what it was asked"
+            f"the mechanism answered {done[0]:,} of {total:,} calls within {seconds:g} seconds; give it more seconds "
+            "or fewer trials; large answers are slow, so let it return the few numbers that matter; and if one call "
+            "never ends, that is a finding too: its time depends on what it was asked"
         )
     return result[0]
