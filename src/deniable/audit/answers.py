@@ -22,6 +22,9 @@ Ints = NDArray[np.int64]
 MOST_COLUMNS: Final = 64
 """Numbers of one answer that are looked at one by one; the fingerprint has all of them."""
 
+LONGEST: Final = 40
+"""Letters of an answer that are shown."""
+
 MULTIPLIER: Final = 0x9E3779B97F4A7C15
 """Of the row hash: 2⁶⁴ divided by the golden ratio, an odd number whose bits are well mixed."""
 
@@ -174,6 +177,16 @@ def is_opaque(answer: Any) -> bool:
     if isinstance(answer, Iterator | CoroutineType | FunctionType | MethodType):
         return True
     return kind.__repr__ is object.__repr__ and kind.__hash__ in (object.__hash__, None)
+
+
+def look(answer: Any) -> str:
+    """An answer in a few words."""
+    if isinstance(answer, Raised):
+        return "an error: it " + str(answer)
+    if isinstance(answer, np.generic):
+        answer = answer.item()
+    found: str = _or(repr, answer, f"a {type(answer).__name__}")
+    return found if len(found) <= LONGEST else found[: LONGEST - 1] + "…"
 
 
 def numbers_of(answer: Any) -> Floats | None:

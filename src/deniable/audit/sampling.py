@@ -125,7 +125,8 @@ def draw(
     What is done to answers (`then`) may have a memory or look at a clock, so it is done in that order too.
     """
     is_first = np.random.default_rng().integers(0, 2, trials).astype(np.bool_)
-    inner, functions = mechanism, []
+    inner: Any = mechanism
+    functions: list[Callable[[Any], Any]] = []
     while isinstance(inner, Processed):
         functions.insert(0, inner.function)
         inner = inner.mechanism
