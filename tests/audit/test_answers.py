@@ -14,7 +14,8 @@ from deniable.audit.answers import Answers, Raised, last_digits, plain
 ODD: list[Any] = [
     None, 1, 1.0, True, -0.0, 0.0, math.nan, math.inf, "word", b"bytes", (1, None), [1, 2], [1, [2, "x"]], {"b": 1, "a": None},
     {1, 2}, np.float64(2.5), np.array([1, 2]), np.array([1.0, np.nan]), np.array(["a"]), 10**400, Fraction(1, 3), 1j,
-    Raised("ValueError"), object, (), [], np.zeros((2, 2)), [np.zeros(3), None],
+    Raised("ValueError"), object, (), [], np.zeros((2, 2)), [np.zeros(3), None], np.array("zero"), np.array(None, dtype=object),
+    np.array([1 + 2j]),
 ]  # fmt: skip
 
 
@@ -63,3 +64,26 @@ def test_the_last_digit_is_where_it_is(number: float) -> None:
 def test_the_finest_number_of_a_row_counts() -> None:
     rows = np.array([[0.5, 3.0], [math.nan, math.inf], [0.0, 0.25]])
     assert last_digits(rows).tolist() == [-1, math.inf, -2]
+
+
+class Sulks:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+    def __hash__(self) -> int:
+        raise RuntimeError
+
+
+def test_what_cannot_be_read_is_known_by_its_type() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    found = Answers.of([circle, Sulks(), Sulks(), {Sulks: Sulks()}, 1])
+    assert found.keys[1] == found.keys[2]
+    assert len({found.keys[0], found.keys[1], found.keys[4]}) == 3
+
+
+@pytest.mark.parametrize(
+    "raw", [np.array([1 + 2j, 3 - 4j]), [1 + 2j, 3 - 4j], [np.array([1 + 2j]), np.array([3 - 4j])]]
+)
+def test_complex_numbers_are_two_columns(raw: Any) -> None:
+    assert Answers.of(raw).columns.tolist() == [[1, 2], [3, -4]]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from deniable import cli
+from deniable.audit import commands
+from deniable.errors import InvalidParameter
 
 pytest.importorskip("typer")
 from typer.testing import CliRunner
@@ -17,6 +19,18 @@ import random
 
 def noisy(value):
     return round(value + random.choice([-1, 1]) * random.expovariate(1), 3)
+
+def echo(value):
+    return random.random()
+
+def told(value):
+    return "b" if value and random.random() < 0.2 else "a"
+
+def broken(value):
+    raise TypeError
+
+def moved(value):
+    return round(2 * value + random.gauss(0, 1), 3)
 
 class Box:
     @staticmethod
@@ -53,7 +67,7 @@ def test_a_refuted_one_has_its_own_exit_code(folder: Path) -> None:
 
 
 def test_json(folder: Path) -> None:
-    code, out, _ = run("mine_to_audit:noisy", "--neighbours", "[0]", "word", "--trials", "200", "--json")
+    code, out, _ = run("mine_to_audit:echo", "--neighbours", "[0]", "'word'", "--trials", "200", "--json")
     told = json.loads(out)
     assert code == 0
     assert told["refuted"] is None
@@ -67,6 +81,10 @@ def test_json(folder: Path) -> None:
         (), ("mine_to_audit:noisy",), ("nocolon", "--neighbours", "0", "1"), ("nowhere:f", "--neighbours", "0", "1"),
         ("mine_to_audit:missing", "--neighbours", "0", "1"), ("mine_to_audit:noisy", "--neighbours", "0", "1", "--claim", "laplase(scale=1)"),
         ("mine_to_audit:noisy", "--neighbours", "0", "1", "--trials", "3"),
+        ("mine_to_audit:noisy", "--neighbours", "word", "1"), ("mine_to_audit:noisy", "--neighbours", "[0", "1"),
+        ("mine_to_audit:noisy", "--neighbours", "0", "0"), ("mine_to_audit:noisy", "--neighbours", "0", "1", "--seconds", "-1"),
+        ("mine_to_audit:noisy", "--neighbours", "0", "1", "--seconds", "nan"), ("mine_to_audit:noisy", "--neighbours", "0", "1", "--delta", "1"),
+        ("mine_to_audit:noisy", "--neighbours", "0", "1", "--plot", "seen.txt"), ("mine_to_audit:noisy", "--neighbours", "0", "1", "--plot", "no/such/seen.svg"),
     ],
 )  # fmt: skip
 def test_asked_wrongly(folder: Path, wrong: tuple[str, ...]) -> None:
@@ -80,6 +98,7 @@ def test_the_zoo_prints_its_table() -> None:
     assert code in (0, 1)  # with so few trials the rare ones escape
     for word in (
         "half the sensitivity",
+        "δ",
         "claim",
         "truth",
         "measured",
@@ -98,3 +117,51 @@ def test_the_zoo_in_json() -> None:
     assert told["Laplace"]["sound"]
     assert not told["Laplace"]["caught"]
     assert told["naive float Laplace"]["truth"] == "Infinity"
+
+
+def test_what_never_answers_is_an_error(folder: Path) -> None:
+    code, out, err = run("mine_to_audit:broken", "--neighbours", "0", "1", "--trials", "5000")
+    assert (code, out) == (1, "")
+    assert "all 10,000 calls raised TypeError" in err
+
+
+def test_the_picture_is_checked_before_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "measure", None)
+    code, _, err = run("mine_to_audit:noisy", "--neighbours", "0", "1", "--plot", "seen.txt")
+    assert code == 2
+    assert "must end in" in err
+
+
+def test_the_rule_that_breaks_the_claim_is_shown(folder: Path) -> None:
+    """Under a Gaussian claim ε = ∞ at δ = 0: the event for ε says nothing about why it is refuted."""
+    asked = ("mine_to_audit:moved", "--neighbours", "0", "1", "--claim", "gaussian(mu=1)", "--trials", "10000")
+    code, out, _ = run(*asked)
+    assert code == 3
+    assert out.startswith("Refuted with confidence 0.999: at ε = ")
+    assert "By this rule: guess" in out
+    code, told, _ = run(*asked, "--json")
+    assert json.loads(told)["broken"]["right"] > 10 * json.loads(told)["broken"]["wrong"]
+
+
+def test_lines_fit_the_terminal() -> None:
+    text = commands.fitted("word " * 40, 60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert commands.fitted("word " * 40, None).count("\n") == 0
+
+
+def test_outcomes_have_names(folder: Path) -> None:
+    _, out, _ = run("mine_to_audit:told", "--neighbours", "0", "1", "--claim", "pure(epsilon=1)", "--trials", "3000")
+    assert "guess the second neighbour where the answer is 'b'" in out
+
+
+def test_the_zoo_takes_no_target() -> None:
+    with pytest.raises(InvalidParameter, match="zoo"):
+        commands.zoo_command(trials=1000, confidence=0.9, target="mine_to_audit:noisy")
+    for wrong in ({"trials": 3}, {"confidence": 2.0}):
+        with pytest.raises(InvalidParameter):
+            commands.zoo_command(**{"trials": 1000, "confidence": 0.9, **wrong})
+
+
+def test_nothing_strays_onto_the_other_channel() -> None:
+    _, _, err = run("--zoo", "--trials", "100")
+    assert err == ""

@@ -222,3 +222,106 @@ def test_a_law_must_be_one() -> None:
 
     with pytest.raises(InvalidDistribution):
         audit.exact(Wrong(), neighbours=(0, 1))
+
+
+# -- what is done to an answer ---------------------------------------------------------------------------------------
+
+
+def enumerated(law: Any, function: Any, pair: tuple[Any, Any]) -> list[float]:
+    """δ in the worse direction, from a law of releases by outcome."""
+    sides = []
+    for value in pair:
+        found: dict[Any, Any] = {}
+        for outcome, mass in law(value).items():
+            found[function(outcome)] = found.get(function(outcome), 0) + mass
+        sides.append(found)
+    p, q = sides
+    keys = [*p, *(y for y in q if y not in p)]
+    return deltas(*([side.get(y, 0) for y in keys] for side in (p, q)))
+
+
+def test_processing_sees_the_release_of_a_threshold() -> None:
+    """Release: the index of the first answer above, or None."""
+    noisy = mechanisms.AboveThreshold(threshold=1, sensitivity=1, epsilon=1)
+
+    def law(asked: Any) -> dict[Any, Any]:
+        told = exact_laws.threshold(
+            asked, at=1, threshold_scale=noisy.threshold_scale, answer_scale=noisy.answer_scale, positives=1
+        )
+        return {(y.index(True) if True in y else None): p for y, p in told.items()}
+
+    pair = ([0, 0, 0], [1, 1, -1])
+    agrees(audit.exact(noisy.then(lambda i: i == 2), neighbours=pair), enumerated(law, lambda i: i == 2, pair))
+    agrees(audit.exact(noisy.then(lambda i: i is None), neighbours=pair), enumerated(law, lambda i: i is None, pair))
+    several = mechanisms.SparseVector(threshold=1, sensitivity=1, epsilon=1, positives=2)
+    found = audit.exact(several.then(len), neighbours=pair)
+    assert 0 < found.epsilon(delta=0.0) <= audit.exact(several, neighbours=pair).epsilon(delta=0.0)
+    assert audit.exact(several.then(lambda y: y), neighbours=pair).delta(epsilon=EPSILONS) == pytest.approx(
+        audit.exact(several, neighbours=pair).delta(epsilon=EPSILONS), abs=1e-12
+    )
+
+
+def test_processing_sees_the_answers_of_inverse_sensitivity() -> None:
+    noisy = mechanisms.InverseSensitivity.median(answers=range(10, 20), epsilon=2)
+    pair = ([12, 13, 14], [12, 15, 14])
+
+    def law(data: Any) -> dict[Any, Any]:
+        return {y: mpmath.mpf(p) for y, p in zip(range(10, 20), noisy.probabilities(data).tolist(), strict=True)}
+
+    agrees(audit.exact(noisy.then(lambda y: y >= 14), neighbours=pair), enumerated(law, lambda y: y >= 14, pair))
+    assert audit.exact(noisy.then(lambda y: y >= 14), neighbours=pair).epsilon(delta=0.0) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "pair"),
+    [
+        (mechanisms.Histogram(categories=(0, 1, 2), unit=Unit.row(), epsilon=1.0), ([0, 1, 2, 2], [0, 1, 2])),
+        (mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1, dimension=2), ([0, 1], [0, 2])),
+        (mechanisms.UnknownKeys(unit=Unit.row(), scale=2, threshold=5), (["a"] * 3, ["a"] * 4)),
+        (mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1) ** 2, (0, 1)),
+    ],
+    ids=["histogram", "vector", "keys", "product"],
+)
+def test_processing_of_parts_is_refused(mechanism: Any, pair: Any) -> None:
+    """The law is known part by part; what is done to the whole answer mixes them."""
+    with pytest.raises(InvalidOperation, match=r"audit\.measure"):
+        audit.exact(mechanism.then(lambda c: int(np.argmax(c))), neighbours=pair)
+
+
+def test_processing_may_raise_or_give_lists() -> None:
+    noisy = mechanisms.NoisyMax(sensitivity=1, epsilon=1)
+    pair = ([0, 1, 1], [1, 0, 0])
+    plain = audit.exact(noisy, neighbours=pair)
+    assert audit.exact(noisy.then(lambda i: [i]), neighbours=pair).epsilon(delta=0.0) == pytest.approx(
+        plain.epsilon(delta=0.0)
+    )
+    raised = audit.exact(noisy.then(lambda i: 1 / i), neighbours=pair)
+    assert raised.epsilon(delta=0.0) == pytest.approx(plain.epsilon(delta=0.0))
+    twice = audit.exact(noisy.then(lambda i: [i]).then(lambda i: i[0] == 0), neighbours=pair)
+    once = audit.exact(noisy.then(lambda i: i == 0), neighbours=pair)
+    assert twice.epsilon(delta=0.0) == pytest.approx(once.epsilon(delta=0.0))
+
+
+class Words:
+    def law(self, value: int) -> dict[str, float]:
+        return {"above": 0.75, "below": 0.25} if value else {"above": 0.25, "below": 0.75}
+
+
+def test_words_of_a_law_are_no_tails() -> None:
+    from deniable.audit.exactly import pushed
+
+    assert pushed(Words().law(1), str.upper) == {"ABOVE": 0.75, "BELOW": 0.25}
+
+
+@pytest.mark.parametrize("pair", [(0.5, 1.5), ("a", "b"), ([1, 2], [1]), (None, 0), (True, False)], ids=str)
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1), mechanisms.Staircase(sensitivity=3, epsilon=1),
+        mechanisms.PoissonMechanism.linear(low=2, high=5), mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1, dimension=2),
+    ],
+    ids=lambda m: type(m).__name__,
+)  # fmt: skip
+def test_values_that_are_no_whole_numbers_are_refused(mechanism: Any, pair: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        audit.exact(mechanism, neighbours=pair)

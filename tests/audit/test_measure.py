@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import time
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 from deniable import audit, curves, mechanisms
+from deniable.audit import binomial, measuring
 from deniable.audit.answers import Answers
-from deniable.audit.game import Sample, parts
+from deniable.audit.game import FOR_CLAIM, Event, Sample, Tally, band, parts
+from deniable.audit.scores import Combined
 from deniable.errors import InvalidParameter, NotCertifiable
 from deniable.testing import statistics
 
@@ -87,7 +90,7 @@ def test_the_band_holds_the_truth() -> None:
     truth = curves.laplace(scale=1.0).beta(alpha=np.array(found.band.alpha))
     gaps = np.array(found.band.beta) - truth
     assert (gaps >= 0).all()
-    assert gaps.max() < 0.05
+    assert gaps.max() < 0.12
     assert found.refuted is None
     assert found.claimed == math.inf
 
@@ -245,23 +248,6 @@ def test_an_error_is_an_output() -> None:
     assert found.refuted
     assert "secret" not in found.sentence + found.event.words
 
-    def always(value: int) -> float:
-        raise ValueError
-
-    assert audit.measure(always, neighbours=(0, 1), claim=curves.identity(), trials=200, confidence=0.9).epsilon == 0
-
-
-def test_a_batch_that_raises_is_asked_one_by_one() -> None:
-    class Fragile:
-        def many(self, value: int, count: int) -> Any:
-            raise RuntimeError
-
-        def release(self, value: int) -> int:
-            return value
-
-    found = audit.measure(Fragile(), neighbours=(0, 1), trials=500, confidence=0.99)
-    assert found.epsilon > 3
-
 
 def test_a_mechanism_that_hangs_is_given_up() -> None:
     def hangs(value: int) -> int:
@@ -366,3 +352,161 @@ def test_an_event_counts_what_it_says() -> None:
     tally = found.event.tally(sample)
     assert tally.right == int(((guesses == 1) & coins).sum() + ((guesses == -1) & ~coins).sum())
     assert tally.right + tally.wrong == int((guesses != 0).sum())
+
+
+# -- rounds ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [100, 1001, 3001, 7500])
+def test_no_round_is_a_remainder(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    draw = measuring.sampling.draw
+
+    def counted(mechanism: Any, pair: Any, trials: int, **rest: Any) -> Any:
+        sizes.append(trials // 2)
+        return draw(mechanism, pair, trials, **rest)
+
+    monkeypatch.setattr(measuring.sampling, "draw", counted)
+    found = audit.until_decided(laplace(), neighbours=(0.0, 1.0), most=most, confidence=0.99, delta=0.01)
+    assert sum(sizes) == most == found.trials
+    assert all(b >= 2 * a for a, b in itertools.pairwise(sizes))
+    assert found.epsilon >= 0
+
+
+def test_rounds_share_the_error_rate_and_the_best_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Round k has miss/(k(k + 1)); all hold at once, so the largest ε holds."""
+    told: list[tuple[float, float]] = []
+    verdict = measuring._Question.verdict
+
+    def heard(self: Any, *rest: Any) -> Any:
+        found = verdict(self, *rest)
+        told.append((self.miss, found.epsilon))
+        return found
+
+    monkeypatch.setattr(measuring._Question, "verdict", heard)
+    found = audit.until_decided(
+        laplace(), neighbours=(0.0, 1.0), claim=curves.laplace(scale=0.5), most=7000, confidence=0.9
+    )
+    assert [miss for miss, _ in told] == pytest.approx([0.1 / 2, 0.1 / 6, 0.1 / 12])
+    assert found.epsilon == max(epsilon for _, epsilon in told)
+    assert (found.confidence, found.trials) == (0.9, 7000)
+
+
+# -- levels ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_band_has_a_quarter_of_a_border_for_each_bound() -> None:
+    """Two bounds in two directions at each border: Clopper-Pearson at miss/(4 borders)."""
+    first, second = np.repeat([1.0, 0.0], [700, 300]), np.repeat([1.0, 0.0], [200, 800])
+    is_first = np.repeat([True, False], 1000)
+    sample = Sample(Answers.of(np.concatenate([first, second])), is_first)
+    found = band([(Combined.column(0), np.array([0.5, 2.0]))], sample, 0.08)
+    alarms = binomial.upper_bound(200, 1000, miss=0.01)
+    misses = 1 - binomial.lower_bound(700, 1000, miss=0.01)
+    assert (alarms, misses) in list(zip(found.alpha, found.beta, strict=True))
+
+
+def test_the_claim_has_its_part_of_the_error_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A p-value between its part and the whole refutes nothing; one below its part does."""
+    for share, refuted in ((1.5 * FOR_CLAIM, False), (0.5 * FOR_CLAIM, True)):
+        monkeypatch.setattr(Tally, "p_value", lambda self, **asked: share * 0.1)  # noqa: B023
+        found = audit.measure(
+            lambda value: random.random(), neighbours=(0, 1), claim=curves.pure(epsilon=3.0), trials=200, confidence=0.9
+        )
+        assert found.refuted is refuted
+
+
+@pytest.mark.parametrize("delta", [0.8, 0.999])
+def test_a_large_delta_proves_nothing(delta: float) -> None:
+    for mechanism in (laplace(), lambda value: None):
+        found = audit.measure(mechanism, neighbours=(0.0, 1.0), trials=200, confidence=0.9, delta=delta)
+        assert found.epsilon == 0
+        assert found.event.words
+
+
+def test_everything_has_delta_one() -> None:
+    for ask in (audit.measure, audit.until_decided):
+        count: dict[str, Any] = {"trials" if ask is audit.measure else "most": 200}
+        with pytest.raises(InvalidParameter, match="delta"):
+            ask(laplace(), neighbours=(0.0, 1.0), confidence=0.9, delta=1.0, **count)
+    with pytest.raises(InvalidParameter, match="delta"):
+        audit.compare([0.0] * 200, [1.0] * 200, confidence=0.9, delta=1.0)
+
+
+# -- answers that are not all numbers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", [math.nan, None, "err", math.inf], ids=str)
+def test_a_plain_threshold_is_found_among_other_answers(other: Any) -> None:
+    """Half of the answers are no numbers, the others Laplace around 5 and 6: ε = 1 is nearly all found."""
+
+    def half(value: float) -> Any:
+        noise = random.choice([-1, 1]) * random.expovariate(1)
+        return other if random.random() < 0.5 else round(value + 5 + noise, 3)
+
+    found = audit.measure(half, neighbours=(0.0, 1.0), trials=20_000, confidence=0.99)
+    assert 0.85 < found.epsilon < 1.2
+
+
+def test_infinite_answers_are_guessed_as_the_event_says() -> None:
+    """Both infinities tell the neighbour: an event that guesses both directions pays δ for both."""
+
+    def ends(value: int) -> float:
+        return (math.inf if value else -math.inf) if random.random() < 0.5 else 0.0
+
+    found = audit.measure(ends, neighbours=(0, 1), trials=2000, confidence=0.99, delta=0.1)
+    guesses = {found.event.guess(y) for y in (-math.inf, 0.0, math.inf)}
+    assert len(guesses - {0}) == found.event.directions == found.tally.directions
+    assert found.epsilon > 2
+
+
+def test_an_event_without_borders_guesses_nothing() -> None:
+    event = Event(Combined.column(0), math.inf, -math.inf)
+    assert [event.guess(y) for y in (math.inf, -math.inf, math.nan, 0.0)] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("ratio", [lambda y: None, lambda y: 1 / 0, lambda y: "high"], ids=["none", "raises", "word"])
+def test_a_likelihood_ratio_must_give_numbers(ratio: Any) -> None:
+    with pytest.raises(InvalidParameter, match="likelihood_ratio"):
+        audit.measure(laplace(), neighbours=(0.0, 1.0), trials=200, confidence=0.9, likelihood_ratio=ratio)
+
+
+@pytest.mark.parametrize("wrong", [5, None, "word", {"a": 1}, np.float64(3), np.array(3.0)], ids=str)
+def test_compare_takes_lists_only(wrong: Any) -> None:
+    with pytest.raises(InvalidParameter, match="must be"):
+        audit.compare(wrong, [1.0] * 200, confidence=0.9)
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_sentence_leads_with_what_breaks() -> None:
+    """Refuted at another point of the claim than at δ = 0, where it says no ε."""
+
+    class Moved:
+        def many(self, value: float, count: int) -> Any:
+            return np.rint((2 * value + np.random.default_rng().normal(0, 1, count)) * 2**20) / 2**20
+
+    found = audit.measure(
+        Moved(), neighbours=(0.0, 1.0), claim=curves.gaussian(mu=1.0), trials=20_000, confidence=0.999
+    )
+    assert found.refuted
+    assert found.sentence.startswith("Refuted with confidence 0.999: at ε = ")
+    event, tally = found.proof
+    assert found.broken is not None
+    assert tally.right > math.exp(found.broken[0].epsilon) * tally.wrong
+    assert event.words.startswith("guess ")
+
+
+def test_events_speak_plainly() -> None:
+    high, low = Combined.column(0), Combined.column(0).negated()
+    assert Event(high, 2.0, -math.inf).words == "guess the first neighbour where the answer is at least 2"
+    assert Event(low, 2.0, -3.0).words == (
+        "guess the first neighbour where the answer is at most -2, the second where the answer is at least 3"
+    )
+
+    def leaky(value: int) -> str:
+        return "b" if value and random.random() < 0.2 else "a"
+
+    found = audit.measure(leaky, neighbours=(0, 1), claim=curves.pure(epsilon=1.0), trials=3000, confidence=0.999)
+    assert found.event.words == "guess the second neighbour where the answer is 'b'"

@@ -141,3 +141,24 @@ def test_bad_canaries_are_refused(wrong: dict[str, Any]) -> None:
     for bound in (audit.one_run, audit.one_run_fdp):
         with pytest.raises(InvalidParameter):
             bound(**asked)
+
+
+def test_equal_scores_prove_nothing() -> None:
+    """Wherever the canaries stand: ties are broken by coins, not by place."""
+    included = np.r_[np.zeros(500), np.ones(500)].astype(int)
+    for bound in (audit.one_run, audit.one_run_fdp):
+        assert bound(np.zeros(1000), included, delta=1e-6, confidence=1 - 1e-9).epsilon == 0
+
+
+def test_several_numbers_of_guesses_share_the_error_rate() -> None:
+    """Three at 1 - 0.3 are one at 1 - 0.1."""
+    scores, included = gaussian_canaries(np.random.default_rng(6), 3.0, 400)
+    for bound in (audit.one_run, audit.one_run_fdp):
+        best = bound(
+            scores, included, delta=0.0 if bound is audit.one_run else 1e-3, confidence=0.7, guesses=(3, 5, 60)
+        )
+        assert best.guesses == 60
+        alone = bound(scores, included, delta=best.delta, confidence=0.9, guesses=60)
+        cheaper = bound(scores, included, delta=best.delta, confidence=0.7, guesses=60)
+        assert best.epsilon == pytest.approx(alone.epsilon, rel=1e-6)
+        assert cheaper.epsilon > 1.02 * alone.epsilon, "the test can tell"

@@ -8,8 +8,9 @@ hash, which can hide a difference and never invent one).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import CoroutineType, FunctionType, MethodType
 from typing import Any, Final, cast, final
 
 import numpy as np
@@ -20,6 +21,9 @@ Ints = NDArray[np.int64]
 
 MOST_COLUMNS: Final = 64
 """Numbers of one answer that are looked at one by one; the fingerprint has all of them."""
+
+LONGEST: Final = 40
+"""Letters of an answer that are shown."""
 
 MULTIPLIER: Final = 0x9E3779B97F4A7C15
 """Of the row hash: 2⁶⁴ divided by the golden ratio, an odd number whose bits are well mixed."""
@@ -59,7 +63,7 @@ class Answers:
     @staticmethod
     def of(raw: Any) -> Answers:
         """The encoding of a list of answers, or of an array with one row an answer."""
-        if isinstance(raw, np.ndarray) and raw.dtype.kind in "biuf":
+        if isinstance(raw, np.ndarray) and raw.dtype.kind in "biufc":
             return _of_array(raw)
         listed = list(raw)
         types = {type(answer) for answer in listed}
@@ -79,8 +83,10 @@ def _picked(raw: Sequence[Any], chosen: Any) -> list[Any]:
 
 def _of_array(raw: NDArray[Any]) -> Answers:
     flat = raw.reshape(len(raw), -1)
+    if raw.dtype.kind == "c":  # a real and an imaginary number
+        flat = np.stack([flat.real, flat.imag], axis=-1).reshape(len(raw), -1)
     columns = flat.astype(np.float64)
-    bits = np.ascontiguousarray(columns).view(np.int64) if raw.dtype.kind == "f" else flat.astype(np.int64)
+    bits = np.ascontiguousarray(columns).view(np.int64) if flat.dtype.kind == "f" else flat.astype(np.int64)
     odd = np.isnan(columns) * 1 + np.isinf(columns) * 2
     return Answers(raw, columns[:, :MOST_COLUMNS], _mixed(bits), _mixed(odd) if odd.any() else np.zeros(len(raw), int))
 
@@ -97,14 +103,22 @@ def _mixed(rows: Ints) -> Ints:
 
 
 def _of_list(listed: list[Any]) -> Answers:
-    leaves = [_leaves(answer) for answer in listed]
+    leaves = [_or(_leaves, answer, [math.nan]) for answer in listed]
     width = min(MOST_COLUMNS, max((len(row) for row in leaves), default=0))
     columns = np.full((len(listed), width), np.nan)
     for i, row in enumerate(leaves):
         columns[i, : len(row)] = row[:width]
-    keys = np.array([hash(plain(answer)) for answer in listed], dtype=np.int64)
-    kinds = np.array([hash(_kind(answer)) for answer in listed], dtype=np.int64)
+    # What cannot be read (a list inside itself, an object that raises when it is written) is known by its type.
+    keys = np.array([_or(lambda a: hash(plain(a)), y, hash(type(y).__name__)) for y in listed], dtype=np.int64)
+    kinds = np.array([_or(lambda a: hash(_kind(a)), y, hash(type(y).__name__)) for y in listed], dtype=np.int64)
     return Answers(listed, columns, keys, kinds)
+
+
+def _or(read: Callable[[Any], Any], answer: Any, instead: Any) -> Any:
+    try:
+        return read(answer)
+    except Exception:
+        return instead
 
 
 def _leaves(answer: Any) -> list[float]:
@@ -112,10 +126,14 @@ def _leaves(answer: Any) -> list[float]:
     if isinstance(answer, Mapping):
         # By key, so that the same key stands in the same column.
         return [x for key in sorted(answer, key=repr) for x in _leaves(answer[key])]
-    if isinstance(answer, np.ndarray) and answer.dtype.kind in "biuf":
-        return [float(x) for x in answer.ravel()[:MOST_COLUMNS]]
-    if isinstance(answer, list | tuple | np.ndarray):
+    if isinstance(answer, np.ndarray):
+        if answer.dtype.kind in "biuf":
+            return [float(x) for x in answer.ravel()[:MOST_COLUMNS]]
+        answer = answer.ravel().tolist()
+    if isinstance(answer, list | tuple):
         return [x for part in answer for x in _leaves(part)]
+    if isinstance(answer, complex | np.complexfloating):
+        return [float(answer.real), float(answer.imag)]
     try:
         return [float(answer)] if isinstance(answer, int | float | np.number | np.bool_) else [math.nan]
     except OverflowError:
@@ -146,9 +164,29 @@ def plain(answer: Any) -> Hashable:
     # 1, 1.0 and True are equal, and so are 0.0 and -0.0, or one moment in two zones, but who reads the answer can tell
     # them apart by how they look.
     kind: Any = type(answer)
+    if is_opaque(answer):
+        return (kind.__name__,)
     if kind in (int, str, bytes) or (kind.__repr__ is object.__repr__ and isinstance(answer, Hashable)):
         return cast("Hashable", answer)
     return (kind.__name__, repr(answer))
+
+
+def is_opaque(answer: Any) -> bool:
+    """Whether an answer shows nothing but its type: a generator, a function, an object without content or looks."""
+    kind: Any = type(answer)
+    if isinstance(answer, Iterator | CoroutineType | FunctionType | MethodType):
+        return True
+    return kind.__repr__ is object.__repr__ and kind.__hash__ in (object.__hash__, None)
+
+
+def look(answer: Any) -> str:
+    """An answer in a few words."""
+    if isinstance(answer, Raised):
+        return "an error: it " + str(answer)
+    if isinstance(answer, np.generic):
+        answer = answer.item()
+    found: str = _or(repr, answer, f"a {type(answer).__name__}")
+    return found if len(found) <= LONGEST else found[: LONGEST - 1] + "…"
 
 
 def numbers_of(answer: Any) -> Floats | None:

@@ -4,8 +4,9 @@
 rule that is fixed in advance looks at the answer and guesses which, or passes. If the mechanism is ε-DP, then whatever
 the answer, the posterior odds of either neighbour are at most e^ε. So given all answers, and given who passes, the
 number of right guesses among t is at most Binomial(t, e^ε/(1 + e^ε)), stochastically. This needs no nuisance parameter,
-no limit for large samples and no identical trials: a mechanism may remember earlier calls. It uses events in both
-directions at once, and is therefore sharper than one bound on P(S) beside one bound on Q(S).
+no limit for large samples and no identical trials: a mechanism may remember its earlier answers, but not the values
+that it was asked about (then it leaks those too). It uses events in both directions at once, and is therefore sharper
+than one bound on P(S) beside one bound on Q(S).
 
 **With δ.** Let right and wrong guesses have probabilities r and w in one trial. (ε, δ)-DP in both directions says
 r <= e^ε w + δ (add the two inequalities for "guess first" and "guess second", and halve; a rule that guesses one of

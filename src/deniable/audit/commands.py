@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import json
 import math
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +17,10 @@ from typing import Any, Final
 
 from deniable.audit import zoo
 from deniable.audit.finding import Finding
-from deniable.audit.measuring import SECONDS, Progress, measure
-from deniable.curves import Curve, parse
+from deniable.audit.measuring import LEAST, SECONDS, Progress, measure
+from deniable.curves import Curve, check, parse
 from deniable.curves.looks import rounded_down
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter, MissingExtra
 
 REFUTED: Final = 3
 """The exit code when the claim is refuted: not a failure of the audit, and not to be overlooked by a script."""
@@ -41,8 +43,12 @@ def audit_command(
     """Measure `module:function`; the exit code says whether its claim holds."""
     if target is None or neighbours is None:
         raise InvalidParameter("module:function and --neighbours", NOTHING, "must both be given", "or ask for --zoo")
-    mechanism, promise = imported(target), None if claim is None else parse(claim)
     pair = (literal(neighbours[0]), literal(neighbours[1]))
+    if repr(pair[0]) == repr(pair[1]):
+        raise InvalidParameter("neighbours", " ".join(neighbours), "must be two different values")
+    if plot is not None:
+        _can_draw(plot)
+    mechanism, promise = imported(target), None if claim is None else parse(claim)
     with _bar("asking the mechanism", show=not as_json) as progress:
         found = measure(
             mechanism,
@@ -61,12 +67,31 @@ def audit_command(
     if as_json:
         print(json.dumps(record(found), ensure_ascii=False, indent=2, allow_nan=False))
     else:
-        print(found.sentence)
-        print(f"By this rule: {found.event.words}.")
-        print(f"{found.tally.right:,} of its {found.tally.right + found.tally.wrong:,} guesses were right.")
+        event, tally = found.proof
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        print(fitted(found.sentence, width))
+        print(fitted(f"By this rule: {event.words}.", width))
+        print(f"{tally.right:,} of its {tally.right + tally.wrong:,} guesses were right.")
     if plot is not None:
         print(f"Saved {plot}", file=sys.stderr)
     return REFUTED if found.refuted else 0
+
+
+def fitted(text: str, width: int | None) -> str:
+    """A text in lines of at most so many letters; as it is where there is no terminal."""
+    return text if width is None else "\n".join(textwrap.wrap(text, width, break_on_hyphens=False))
+
+
+def _can_draw(path: Path) -> None:
+    """Before the long run, not after it."""
+    from deniable.plots.render import FORMATS
+
+    if path.suffix.lower() not in FORMATS:
+        raise InvalidParameter("plot", str(path), f"must end in {', '.join(FORMATS)}")
+    if not path.absolute().parent.is_dir():
+        raise InvalidParameter("plot", str(path), "must lie in a folder that is there")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtra("matplotlib", "plots")
 
 
 def imported(target: str) -> Any:
@@ -86,11 +111,14 @@ def imported(target: str) -> Any:
 
 
 def literal(text: str) -> Any:
-    """A value as Python writes it: 0, 1.5, [1, 2], "word". Anything else is a word."""
+    """A value as Python writes it: 0, 1.5, [1, 2], "word"."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        rule = "must be values as Python writes them: 0, 1.5, [1, 2], 'word'"
+        raise InvalidParameter(
+            "neighbours", text, rule, "put words in quotes, twice for the shell: \"'word'\""
+        ) from None
 
 
 def record(found: Finding) -> dict[str, Any]:
@@ -105,9 +133,25 @@ def record(found: Finding) -> dict[str, Any]:
         "event": found.event.words,
         "right": found.tally.right,
         "wrong": found.tally.wrong,
+        "broken": _broken(found),
         "trials": found.trials,
         "band": {"alpha": list(found.band.alpha), "beta": list(found.band.beta)},
         "claim": found.claim.to_dict() if isinstance(found.claim, Curve) else None,
+    }
+
+
+def _broken(found: Finding) -> dict[str, Any] | None:
+    """The point of the claim that guesses break, and the guesses."""
+    if found.broken is None or found.breaking is None:
+        return None
+    (level, p_value), (event, tally) = found.broken, found.breaking
+    return {
+        "epsilon": level.epsilon,
+        "delta": level.delta,
+        "p_value": p_value,
+        "event": event.words,
+        "right": tally.right,
+        "wrong": tally.wrong,
     }
 
 
@@ -128,8 +172,21 @@ def _bar(words: str, *, show: bool) -> Iterator[Progress | None]:
 # -- the zoo ---------------------------------------------------------------------------------------------------------
 
 
-def zoo_command(*, trials: int, confidence: float, as_json: bool = False) -> int:
+def zoo_command(
+    *,
+    trials: int,
+    confidence: float,
+    as_json: bool = False,
+    target: str | None = None,
+    neighbours: tuple[str, str] | None = None,
+    claim: str | None = None,
+) -> int:
     """Look at every entry, and print what was claimed, what is true, what was measured, and whether it was caught."""
+    if target is not None or neighbours is not None or claim is not None:
+        remedy = "ask for one or the other"
+        raise InvalidParameter("zoo", NOTHING, "brings its own mechanisms, neighbours and claims", remedy)
+    check.integer("trials", trials, LEAST)
+    check.inner_probability("confidence", confidence)
     from rich.console import Console
     from rich.progress import track
     from rich.table import Table
@@ -137,22 +194,24 @@ def zoo_command(*, trials: int, confidence: float, as_json: bool = False) -> int
 
     console = Console(highlight=False)
     every = list(zoo.entries.values())
-    shown = every if as_json else track(every, "looking", console=Console(stderr=True), transient=True)
+    is_watched = not as_json and sys.stderr.isatty()
+    shown = track(every, "looking", console=Console(stderr=True), transient=True) if is_watched else every
     looks = [zoo.look(entry, trials=trials, confidence=confidence) for entry in shown]
     if as_json:
         print(json.dumps([_row(one) for one in looks], ensure_ascii=False, indent=2, allow_nan=False))
     else:
         table = Table(box=None, pad_edge=False, header_style="bold")
         wide = console.width >= ROOMY
-        for name in ("mechanism", "claim", "truth", "measured", "caught", *(["what it teaches"] if wide else [])):
-            table.add_column(name, justify="right" if name in ("claim", "truth", "measured") else "left")
+        for name in ("mechanism", "δ", "claim", "truth", "measured", "caught", *(["what it teaches"] if wide else [])):
+            table.add_column(name, justify="right" if name in ("δ", "claim", "truth", "measured") else "left")
         for one in looks:
             entry, found = one.entry, one.finding
             # An exact proof needs no answers.
             measured = "exactly" if found is None else rounded_down(found.epsilon, 3)
             said = "yes" if one.caught else "no, rightly" if entry.sound else "NO"
             caught = Text(said, "green" if one.as_it_should else "bold red")
-            row: list[str | Text] = [entry.name, _short(entry.claimed), _short(entry.truth), measured, caught]
+            said_at = [_short(entry.delta), _short(entry.claimed), _short(entry.truth), measured]
+            row: list[str | Text] = [entry.name, *said_at, caught]
             table.add_row(*row, *([entry.teaches] if wide else []))
         console.print(table)
         found_out = sum(one.caught for one in looks if not one.entry.sound)

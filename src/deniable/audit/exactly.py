@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 
 from deniable import curves
+from deniable.audit.answers import Raised, plain
 from deniable.curves import Curve, Kernel
 from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter
 from deniable.local import (
@@ -49,9 +51,10 @@ from deniable.mechanisms import (
     Staircase,
     TopK,
     UnknownKeys,
+    values,
 )
 from deniable.mechanisms.base import Asked, Processed
-from deniable.mechanisms.histogram import tally
+from deniable.mechanisms.histogram import Tally, tally
 from deniable.mechanisms.selection import Selection
 from deniable.mechanisms.steps import Additive
 
@@ -135,51 +138,101 @@ def _checked(law: Any) -> Law:
 
 
 def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
-    inner = factors(mechanism.mechanism, a, b)
-    if len(inner) != 1:
+    """What was done to the releases, if every outcome of the law is one, or can be read as one."""
+    functions: list[Callable[[Any], Any]] = []
+    inner: Any = mechanism
+    while isinstance(inner, Processed | Asked):
+        if isinstance(inner, Processed):
+            functions.insert(0, inner.function)
+        else:
+            a, b = inner.statistic(a), inner.statistic(b)
+        inner = inner.mechanism
+    read = _release_of(inner)
+    if read is None:
         raise InvalidOperation("what is done to an answer of several parts mixes them; audit.measure it")
-    return [(_pushed(inner[0][0], mechanism.function), _pushed(inner[0][1], mechanism.function))]
+
+    def image(outcome: Any) -> Any:
+        release = read(outcome)
+        for function in functions:
+            try:
+                release = function(release)
+            except Exception as error:  # an error is an output
+                return Raised(type(error).__name__)
+        return plain(release)
+
+    (p, q) = factors(inner, a, b)[0]
+    return [(pushed(p, image), pushed(q, image))]
 
 
-def _pushed(law: Law, function: Callable[[Any], Any]) -> Law:
+def _release_of(mechanism: Any) -> Callable[[Any], Any] | None:
+    """How an outcome of the one factor is read as a release; None where there are several factors."""
+    if isinstance(mechanism, InverseSensitivity | BinaryInverseSensitivity):
+        return lambda place: mechanism.answers[place]
+    if isinstance(mechanism, AboveThreshold | MonotoneAboveThreshold):
+        return lambda seen: seen.index(True) if True in seen else None
+    if isinstance(mechanism, SparseVector | MonotoneSparseVector):
+        return lambda seen: tuple(place for place, is_above in enumerate(seen) if is_above)
+    is_number = isinstance(mechanism, Additive) and mechanism.dimension is None
+    is_itself = isinstance(mechanism, Selection | TopK | PoissonMechanism | Staircase)
+    if is_number or is_itself or callable(getattr(mechanism, "law", None)):
+        return lambda outcome: outcome
+    return None
+
+
+def pushed(law: Law, function: Callable[[Any], Any]) -> Law:
+    """The law of function(outcome)."""
     found: dict[Any, float] = {}
-    whole = [y for y in law if not _is_end(y)]
+    whole = [y for y in law if not isinstance(y, End)]
     for outcome, mass in law.items():
         # A tail goes where the outcome beside it goes: less than 10⁻¹⁵ of all mass.
         beside = outcome
-        if _is_end(outcome):
-            beside = max(whole) if outcome.startswith(ABOVE) else min(whole)
+        if isinstance(outcome, End):
+            beside = max(whole) if outcome.is_above else min(whole)
         image = function(beside)
         found[image] = found.get(image, 0.0) + mass
     return found
 
 
-def _is_end(outcome: Any) -> bool:
-    return isinstance(outcome, str) and outcome.startswith(ENDS)
-
-
 # -- whole numbers ---------------------------------------------------------------------------------------------------
 
-BELOW: Final = "below"
-ABOVE: Final = "above"
-ENDS: Final = (BELOW, ABOVE)
-"""The outcomes that stand for the tails."""
+
+@final
+@dataclass(frozen=True, slots=True)
+class End:
+    """The outcome that stands for a tail; with `of`, for the tail of one neighbour alone."""
+
+    is_above: bool
+    of: str = ""
 
 
 def _numeric(mechanism: Any, a: Any, b: Any) -> Factors:
     if isinstance(mechanism, PoissonMechanism):
-        return [_poisson(float(mechanism.rate(a)), float(mechanism.rate(b)))]
+        low, high = (values.whole(value) for value in (a, b))
+        return [_poisson(float(mechanism.rate(low)), float(mechanism.rate(high)))]
     if isinstance(mechanism, Staircase):
         if mechanism.exponent is not None:
             raise _real(mechanism)
-        return [_shifted(_stairs(mechanism), int(a), int(b))]
+        return [_shifted(_stairs(mechanism), values.whole(a), values.whole(b))]
     if isinstance(mechanism, Histogram):
         counts = (mechanism.count(a).tolist(), mechanism.count(b).tolist())
         return _coordinates(mechanism.noise, *counts)
     if isinstance(mechanism, UnknownKeys):
         return _keys(mechanism, tally(a), tally(b))
-    places = [np.atleast_1d(np.asarray(value)).ravel().tolist() for value in (a, b)]
-    return _coordinates(mechanism, *places)
+    if mechanism.exponent is not None:
+        raise _real(mechanism)
+    return _coordinates(mechanism, *(_places(mechanism, value) for value in (a, b)))
+
+
+def _places(noisy: Additive, value: Any) -> list[int]:
+    """The whole numbers of a value that `release` would take."""
+    if noisy.dimension in (None, 1) and not values.is_array(value):
+        return [values.whole(value)]
+    listed: list[int] = values.wholes(value).ravel().tolist() if values.is_array(value) else []
+    if noisy.dimension is None or len(listed) != noisy.dimension:
+        raise InvalidParameter(
+            "neighbours", NOTHING, f"must hold {noisy.dimension or 'one'} whole numbers, as declared"
+        )
+    return listed
 
 
 def _coordinates(noisy: Additive, a: list[int], b: list[int]) -> Factors:
@@ -235,14 +288,14 @@ def _shifted(law: dict[int, float], a: int, b: int, *, unbounded: bool = False) 
         raise InvalidOperation("the values are too far apart for an enumeration; audit.measure it")
     first, last = min(a, b) - core, max(a, b) + core
     return tuple(  # type: ignore[return-value]
-        _window(law, at, first, last, side if unbounded else "") for at, side in ((a, " of a"), (b, " of b"))
+        _window(law, at, first, last, side if unbounded else "") for at, side in ((a, "a"), (b, "b"))
     )
 
 
 def _window(law: dict[int, float], at: int, first: int, last: int, side: str) -> Law:
     found: dict[Any, float] = {y: law[y - at] for y in range(first, last + 1)}
-    found[BELOW + side] = math.fsum(p for z, p in law.items() if z + at < first)
-    found[ABOVE + side] = math.fsum(p for z, p in law.items() if z + at > last)
+    found[End(False, side)] = math.fsum(p for z, p in law.items() if z + at < first)
+    found[End(True, side)] = math.fsum(p for z, p in law.items() if z + at > last)
     return found
 
 
@@ -256,8 +309,8 @@ def _poisson(low: float, high: float) -> tuple[Law, Law]:
     for rate in (low, high):
         masses = np.exp(n * math.log(rate) - rate - gammaln(n + 1))
         law: dict[Any, float] = dict(zip(n[first:].tolist(), masses[first:].tolist(), strict=True))
-        law[f"{ABOVE} {rate}"] = float(gammainc(len(n), rate))
-        law[f"{BELOW} {rate}"] = float(gammaincc(first, rate)) if first else 0.0
+        law[End(True, str(rate))] = float(gammainc(len(n), rate))
+        law[End(False, str(rate))] = float(gammaincc(first, rate)) if first else 0.0
         laws.append(law)
     return laws[0], laws[1]
 
@@ -265,19 +318,15 @@ def _poisson(low: float, high: float) -> tuple[Law, Law]:
 HIDDEN: Final = "hidden"
 
 
-def _keys(mechanism: UnknownKeys, a: dict[Any, int], b: dict[Any, int]) -> Factors:
+def _keys(mechanism: UnknownKeys, a: Tally, b: Tally) -> Factors:
     """Each key by itself: hidden, or shown with a noisy count from the threshold upwards."""
-    noisy = _noise(mechanism.noise)
+    noisy, is_gaussian = _noise(mechanism.noise), _is_gaussian(mechanism.noise)
     found: Factors = []
     for key in {**a, **b}:
-        if a.get(key, 0) != b.get(key, 0):
-            pair = _shifted(noisy, a.get(key, 0), b.get(key, 0), unbounded=_is_gaussian(mechanism.noise))
-            found.append(
-                (
-                    _shown(pair[0], a.get(key, 0), mechanism.threshold),
-                    _shown(pair[1], b.get(key, 0), mechanism.threshold),
-                )
-            )
+        x, y = (side[key][1] if key in side else 0 for side in (a, b))
+        if x != y:
+            p, q = _shifted(noisy, x, y, unbounded=is_gaussian)
+            found.append((_shown(p, x, mechanism.threshold), _shown(q, y, mechanism.threshold)))
     return found
 
 
@@ -289,7 +338,7 @@ def _shown(law: Law, count: int, threshold: int) -> Law:
 
 
 def _is_above(outcome: Any, threshold: int) -> bool:
-    return outcome.startswith(ABOVE) if isinstance(outcome, str) else outcome >= threshold
+    return bool(outcome.is_above if isinstance(outcome, End) else outcome >= threshold)
 
 
 # -- choices ---------------------------------------------------------------------------------------------------------

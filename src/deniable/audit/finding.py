@@ -35,7 +35,9 @@ class Finding:
     claimed: float
     """The claim's ε at `delta`; infinite if it says none."""
     broken: tuple[Level, float] | None
-    """(ε, δ) of the claim that the guesses break, with the p-value; None if none is."""
+    """(ε, δ) of the claim that guesses break, with the p-value; None if none is."""
+    breaking: tuple[Event, Tally] | None
+    """The rule that breaks it, and its guesses."""
     trials: int
     """How often the mechanism was asked about each neighbour, on average."""
 
@@ -43,6 +45,13 @@ class Finding:
     def ratio(self) -> float:
         """The certified ε as a share of the claimed one; NaN if nothing finite was claimed."""
         return self.epsilon / self.claimed if 0 < self.claimed < math.inf else math.nan
+
+    @property
+    def proof(self) -> tuple[Event, Tally]:
+        """The rule that shows what the sentence says, and its guesses."""
+        if self.refuted and self.epsilon <= self.claimed and self.breaking is not None:
+            return self.breaking
+        return self.event, self.tally
 
     @property
     def sentence(self) -> str:
@@ -56,11 +65,14 @@ class Finding:
             share = f", {100 * self.ratio:.0f} % of it" if math.isfinite(self.ratio) else ""
             agreed = f"Consistent with the claim, which says {said} at {level}"
             return f"{agreed}; measured with confidence {sure}: {measured}{share}."
-        text = f"Refuted with confidence {sure}: {measured}; the claim says {said}."
-        if self.epsilon <= self.claimed and self.broken is not None:
+        if self.epsilon > self.claimed:
+            return f"Refuted with confidence {sure}: {measured}; the claim says {said}."
+        if self.broken is not None:
             at = self.broken[0]
-            text += f" At ε = {at.epsilon:.4g} it allows δ = {at.delta:.3g}, and the guesses show more."
-        return text
+            breaks = f"at ε = {at.epsilon:.4g} the claim allows δ = {at.delta:.3g}, and the guesses show more"
+        else:
+            breaks = "an attack has fewer misses at the same false alarms than the claim allows"
+        return f"Refuted with confidence {sure}: {breaks}. Measured besides: {measured}, where the claim says {said}."
 
     def __str__(self) -> str:
         return self.sentence

@@ -28,6 +28,7 @@ BAND: Final = 24
 """Points of the trade-off band."""
 CAUTION: Final = 3.5
 """Standard errors by which the counts of the choosing answers are doubted: the best of many events looks too good."""
+LARGEST: Final = float(np.finfo(np.float64).max)
 LEAST_SEARCH, MOST_SEARCH = 20_000, 300_000
 
 
@@ -54,6 +55,12 @@ class Sample:
         return self.answers[self.is_first], self.answers[~self.is_first]
 
 
+def scored(score: Score, answers: Answers) -> Floats:
+    """The scores, finite, so that an infinite border stands for no guess; NaN where the score says nothing."""
+    found = np.clip(score(answers), -LARGEST, LARGEST)
+    return np.where(score.passes(answers), np.nan, found)
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Event:
@@ -67,7 +74,7 @@ class Event:
 
     def guesses(self, answers: Answers) -> NDArray[np.int8]:
         """1 for the first neighbour, -1 for the second, 0 for a pass."""
-        found = self.score(answers)
+        found = scored(self.score, answers)
         return (found >= self.first_from).astype(np.int8) - (found <= self.second_to).astype(np.int8)
 
     def guess(self, answer: Any) -> int:
@@ -88,9 +95,10 @@ class Event:
     def words(self) -> str:
         said = []
         if self.first_from < math.inf:
-            said.append(f"the first neighbour where {self.score.words} is at least {self.first_from:.6g}")
+            said.append(f"the first neighbour where {self.score.where(least=self.first_from)}")
         if self.second_to > -math.inf:
-            said.append(f"the second where {self.score.words} is at most {self.second_to:.6g}")
+            named = "the second" if said else "the second neighbour"
+            said.append(f"{named} where {self.score.where(most=self.second_to)}")
         return "guess " + (", ".join(said) if said else "nothing")
 
     def __repr__(self) -> str:
@@ -182,11 +190,10 @@ def search(
     found = list(own) or scores.learn(*teach.sides)
     levels = _levels(claim)
     every = Sample(joined(teach.answers, choose.answers), np.concatenate([teach.is_first, choose.is_first]))
-    best = _Best()
-    for score in found or [scores.Combined.column(0)]:
+    found = found or [scores.Combined.column(0)]
+    best = _Best(found[0])
+    for score in found:
         best.consider(score, choose if score.learned else every, judges, delta, miss * FOR_EPSILON, levels)
-    assert best.event is not None
-    assert best.ruler is not None
     breaking = None if best.breaking is None else (best.breaking, levels[best.level])
     rulers = (best.ruler, *(one.ruler for one in (best.event, best.breaking) if one is not None))
     return Chosen(best.event, breaking, rulers, best.excess if claim is not None else best.worth)
@@ -217,24 +224,29 @@ def _levels(claim: Promise | None) -> list[Level]:
 
 
 class _Best:
-    """The best events so far."""
+    """The best events so far. Where nothing is worth a guess, nothing is guessed."""
 
-    def __init__(self) -> None:
-        self.event: Event | None = None
+    def __init__(self, score: Score) -> None:
+        self.event = Event(score, math.inf, -math.inf)
         self.worth = -math.inf
         self.breaking: Event | None = None
         self.excess = -math.inf
         self.level = 0
-        self.ruler: Ruler | None = None
+        self.ruler: Ruler = (score, np.zeros(1))
         self.area = -math.inf
 
     def consider(
         self, score: Score, sample: Sample, judges: int, delta: float, miss: float, levels: list[Level]
     ) -> None:
-        on = score(sample.answers)
-        first, second = np.sort(on[sample.is_first]), np.sort(on[~sample.is_first])
-        borders = _borders(np.sort(on))
-        area = _area(first, second)
+        on = scored(score, sample.answers)
+        said = ~np.isnan(on)
+        if not said.any():
+            return
+        first, second = np.sort(on[sample.is_first & said]), np.sort(on[~sample.is_first & said])
+        borders = _borders(np.sort(on[said]))
+        # Where it says nothing it is right half of the time.
+        heard = len(first) * len(second) / max(1, int(sample.is_first.sum()) * int((~sample.is_first).sum()))
+        area = 0.5 + heard * (_area(first, second) - 0.5)
         if area > self.area:
             self.area, self.ruler = area, (score, _spread(borders))
         right, wrong, directions, place = _pairs(first, second, borders)
@@ -332,20 +344,23 @@ def band(rulers: Sequence[Ruler], sample: Sample, miss: float) -> Band:
     each = miss / (4 * sum(len(borders) for _, borders in rulers))
     points = [(0.0, 1.0), (1.0, 0.0)]
     for score, borders in rulers:
-        on = score(sample.answers)
-        first, second = np.sort(on[sample.is_first]), np.sort(on[~sample.is_first])
-        if len(first) and len(second):
-            points += _certified(first, second, borders, each)
-            points += _certified(-second[::-1], -first[::-1], -borders, each)
+        on = scored(score, sample.answers)
+        first, second = on[sample.is_first], on[~sample.is_first]
+        if not len(first) or not len(second):
+            continue
+        for one, other, at in ((first, second, borders), (-second, -first, -borders)):
+            # "The answer is about `one`": false alarms come from `other`, misses from `one`.
+            alarms = binomial.upper_bound(_from(other, at), len(other), miss=each)
+            misses = 1 - binomial.lower_bound(_from(one, at), len(one), miss=each)
+            points += list(zip(np.atleast_1d(alarms).tolist(), np.atleast_1d(misses).tolist(), strict=True))
     hull = _hull(points)
     return Band(tuple(a for a, _ in hull), tuple(b for _, b in hull))
 
 
-def _certified(one: Floats, other: Floats, borders: Floats, miss: float) -> list[tuple[float, float]]:
-    """Of the tests that say `one` where the score is at least a border: false alarms come from `other`."""
-    alarms = binomial.upper_bound(len(other) - np.searchsorted(other, borders, "left"), len(other), miss=miss)
-    misses = 1 - binomial.lower_bound(len(one) - np.searchsorted(one, borders, "left"), len(one), miss=miss)
-    return list(zip(alarms.tolist(), misses.tolist(), strict=True))
+def _from(on: Floats, borders: Floats) -> Any:
+    """How many scores are at least each border; where nothing is said, none."""
+    told = np.sort(on[~np.isnan(on)])
+    return len(told) - np.searchsorted(told, borders, "left")
 
 
 def _hull(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
@@ -14,7 +14,7 @@ from deniable.audit import binomial, game, sampling, scores
 from deniable.audit.answers import Answers
 from deniable.audit.finding import Finding
 from deniable.audit.game import FOR_BAND, FOR_CLAIM, FOR_EPSILON, Chosen, Sample
-from deniable.audit.promise import Promise
+from deniable.audit.promise import Promise, some_delta
 from deniable.audit.scores import Score
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
@@ -109,7 +109,7 @@ def measure(
     >>> audit.measure(noisy, neighbours=(0.0, 2.0), trials=20_000, confidence=0.999).refuted
     True
     """
-    count = _count(trials)
+    count, seconds = _count(trials), check.positive("seconds", seconds)
     asked = _Question.of(_claim(mechanism, claim), delta, confidence, likelihood_ratio, count)
     if isinstance(neighbours, Patterns):
         spent = max(LEAST, int(count * PILOT / len(neighbours)))
@@ -143,7 +143,7 @@ def compare(
     >>> audit.compare(*answers, claim=curves.gaussian(mu=0.5), confidence=0.99).refuted
     True
     """
-    sides = [side if isinstance(side, np.ndarray) else list(side) for side in (first, second)]
+    sides = [_listed(name, side) for name, side in (("first", first), ("second", second))]
     available = min(len(side) for side in sides)
     whole = _Question.of(_claim(None, claim), delta, confidence, likelihood_ratio, _count(available, "answers"))
     asked = replace(whole, miss=whole.miss * (1 - SPARE))
@@ -152,6 +152,13 @@ def compare(
     answers = [_drawn(side, rng.permutation(len(side))[:count]) for side, count in zip(sides, counts, strict=True)]
     sample = Sample(Answers.of(sampling.merged(answers, is_first)), is_first)
     return replace(asked.judge(sample), confidence=confidence)
+
+
+def _listed(name: str, side: Any) -> Any:
+    is_one = side.ndim == 0 if isinstance(side, np.ndarray) else isinstance(side, str | bytes | Mapping)
+    if is_one or not isinstance(side, Iterable):
+        raise InvalidParameter(name, NOTHING, "must be a list or array of answers")
+    return side if isinstance(side, np.ndarray) else list(side)
 
 
 def _coins(available: int, miss: float) -> NDArray[np.bool_]:
@@ -191,12 +198,13 @@ def until_decided(
     stopping time.
 
     Round k has the error rate (1 - confidence)/(k(k + 1)), and they add up to 1 - confidence. Its event is chosen from
-    all earlier rounds, and judged by its own answers.
+    all earlier rounds, and judged by its own answers. All rounds are right at once, so the best of them is told.
     """
-    count, pair = _count(most), _pair(neighbours)
+    count, pair, seconds = _count(most), _pair(neighbours), check.positive("seconds", seconds)
     whole = _Question.of(_claim(mechanism, claim), delta, confidence, likelihood_ratio, count)
-    size, spent, rounds = min(FIRST_ROUND, count), 0, 0
+    size, spent, rounds = _round(FIRST_ROUND, count), 0, 0
     before: Sample | None = None
+    best: Finding | None = None
     while True:
         rounds += 1
         asked = replace(whole, miss=whole.miss / (rounds * (rounds + 1)))
@@ -210,10 +218,17 @@ def until_decided(
             third = len(before) // 3
             chosen = asked.search(before[:third], before[third:], len(fresh))
             found = asked.verdict(chosen, fresh, spent)
+        if best is None or found.refuted or found.epsilon > best.epsilon:
+            best = found
         if found.refuted or found.ratio >= NEARLY or spent >= count:
-            return replace(found, confidence=confidence, trials=spent)
+            return replace(best, confidence=confidence, trials=spent)
         before = fresh if before is None else _recent(before, fresh)
-        size = min(2 * size, count - spent)
+        size = _round(2 * size, count - spent)
+
+
+def _round(size: int, left: int) -> int:
+    """The trials of a round: all that are left, if what is left after it were no larger a round."""
+    return size if left >= 3 * size else left
 
 
 def _recent(before: Sample, fresh: Sample) -> Sample:
@@ -240,7 +255,7 @@ class _Question:
     def of(
         cls, claim: Curve | None, delta: float, confidence: float, ratio: Callable[[Any], float] | None, trials: int
     ) -> _Question:
-        level, miss = check.probability("delta", delta), 1 - check.inner_probability("confidence", confidence)
+        level, miss = some_delta(delta), 1 - check.inner_probability("confidence", confidence)
         if ratio is not None and not callable(ratio):
             raise InvalidParameter("likelihood_ratio", ratio, "must be a function of an answer")
         # Beyond log(2 trials) no answers can show anything.
@@ -270,19 +285,30 @@ class _Question:
         tally = chosen.event.tally(judges)
         epsilon = tally.epsilon(delta=self.delta, miss=self.miss * FOR_EPSILON)
         shown = game.band(chosen.rulers, judges, self.miss * FOR_BAND)
-        claimed, broken, refuted = math.inf, None, None
+        claimed, broken, breaking, refuted = math.inf, None, None, None
         if self.claim is not None and self.promise is not None:
             claimed = float(self.claim.epsilon(delta=self.delta))
             if chosen.breaking is not None:
                 event, level = chosen.breaking
-                allowed = self.miss * FOR_CLAIM
-                p = event.tally(judges).p_value(epsilon=level.epsilon, delta=level.delta, miss=allowed)
-                broken = (level, p) if p <= allowed else None
+                allowed, counted = self.miss * FOR_CLAIM, event.tally(judges)
+                p = counted.p_value(epsilon=level.epsilon, delta=level.delta, miss=allowed)
+                broken, breaking = ((level, p), (event, counted)) if p <= allowed else (None, None)
             below = np.array(shown.beta) < self.promise.beta(shown.alpha)
             refuted = bool(epsilon > claimed or broken is not None or np.any(below))
         confidence = 1 - self.miss
         return Finding(
-            epsilon, self.delta, refuted, confidence, chosen.event, tally, shown, self.claim, claimed, broken, trials
+            epsilon,
+            self.delta,
+            refuted,
+            confidence,
+            chosen.event,
+            tally,
+            shown,
+            self.claim,
+            claimed,
+            broken,
+            breaking,
+            trials,
         )
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final, final
 import numpy as np
 
 from deniable.audit.answers import Floats
-from deniable.curves import Curve
+from deniable.curves import Curve, check
+from deniable.errors import InvalidParameter
 
 READ: Final = 160
 """ε at which a claim is read."""
@@ -44,6 +45,14 @@ class Promise:
         odds, left = np.exp(self.epsilons), 1 - self.deltas
         found = np.maximum(left - odds * a, (left - a) / odds).max(axis=-1)
         return np.asarray(np.maximum(0.0, found * (1 - 1e-12) - 1e-15))
+
+
+def some_delta(delta: Any) -> float:
+    """A δ at which an ε can be measured: below 1, as everything is (0, 1)-DP."""
+    found = check.probability("delta", delta)
+    if found >= 1:
+        raise InvalidParameter("delta", delta, "must be below 1: every mechanism is (0, 1)-DP")
+    return found
 
 
 def widest(curve: Curve, *, delta: float, limit: float) -> float:

@@ -1,7 +1,9 @@
-"""Running a mechanism many times, whatever it does: answer, raise, hang.
+"""Running a mechanism many times, whatever it does: answer, raise, leave, hang.
 
 A mechanism is a function of a value, or has `release(value)`, or is a local protocol. To be quick it may have
-`many(value, count)`: a list or array of so many independent answers. What it raises is an answer too (`Raised`).
+`many(value, count)`: a list or array of so many independent answers. `many` must be stateless: a single call is made
+when its coin says so, but a batch answers for one neighbour at a time, and a memory, a counter or a clock inside it
+would tell which. What a mechanism raises is an answer too (`Raised`).
 """
 
 from __future__ import annotations
@@ -9,77 +11,94 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.audit.answers import Answers, Raised
+from deniable.audit.answers import Answers, Raised, is_opaque
 from deniable.audit.game import Sample
 from deniable.errors import NOTHING, InvalidParameter, NotCertifiable
 from deniable.local import Protocol
-from deniable.mechanisms import Mechanism
-from deniable.mechanisms.base import Asked, Composed, Processed
-from deniable.mechanisms.steps import Additive
+from deniable.mechanisms import Mechanism, values
+from deniable.mechanisms.base import Composed, Processed
+from deniable.mechanisms.steps import Additive, noisy_floats
 
-CHUNK: Final = 2**18
-"""Answers that are drawn at a time in one call of `many`."""
+CHUNK: Final = 2**15
+"""Coins for which answers are drawn at a time, in two calls of `many`: one for each neighbour."""
 PATIENCE: Final = 0.05
 """Seconds between two looks at the clock."""
+SMALL: Final = 2**61
+"""Whole numbers below this take noise in 64 bits."""
 
 Many = Callable[[Any, int], Any]
 Progress = Callable[[int, int], None]
 """Told how many of how many calls were answered."""
 
 
+class _Unanswered(Exception):
+    """A `many` of the user's own raised: whose call it was nobody can tell."""
+
+
 def many(mechanism: Any) -> Many | None:
-    """How a mechanism answers many times in one call; None if it cannot."""
+    """How a mechanism answers many times in one call; None if its type has no such way."""
     if isinstance(mechanism, type):
         return None
     given = getattr(mechanism, "many", None)
     if callable(given):
-        return lambda value, count: given(value, count)
+        return _their_own(given)
     if isinstance(mechanism, Protocol):
         return lambda value, count: mechanism.randomize([value] * count)
-    if isinstance(mechanism, Additive) and mechanism.dimension is None:
-        # One number many times is a vector of independent answers, drawn in one go.
-        return lambda value, count: (
-            mechanism.release(np.full(count, value)) if np.ndim(value) == 0 else _each(mechanism.release, value, count)
-        )
-    if isinstance(mechanism, Asked | Processed):
-        inner = many(mechanism.mechanism)
-        return None if inner is None else _around(mechanism, inner)
+    if isinstance(mechanism, Additive):
+        return lambda value, count: _noisy(mechanism, value, count)
     if isinstance(mechanism, Composed):
         parts = [found for part in mechanism.parts if (found := many(part)) is not None]
-        if len(parts) == len(mechanism):
+        if parts and len(parts) == len(mechanism):
             return lambda value, count: _rows([part(value, count) for part in parts])
     return None
 
 
-def _around(mechanism: Asked | Processed, inner: Many) -> Many:
-    if isinstance(mechanism, Asked):
-        return lambda value, count: inner(mechanism.statistic(value), count)
-    return lambda value, count: [mechanism.function(answer) for answer in _listed(inner(value, count))]
+def _their_own(given: Many) -> Many:
+    def call(value: Any, count: int) -> Any:
+        try:
+            return given(value, count)
+        except BaseException as error:
+            raise _Unanswered(type(error).__name__) from None
+
+    return call
 
 
-def _listed(answers: Any) -> list[Any]:
-    return answers.tolist() if isinstance(answers, np.ndarray) and answers.ndim == 1 else list(answers)
+def _noisy(mechanism: Additive, value: Any, count: int) -> Any:
+    """Independent noise on so many copies of a value."""
+    if mechanism.dimension is not None and values.is_array(value):
+        mechanism.release(value)  # its refusals, before any copy is made
+        copied = values.wholes(value) if mechanism.exponent is None else values.reals(value)
+        drawn = mechanism.draw((count, *copied.shape), None)
+        copies = np.broadcast_to(copied, drawn.shape)
+        return copies + drawn if mechanism.exponent is None else noisy_floats(copies, drawn, mechanism.exponent)
+    mechanism.release(value)
+    drawn = mechanism.draw(count, None)
+    if mechanism.exponent is None:
+        whole = values.whole(value)
+        return whole + drawn if abs(whole) < SMALL else [whole + int(z) for z in drawn.tolist()]
+    real = values.real(value)
+    copies = np.full(count, real, dtype=object if isinstance(real, Fraction) else np.float64)
+    return noisy_floats(copies, drawn, mechanism.exponent)
 
 
 def _rows(columns: list[Any]) -> Any:
     if all(isinstance(column, np.ndarray) and column.ndim == 1 for column in columns):
-        return np.column_stack(columns)
+        if len({column.dtype.kind for column in columns}) == 1:
+            return np.column_stack(columns)
+        columns = [column.tolist() for column in columns]
     return list(zip(*columns, strict=True))
-
-
-def _each(call: Callable[[Any], Any], value: Any, count: int) -> list[Any]:
-    return [_answer(call, value) for _ in range(count)]
 
 
 def _answer(call: Callable[[Any], Any], value: Any) -> Any:
     try:
         return call(value)
-    except Exception as error:  # an error is an output
+    except BaseException as error:  # an error is an output, and leaving is one too
         return Raised(type(error).__name__)
 
 
@@ -101,9 +120,17 @@ def one(mechanism: Any) -> Callable[[Any], Any]:
 def draw(
     mechanism: Any, neighbours: tuple[Any, Any], trials: int, *, seconds: float, progress: Progress | None = None
 ) -> Sample:
-    """`trials` answers, each about the neighbour that a fair coin says."""
+    """`trials` answers, each about the neighbour that a fair coin says, in the order of the coins.
+
+    What is done to answers (`then`) may have a memory or look at a clock, so it is done in that order too.
+    """
     is_first = np.random.default_rng().integers(0, 2, trials).astype(np.bool_)
-    batch, single = many(mechanism), one(mechanism)
+    inner: Any = mechanism
+    functions: list[Callable[[Any], Any]] = []
+    while isinstance(inner, Processed):
+        functions.insert(0, inner.function)
+        inner = inner.mechanism
+    batch, single = many(inner), one(mechanism)
     done = [0]
 
     def work() -> Any:
@@ -113,43 +140,96 @@ def draw(
                 found.append(_answer(single, neighbours[0] if side else neighbours[1]))
                 done[0] += 1
             return found
-        sides = zip(neighbours, (is_first, ~is_first), strict=True)
-        return merged([_batch(batch, single, value, int(chosen.sum()), done) for value, chosen in sides], is_first)
+        blocks = []
+        for start in range(0, trials, CHUNK):
+            block = _block(batch, neighbours, is_first[start : start + CHUNK])
+            blocks.append(_done_to(block, functions) if functions else block)
+            done[0] += len(block)
+        return _joined(blocks)
 
-    return Sample(Answers.of(_in_time(work, seconds, done, trials, progress)), is_first)
+    answers = _in_time(work, seconds, done, trials, progress)
+    _must_say_something(answers)
+    return Sample(Answers.of(answers), is_first)
 
 
-def _batch(batch: Many, single: Callable[[Any], Any], value: Any, count: int, done: list[int]) -> Any:
-    """So many answers about one neighbour, in pieces."""
-    pieces = []
-    for start in range(0, count, CHUNK):
-        size = min(CHUNK, count - start)
-        try:
-            piece = batch(value, size)
-        except Exception:  # one by one, to see which calls raise
-            piece = _each(single, value, size)
-        if isinstance(piece, Mapping | str | bytes) or not hasattr(piece, "__len__") or len(piece) != size:
-            raise InvalidParameter("mechanism", NOTHING, f"many(value, count) must give count answers, here {size:,}")
-        pieces.append(piece)
-        done[0] += size
-    if pieces and all(isinstance(piece, np.ndarray) for piece in pieces):
-        return np.concatenate(pieces)
-    return [answer for piece in pieces for answer in piece]
+def _block(batch: Many, neighbours: tuple[Any, Any], is_first: NDArray[np.bool_]) -> Any:
+    """Answers for some coins: a batch for each neighbour, the one or the other first by a coin of their own."""
+    masks = (is_first, ~is_first)
+    sides: list[Any] = [None, None]
+    order = (0, 1) if np.random.default_rng().integers(0, 2) else (1, 0)
+    for side in order:
+        sides[side] = _batch(batch, neighbours[side], int(masks[side].sum()))
+    return merged(sides, is_first)
+
+
+def _batch(batch: Many, value: Any, count: int) -> Any:
+    if count == 0:
+        return []
+    try:
+        found = batch(value, count)
+    except _Unanswered as error:
+        rule = f"many(value, count) must answer every call, and it raised {error}"
+        raise InvalidParameter("mechanism", NOTHING, rule, "or leave many out, to be asked one by one") from None
+    except Exception as error:  # a public rule that the value breaks, so every single call raises it
+        return [Raised(type(error).__name__)] * count
+    if isinstance(found, Mapping | str | bytes) or not hasattr(found, "__len__") or len(found) != count:
+        raise InvalidParameter("mechanism", NOTHING, f"many(value, count) must give count answers, here {count:,}")
+    return found
+
+
+def _done_to(block: Any, functions: list[Callable[[Any], Any]]) -> list[Any]:
+    found = block.tolist() if isinstance(block, np.ndarray) and block.ndim == 1 else list(block)
+    for function in functions:
+        found = [answer if isinstance(answer, Raised) else _answer(function, answer) for answer in found]
+    return found
+
+
+def _joined(blocks: list[Any]) -> Any:
+    return np.concatenate(blocks) if _are_alike(blocks) else [answer for block in blocks for answer in block]
+
+
+def _are_alike(batches: list[Any]) -> bool:
+    """Arrays of one kind and shape: others must not become one array, as then ints would become floats."""
+    if not all(isinstance(batch, np.ndarray) for batch in batches):
+        return False
+    return len({(batch.dtype.kind, batch.shape[1:]) for batch in batches}) == 1
 
 
 def merged(sides: list[Any], is_first: NDArray[np.bool_]) -> Any:
     """The answers about the first neighbour and about the second, in the order of the coins."""
-    if all(isinstance(side, np.ndarray) for side in sides):
-        first, second = sides
-        if first.shape[1:] == second.shape[1:] and first.dtype.kind == second.dtype.kind:
-            found = np.empty((len(is_first), *first.shape[1:]), dtype=np.result_type(first, second))
-            found[is_first], found[~is_first] = first, second
-            return found
+    drawn = [side for side in sides if len(side)]
+    if _are_alike(drawn):
+        found = np.empty((len(is_first), *drawn[0].shape[1:]), dtype=np.result_type(*drawn))
+        for side, chosen in zip(sides, (is_first, ~is_first), strict=True):
+            if len(side):
+                found[chosen] = side
+        return found
     listed: list[Any] = [None] * len(is_first)
     for side, chosen in zip(sides, (is_first, ~is_first), strict=True):
         for place, answer in zip(np.flatnonzero(chosen).tolist(), side, strict=True):
             listed[place] = answer
     return listed
+
+
+def _must_say_something(answers: Any) -> None:
+    """Refuses a mechanism that only ever raises the same, or answers with what nobody can read: a finding about these
+    would look like one about its noise.
+    """
+    if isinstance(answers, np.ndarray) or not len(answers):
+        return
+    count, kind = len(answers), type(answers[0])
+    if any(type(answer) is not kind for answer in answers):
+        return
+    if kind is Raised and len(set(answers)) == 1:
+        raise NotCertifiable(
+            f"all {count:,} calls {answers[0]}: there is nothing to audit; call the mechanism once with each neighbour "
+            "and see why"
+        )
+    if is_opaque(answers[0]):
+        raise NotCertifiable(
+            f"all {count:,} answers are of type {kind.__name__}, of which nothing can be read; let it return numbers, "
+            "strings, lists or dicts"
+        )
 
 
 def _in_time(work: Callable[[], Any], seconds: float, done: list[int], total: int, progress: Progress | None) -> Any:
@@ -174,7 +254,8 @@ def _in_time(work: Callable[[], Any], seconds: float, done: list[int], total: in
         raise failed[0]
     if not result:
         raise NotCertifiable(
-            f"the mechanism answered {done[0]:,} of {total:,} calls within {seconds:g} seconds; give it more seconds, "
-            "or fewer trials; if one call never ends, that is a finding too: its time depends on what it was asked"
+            f"the mechanism answered {done[0]:,} of {total:,} calls within {seconds:g} seconds; give it more seconds "
+            "or fewer trials; large answers are slow, so let it return the few numbers that matter; and if one call "
+            "never ends, that is a finding too: its time depends on what it was asked"
         )
     return result[0]

@@ -21,7 +21,8 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from deniable.audit.answers import Answers, Floats, Ints, last_digits
+from deniable.audit.answers import Answers, Floats, Ints, Raised, last_digits, look
+from deniable.errors import NOTHING, InvalidParameter
 
 BINS: Final = (12, 64)
 """Coarse bins see tails with few draws, fine ones see shapes."""
@@ -35,6 +36,12 @@ LEAF: Final = 20
 CUTS: Final = 24
 """Borders tried on one number in one node of a tree."""
 RIDGE: Final = 1e-3
+NO_NUMBER: Final = -1.7e308
+"""Stands below all numbers."""
+NAMED: Final = 3
+"""Outcomes of an event that are told by name."""
+NAMEABLE: Final = 1000
+"""Of more outcomes than these nobody reads names."""
 
 
 class Score(ABC):
@@ -46,12 +53,20 @@ class Score(ABC):
 
     @abstractmethod
     def __call__(self, answers: Answers) -> Floats:
-        """The scores; never NaN."""
+        """The scores; never NaN, but for the user's own."""
+
+    def passes(self, answers: Answers) -> Any:
+        """Where it says nothing about an answer, one by one; False: nowhere."""
+        return False
 
     @property
     @abstractmethod
     def words(self) -> str:
         """What is looked at."""
+
+    def where(self, *, least: float | None = None, most: float | None = None) -> str:
+        """The answers with a score of at least, or of at most, so much, in words."""
+        return f"{self.words} is at least {least:.6g}" if least is not None else f"{self.words} is at most {most:.6g}"
 
 
 def learn(first: Answers, second: Answers) -> list[Score]:
@@ -65,17 +80,17 @@ def learn(first: Answers, second: Answers) -> list[Score]:
         numbers.append(_logistic(first, second, varied))
     for number in numbers:
         found += [number, number.negated()]
-        on = number(first), number(second)
+        on = _with_gaps(number, first), _with_gaps(number, second)
         found += [binned for bins in BINS if (binned := Binned.learn((number,), (on,), bins)) is not None]
     if len(varied) > 1:
         columns = tuple(Combined.column(j) for j in varied)
-        every = tuple((column(first), column(second)) for column in columns)
+        every = tuple((_with_gaps(column, first), _with_gaps(column, second)) for column in columns)
         found += [binned for bins in BINS if (binned := Binned.learn(columns, every, bins)) is not None]
         found.append(Tree.learn(first, second))
     for name in ("keys", "kinds"):
         outcomes = Outcomes.learn(name, getattr(first, name), getattr(second, name))
         if outcomes is not None:
-            found.append(outcomes)
+            found.append(outcomes.named(first, second))
     digits = last_digits(both)
     if np.unique(digits).size > 1:
         places = [last_digits(one.columns) for one in (first, second)]
@@ -117,11 +132,15 @@ def _sums(both: Floats, varied: list[int]) -> list[Combined]:
 @final
 @dataclass(frozen=True, slots=True)
 class Combined(Score):
-    """A weighted sum of the numbers. What is no number counts as 0."""
+    """A weighted sum of the numbers, in which what is no number counts as 0. One number alone says nothing where it is
+    none.
+    """
 
     weights: tuple[float, ...]
     name: str
     learned = False
+    sign: float = 1.0
+    """-1: the sum turned round."""
 
     @classmethod
     def column(cls, place: int) -> Combined:
@@ -129,7 +148,7 @@ class Combined(Score):
         return cls(weights, "the answer" if place == 0 else f"number {place + 1}")
 
     def negated(self) -> Combined:
-        return Combined(tuple(-w for w in self.weights), f"minus ({self.name})")
+        return Combined(tuple(-w for w in self.weights), self.name, -self.sign)
 
     def __call__(self, answers: Answers) -> Floats:
         total = np.zeros(len(answers))
@@ -139,9 +158,21 @@ class Combined(Score):
                     total += weight * answers.columns[:, place]
         return np.nan_to_num(total, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
+    def passes(self, answers: Answers) -> Any:
+        used = [place for place, weight in enumerate(self.weights) if weight]
+        if len(used) != 1 or used[0] >= answers.columns.shape[1]:
+            return False
+        return np.isnan(answers.columns[:, used[0]])
+
     @property
     def words(self) -> str:
         return self.name
+
+    def where(self, *, least: float | None = None, most: float | None = None) -> str:
+        if self.sign > 0:
+            return Score.where(self, least=least, most=most)
+        turned = {"most": -least} if least is not None else {"least": -(most or 0.0)}
+        return Score.where(self, **turned)
 
 
 def _logistic(first: Answers, second: Answers, varied: list[int]) -> Combined:
@@ -180,8 +211,13 @@ class Binned(Score):
         edges, ratios = [], []
         for on_first, on_second in samples:
             both = np.concatenate([on_first, on_second])
-            cuts = np.unique(np.quantile(both, np.linspace(0, 1, bins + 1)[1:-1], method="lower"))
+            is_number = both > NO_NUMBER
+            if not is_number.any():
+                return None
+            cuts = np.unique(np.quantile(both[is_number], np.linspace(0, 1, bins + 1)[1:-1], method="lower"))
             cuts = cuts[np.isfinite(cuts)]
+            if not is_number.all():  # what is no number has a bin of its own
+                cuts = np.concatenate([[NO_NUMBER / 2], cuts])
             counts = [
                 np.bincount(np.searchsorted(cuts, x, "right"), minlength=len(cuts) + 1) for x in (on_first, on_second)
             ]
@@ -192,13 +228,18 @@ class Binned(Score):
     def __call__(self, answers: Answers) -> Floats:
         total = np.zeros(len(answers))
         for number, cuts, ratios in zip(self.numbers, self.edges, self.ratios, strict=True):
-            total += ratios[np.searchsorted(cuts, number(answers), "right")]
+            total += ratios[np.searchsorted(cuts, _with_gaps(number, answers), "right")]
         return total
 
     @property
     def words(self) -> str:
         named = self.numbers[0].words if len(self.numbers) == 1 else "all numbers"
         return f"the log-likelihood ratio of the bin of {named}"
+
+
+def _with_gaps(number: Combined, answers: Answers) -> Floats:
+    """A number of the answers, with a mark where it says nothing."""
+    return np.where(number.passes(answers), NO_NUMBER, np.maximum(number(answers), NO_NUMBER / 4))
 
 
 def _log_ratio(on_first: Any, on_second: Any) -> Floats:
@@ -215,6 +256,8 @@ class Outcomes(Score):
     name: str
     known: Ints
     ratios: Floats
+    looks: tuple[str, ...] = ()
+    """How the known outcomes look, if that was kept."""
 
     @classmethod
     def learn(cls, name: str, first: Ints, second: Ints) -> Outcomes | None:
@@ -230,9 +273,33 @@ class Outcomes(Score):
         places = np.minimum(np.searchsorted(self.known, asked), len(self.known) - 1)
         return np.where(self.known[places] == asked, self.ratios[places], 0.0)
 
+    def named(self, first: Answers, second: Answers) -> Outcomes:
+        """The same, with the looks of its outcomes, if they are few."""
+        if len(self.known) > NAMEABLE:
+            return self
+        seen: dict[int, str] = {}
+        for side in (first, second):
+            keys, places = np.unique(getattr(side, self.name), return_index=True)
+            for key, place in zip(keys.tolist(), places.tolist(), strict=True):
+                if key not in seen:
+                    answer = side.raw[place]
+                    seen[key] = look(answer) if self.name == "keys" else f"of the kind of {look(answer)}"
+        return Outcomes(self.name, self.known, self.ratios, tuple(seen[key] for key in self.known.tolist()))
+
     @property
     def words(self) -> str:
         return f"the log-likelihood ratio of the {'outcome' if self.name == 'keys' else 'kind of answer'}"
+
+    def where(self, *, least: float | None = None, most: float | None = None) -> str:
+        """By name, the likeliest first, if what was not seen (which counts 0) is not among them."""
+        inside = self.ratios >= least if least is not None else self.ratios <= (most or 0.0)
+        has_the_rest = least <= 0 if least is not None else (most or 0.0) >= 0
+        if not self.looks or has_the_rest or not inside.any():
+            return Score.where(self, least=least, most=most)
+        order = [int(i) for i in np.argsort(-np.abs(self.ratios), kind="stable") if inside[i]]
+        told = [self.looks[i] for i in order[:NAMED]]
+        more = f" or one of {len(order) - NAMED:,} more" if len(order) > NAMED else ""
+        return f"the answer is {' or '.join(told)}{more}"
 
 
 @final
@@ -286,7 +353,13 @@ class Given(Score):
     learned = False
 
     def __call__(self, answers: Answers) -> Floats:
-        return np.nan_to_num(np.array([float(self.function(answer)) for answer in answers.raw], dtype=np.float64))
+        """NaN where the user says so, and for a call that raised: that is no answer to ask about."""
+        try:
+            found = [math.nan if isinstance(y, Raised) else float(self.function(y)) for y in answers.raw]
+        except Exception as error:
+            rule = f"must give a number for every answer, and met {type(error).__name__}"
+            raise InvalidParameter("likelihood_ratio", NOTHING, rule) from None
+        return np.array(found, dtype=np.float64)
 
     @property
     def words(self) -> str:

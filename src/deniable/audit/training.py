@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from deniable import curves
 from deniable.audit import binomial
-from deniable.audit.promise import Promise, widest
+from deniable.audit.promise import Promise, some_delta, widest
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
 
@@ -86,7 +86,7 @@ def one_run(
     True
     """
     marks, coins = _canaries(scores, included)
-    level, miss = check.probability("delta", delta), 1 - check.inner_probability("confidence", confidence)
+    level, miss = some_delta(delta), 1 - check.inner_probability("confidence", confidence)
     tried = _counts(guesses, len(marks))
     best = OneRun(0.0, level, 1 - miss, len(marks), 0, 0, None)
     for count in tried:
@@ -130,7 +130,7 @@ def one_run_fdp(
     guesses refute f at level τ (Mahloujifar, Melis & Chaudhuri 2024).
     """
     marks, coins = _canaries(scores, included)
-    level, miss = check.probability("delta", delta), 1 - check.inner_probability("confidence", confidence)
+    level, miss = some_delta(delta), 1 - check.inner_probability("confidence", confidence)
     curve_of = family if family is not None else (lambda mu: curves.gaussian(mu=mu))
     tried = _counts(guesses, len(marks))
     best = OneRun(0.0, level, 1 - miss, len(marks), 0, 0, 0.0)
@@ -174,19 +174,21 @@ def _largest(is_refuted: Callable[[float], bool]) -> float:
 
 
 def _right(marks: NDArray[np.float64], coins: NDArray[np.bool_], count: int) -> int:
-    """Right guesses: the upper half "in", the lower half "out". Ties are broken by place, which the coins ignore."""
+    """Right guesses: the upper half "in", the lower half "out". Ties are broken by place, which is a random one."""
     order = np.argsort(marks, kind="stable")
     low, high = order[: count // 2], order[len(order) - (count - count // 2) :]
     return int((~coins[low]).sum() + coins[high].sum())
 
 
 def _canaries(scores: Any, included: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Scores and coins, in an order of fresh coins: ties are broken by place, and places may follow the coins."""
     marks, coins = np.asarray(scores, dtype=float), np.asarray(included)
     if marks.ndim != 1 or marks.shape != coins.shape or len(marks) < 10 or coins.dtype.kind not in "bi":
         raise InvalidParameter("scores", NOTHING, "must be one number for each canary, at least 10, with its coin")
     if not np.isfinite(marks).all() or not np.isin(coins, (0, 1)).all():
         raise InvalidParameter("scores", NOTHING, "must be finite, and coins True or False")
-    return marks, coins.astype(np.bool_)
+    order = np.random.default_rng().permutation(len(marks))
+    return marks[order], coins.astype(np.bool_)[order]
 
 
 def _counts(guesses: Any, canaries: int) -> list[int]:
