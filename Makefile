@@ -89,6 +89,7 @@ coverage: .venv/.ready-to-develop  ## the tests, and which lines they miss
 .PHONY: pictures
 pictures: .venv/.ready-to-develop  ## draw the pictures of the docs again
 	@$(BIN)/python docs/draw.py
+	@$(BIN)/python docs/draw_attacks.py
 
 .PHONY: check
 check: .venv/.ready-to-develop  ## format, lint, types, doors between rooms, docs build

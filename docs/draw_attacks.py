@@ -14,7 +14,7 @@ from deniable.attacks.base import Sweep, theory_of
 from deniable.attacks.story import STORIES
 from deniable.plots.spec import Axis, Figure, Line, Marker, Panel
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "pictures"
 LEVELS = [0.1, 0.3, 1.0, 3.0, 10.0]
 DELTA = {"reconstruction": 1e-6, "membership": 1e-6, "model-membership": 1e-6}
 
