@@ -99,3 +99,6 @@ def test_scores_take_answers_of_another_width() -> None:
         for score in scores.learn(Answers.of(first), Answers.of(second)):
             for part in (short, long, [[0.5]], [[1.0] * 5], [None]):
                 assert np.isfinite(score(Answers.of(part))).all() or isinstance(score, scores.Digits)
+                # The width comes from the other answers beside it, and must not tell them apart.
+                wide = score(Answers.of([*part, [1.0] * 9]))[: len(part)]
+                assert wide.tolist() == score(Answers.of(part)).tolist()

@@ -157,14 +157,15 @@ class Combined(Score):
         for place, weight in enumerate(self.weights[: answers.columns.shape[1]]):
             if weight:
                 with np.errstate(invalid="ignore"):
-                    total += weight * answers.columns[:, place]
+                    column = answers.columns[:, place]
+                    total += weight * np.where(np.isnan(column), 0.0, column)
         return np.nan_to_num(total, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
     def passes(self, answers: Answers) -> Any:
         used = [place for place, weight in enumerate(self.weights) if weight]
-        if len(used) != 1 or used[0] >= answers.columns.shape[1]:
+        if len(used) != 1:
             return False
-        return np.isnan(answers.columns[:, used[0]])
+        return used[0] >= answers.columns.shape[1] or np.isnan(answers.columns[:, used[0]])
 
     @property
     def words(self) -> str:
