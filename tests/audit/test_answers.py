@@ -87,3 +87,18 @@ def test_what_cannot_be_read_is_known_by_its_type() -> None:
 )
 def test_complex_numbers_are_two_columns(raw: Any) -> None:
     assert Answers.of(raw).columns.tolist() == [[1, 2], [3, -4]]
+
+
+def test_scores_take_answers_of_another_width() -> None:
+    """Lists of one to three numbers: a part of them may have fewer columns than another."""
+    from deniable.audit import scores
+
+    rng = np.random.default_rng(1)
+    short, long = ([rng.normal(size=n).tolist() for n in rng.integers(1, most + 1, 300)] for most in (2, 3))
+    for first, second in ((short, long), (long, short)):
+        for score in scores.learn(Answers.of(first), Answers.of(second)):
+            for part in (short, long, [[0.5]], [[1.0] * 5], [None]):
+                assert np.isfinite(score(Answers.of(part))).all() or isinstance(score, scores.Digits)
+                # The width comes from the other answers beside it, and must not tell them apart.
+                wide = score(Answers.of([*part, [1.0] * 9]))[: len(part)]
+                assert wide.tolist() == score(Answers.of(part)).tolist()

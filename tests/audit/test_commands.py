@@ -157,9 +157,9 @@ def test_outcomes_have_names(folder: Path) -> None:
 def test_the_zoo_takes_no_target() -> None:
     with pytest.raises(InvalidParameter, match="zoo"):
         commands.zoo_command(trials=1000, confidence=0.9, target="mine_to_audit:noisy")
-    for wrong in ({"trials": 3}, {"confidence": 2.0}):
+    for trials, confidence in ((3, 0.9), (1000, 2.0)):
         with pytest.raises(InvalidParameter):
-            commands.zoo_command(**{"trials": 1000, "confidence": 0.9, **wrong})
+            commands.zoo_command(trials=trials, confidence=confidence)
 
 
 def test_nothing_strays_onto_the_other_channel() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from deniable import audit, curves, mechanisms
-from deniable.audit import binomial, measuring
+from deniable.audit import binomial, measuring, sampling
 from deniable.audit.answers import Answers
 from deniable.audit.game import FOR_CLAIM, Event, Sample, Tally, band, parts
 from deniable.audit.scores import Combined
@@ -360,13 +360,13 @@ def test_an_event_counts_what_it_says() -> None:
 @pytest.mark.parametrize("most", [100, 1001, 3001, 7500])
 def test_no_round_is_a_remainder(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    draw = measuring.sampling.draw
+    draw = sampling.draw
 
     def counted(mechanism: Any, pair: Any, trials: int, **rest: Any) -> Any:
         sizes.append(trials // 2)
         return draw(mechanism, pair, trials, **rest)
 
-    monkeypatch.setattr(measuring.sampling, "draw", counted)
+    monkeypatch.setattr(sampling, "draw", counted)
     found = audit.until_decided(laplace(), neighbours=(0.0, 1.0), most=most, confidence=0.99, delta=0.01)
     assert sum(sizes) == most == found.trials
     assert all(b >= 2 * a for a, b in itertools.pairwise(sizes))

@@ -60,6 +60,14 @@ class Answers:
         raw = self.raw[chosen] if isinstance(self.raw, np.ndarray) else _picked(self.raw, chosen)
         return Answers(raw, self.columns[chosen], self.keys[chosen], self.kinds[chosen])
 
+    def of_width(self, width: int) -> Answers:
+        """The same with so many columns: NaN where there are none."""
+        missing = width - self.columns.shape[1]
+        if missing == 0:
+            return self
+        columns = np.pad(self.columns[:, :width], ((0, 0), (0, max(0, missing))), constant_values=np.nan)
+        return Answers(self.raw, columns, self.keys, self.kinds)
+
     @staticmethod
     def of(raw: Any) -> Answers:
         """The encoding of a list of answers, or of an array with one row an answer."""

@@ -207,10 +207,7 @@ def joined(one: Answers, other: Answers) -> Answers:
         if isinstance(one.raw, np.ndarray) and isinstance(other.raw, np.ndarray)
         else [*one.raw, *other.raw]
     )
-    columns = [
-        np.pad(part.columns, ((0, 0), (0, width - part.columns.shape[1])), constant_values=np.nan)
-        for part in (one, other)
-    ]
+    columns = [part.of_width(width).columns for part in (one, other)]
     keys, kinds = np.concatenate([one.keys, other.keys]), np.concatenate([one.kinds, other.kinds])
     return Answers(raw, np.concatenate(columns), keys, kinds)
 

@@ -72,6 +72,8 @@ class Score(ABC):
 def learn(first: Answers, second: Answers) -> list[Score]:
     """Every score that these answers suggest."""
     found: list[Score] = []
+    width = max(first.columns.shape[1], second.columns.shape[1])
+    first, second = first.of_width(width), second.of_width(width)
     both = np.concatenate([first.columns, second.columns])
     varied = [j for j in range(both.shape[1]) if _varies(both[:, j])]
     numbers: list[Combined] = [Combined.column(j) for j in _telling(first, second, varied)]
@@ -155,14 +157,15 @@ class Combined(Score):
         for place, weight in enumerate(self.weights[: answers.columns.shape[1]]):
             if weight:
                 with np.errstate(invalid="ignore"):
-                    total += weight * answers.columns[:, place]
+                    column = answers.columns[:, place]
+                    total += weight * np.where(np.isnan(column), 0.0, column)
         return np.nan_to_num(total, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
     def passes(self, answers: Answers) -> Any:
         used = [place for place, weight in enumerate(self.weights) if weight]
-        if len(used) != 1 or used[0] >= answers.columns.shape[1]:
+        if len(used) != 1:
             return False
-        return np.isnan(answers.columns[:, used[0]])
+        return used[0] >= answers.columns.shape[1] or np.isnan(answers.columns[:, used[0]])
 
     @property
     def words(self) -> str:
@@ -377,6 +380,8 @@ class Tree(Score):
     questions: tuple[tuple[int, float] | None, ...]
     """Node i has the children 2i + 1 (no) and 2i + 2 (yes); None: a leaf."""
     ratios: Floats
+    width: int
+    """Columns of the answers that it was made from."""
 
     @classmethod
     def learn(cls, first: Answers, second: Answers) -> Tree:
@@ -400,10 +405,10 @@ class Tree(Score):
             questions[node] = split
             above = table[here, split[0]] >= split[1]
             rows[2 * node + 1], rows[2 * node + 2] = here[~above], here[above]
-        return cls(tuple(questions), ratios)
+        return cls(tuple(questions), ratios, first.columns.shape[1])
 
     def __call__(self, answers: Answers) -> Floats:
-        table = _features(answers)
+        table = _features(answers.of_width(self.width))
         node = np.zeros(len(answers), dtype=np.int64)
         for place, question in enumerate(self.questions):
             if question is not None:
