@@ -70,7 +70,7 @@ def cases() -> list[Case]:
     found = [
         Case("Laplace, whole", m.Laplace(sensitivity=1, epsilon=1), (0, 1), True),
         Case("Laplace, real", m.Laplace(sensitivity=1.0, epsilon=1), (0.0, 1.0), True),
-        Case("Laplace, vector", m.Laplace(sensitivity=2, epsilon=1), ([0, 0], [2, 0]), True, quick=False),
+        Case("Laplace, vector", m.Laplace(sensitivity=2, epsilon=1, dimension=2), ([0, 0], [2, 0]), True, quick=False),
         Case("DiscreteLaplace", m.DiscreteLaplace(sensitivity=2, epsilon=1), (0, 2), True),
         Case("Gaussian, whole", m.Gaussian(sensitivity=1, sigma=1), (0, 1), False, delta=0.1),
         Case("Gaussian, real", m.Gaussian(sensitivity=1.0, sigma=1), (0.0, 1.0), True, delta=0.1),

@@ -197,7 +197,15 @@ def build() -> "typer.Typer":
 
         with plain_errors():
             if zoo:
-                raise typer.Exit(commands.zoo_command(trials=trials, confidence=confidence, as_json=as_json))
+                code = commands.zoo_command(
+                    trials=trials,
+                    confidence=confidence,
+                    as_json=as_json,
+                    target=target,
+                    neighbours=neighbours,
+                    claim=claim,
+                )
+                raise typer.Exit(code)
             code = commands.audit_command(
                 target,
                 neighbours=neighbours,
