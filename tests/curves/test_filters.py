@@ -153,6 +153,7 @@ def test_never_more_than_the_limit_is_spent_and_nothing_that_fits_is_refused(
 
 
 @every_kind
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([0.1, "1/7", Fraction(2, 13), 0.25]), max_size=6), st.randoms())
 def test_order_does_not_matter(kind: str, costs: list[object], shuffle: random.Random) -> None:
     def total(sequence: list[object]) -> Filter:

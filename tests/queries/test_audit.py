@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from deniable import audit
 from deniable.ledger import Budget
 from deniable.queries.planner import Plan, noise, plan
 from deniable.queries.release import release
 from deniable.queries.sql import parse
 from deniable.tables.statistics import Moves
-from deniable.testing.evidence import Evidence, Promise, strongest
 from deniable.units import Unit
 from tests.queries.hospital import BUDGETS, UNIT, opened, visits
 
@@ -93,7 +93,7 @@ def directions(made: Plan, drawn: Any, here: Any, there: Any) -> list[Any]:
     return found
 
 
-def audited(kind: str, call: str, unit: Unit = UNIT, *, shrink: int = 1) -> tuple[Evidence, float]:
+def audited(kind: str, call: str, unit: Unit = UNIT, *, shrink: int = 1) -> tuple[audit.Finding, float]:
     """What can be proved, and what was claimed: ε at δ = 0.01."""
     budget = BUDGETS[kind]
     cost = budget.cost(mu=1.5) if kind == "gaussian" else budget.cost(epsilon=1.5)
@@ -105,7 +105,7 @@ def audited(kind: str, call: str, unit: Unit = UNIT, *, shrink: int = 1) -> tupl
     towards = directions(made, drawn, here, there)
     left, right = (answers(made, drawn, cost, counts, towards).tolist() for counts in (here, there))
     claim = budget.curve(cost)
-    found = strongest(lambda a, b: [lambda scores: np.asarray(scores, float), lambda scores: -np.asarray(scores, float)], left, right, Promise.of(claim, RUNS), MISS)  # fmt: skip
+    found = audit.compare(left, right, claim=claim, delta=0.01, confidence=1 - MISS)
     return found, claim.epsilon(delta=0.01)
 
 
@@ -114,10 +114,10 @@ def audited(kind: str, call: str, unit: Unit = UNIT, *, shrink: int = 1) -> tupl
 @pytest.mark.parametrize("name", MEASURES)
 def test_no_more_can_be_proved_than_was_charged(name: str, kind: str) -> None:
     found, claimed = audited(kind, MEASURES[name])
-    assert not found.broken, found.words
-    assert found.epsilon(0.01) <= claimed
+    assert not found.refuted, str(found)
+    assert found.epsilon <= claimed
     if name in SINGLE:
-        assert found.epsilon(0.01) > 0.2 * claimed, "the audit can see: a good part of what was charged is really there"
+        assert found.epsilon > 0.2 * claimed, "the audit can see: a good part of what was charged is really there"
 
 
 @pytest.mark.slow
@@ -125,4 +125,4 @@ def test_no_more_can_be_proved_than_was_charged(name: str, kind: str) -> None:
 @pytest.mark.parametrize("name", ["count", "sum", "average", "median"])
 def test_a_sensitivity_too_small_is_refuted(name: str, kind: str) -> None:
     found, _ = audited(kind, MEASURES[name], Unit.person("patient_id", rows=4), shrink=4)
-    assert found.broken
+    assert found.refuted

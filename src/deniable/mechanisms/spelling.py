@@ -22,37 +22,39 @@ MOST_DIGITS: Final = 4300
 """Python writes no longer numbers."""
 
 
-def of(key: Any) -> tuple[Hashable, Any]:
+def of(value: Any) -> tuple[Hashable, Any]:
     """What tells a key from others, and how it is shown. May raise anything for what is no key.
 
     >>> of(1 + 0j), of(True), of(float("nan"))
     ((1, 1), (1, 1), (None, None))
     """
-    if isinstance(key, np.generic):
-        key = key.item()
-    if key is None or type(key).__name__ in ("NAType", "NaTType"):
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None, None
-    if isinstance(key, str):
-        text = str.__str__(key)
+    if isinstance(value, str):
+        text = str.__str__(value)
         return text, text
-    if isinstance(key, bytes):
-        octets = bytes(memoryview(key))
+    if isinstance(value, bytes):
+        octets = bytes(memoryview(value))
         return octets, octets
-    if isinstance(key, tuple):
-        parts = [of(part) for part in tuple.__iter__(key)]
+    if isinstance(value, tuple):
+        parts = [of(part) for part in tuple.__iter__(value)]
         return ("tuple", tuple(one for one, _ in parts)), tuple(shown for _, shown in parts)
-    if isinstance(key, frozenset):
+    if isinstance(value, frozenset):
         # Sorted, for a set shows its members in the order in which they came if it cannot keep them apart.
-        members = sorted((of(part) for part in frozenset.__iter__(key)), key=lambda one: (str(type(one[1])), repr(one)))
+        members = sorted(
+            (of(part) for part in frozenset.__iter__(value)), key=lambda one: (str(type(one[1])), repr(one))
+        )
         return ("frozenset", frozenset(one for one, _ in members)), frozenset(shown for _, shown in members)
-    if isinstance(key, numbers.Complex | Decimal):
-        number = _number(key)
+    if isinstance(value, numbers.Complex | Decimal):
+        number = _number(value)
         return number, number
-    if isinstance(key, datetime | timedelta):
-        moment = _moment(key)
+    if isinstance(value, datetime | timedelta):
+        moment = _moment(value)
         return moment, moment
-    kind: Any = type(key)
-    return (kind, key, "" if kind.__repr__ is object.__repr__ else repr(key)), key  # (that would be an address)
+    kind: Any = type(value)
+    return (kind, value, "" if kind.__repr__ is object.__repr__ else repr(value)), value  # (that would be an address)
 
 
 def _number(key: Any) -> Any:
