@@ -117,7 +117,7 @@ def test_no_more_can_be_proved_than_was_charged(name: str, kind: str) -> None:
     assert not found.refuted, str(found)
     assert found.epsilon <= claimed
     if name in SINGLE:
-        assert found.epsilon > 0.2 * claimed, "the audit can see: a good part of what was charged is really there"
+        assert found.epsilon > 0.4 * claimed, "the audit can see: a good part of what was charged is really there"
 
 
 @pytest.mark.slow
