@@ -14,10 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 import venv
 from collections.abc import Callable
@@ -42,9 +42,42 @@ REACH = {"ratio": 2.0, "peer": 10.0, "small": 1.0, "memory": 1024.0, "connect": 
 # -- one contender in its own process --------------------------------------------------------------------------------
 
 
+def family() -> list[Path]:
+    """This process and all below it (Spark's work is done by a JVM and its workers), as folders of /proc."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # gone meanwhile
+            continue
+    found = [os.getpid()]
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return [Path("/proc") / str(pid) for pid in found]
+
+
 def cpu() -> float:
-    own, children = (resource.getrusage(which) for which in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    """CPU seconds of the family so far, of members that are gone as well."""
+    ticks = 0
+    for folder in family():
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(int(each) for each in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK") if len(family()) > 1 else time.process_time()
+
+
+def peak() -> float:
+    """The largest memory of each member, together, in MB."""
+    total = 0
+    for folder in family():
+        try:
+            lines = (folder / "status").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    return total / 1024
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -207,6 +240,7 @@ def pipelinedp(path: str, small: str, report: Report) -> None:
 
 
 def tumult(path: str, small: str, report: Report) -> None:
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # its workers must find tmlt too
     from pyspark.sql import SparkSession
     from tmlt.analytics import AddRowsWithID, ApproxDPBudget, KeySet, MaxRowsPerID, QueryBuilder, Session
 
@@ -246,7 +280,7 @@ def one(name: str, path: str, small: str, out: str) -> None:
 
     def report(work: str, seconds: float) -> None:
         found[work] = seconds
-        found["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        found["memory"] = peak()
         Path(out).write_text(json.dumps(found))
 
     try:
@@ -296,7 +330,8 @@ def run(name: str, python: str, path: Path, small: Path) -> dict[str, Any]:
         command = [python, __file__, "--one", name, str(path), str(small), str(out)]
         stopped = ""
         try:
-            subprocess.run(command, timeout=LIMIT_S, check=False, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            done = subprocess.run(command, timeout=LIMIT_S, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            stopped = f"died with {done.returncode}" if done.returncode else ""
         except subprocess.TimeoutExpired:
             stopped = f"not done in {LIMIT_S} s"
         found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {"stopped": "killed"}

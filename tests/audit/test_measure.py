@@ -79,14 +79,14 @@ def test_both_directions_are_searched() -> None:
         return "b" if value and random.random() < 0.05 else "a"
 
     for pair in ((0, 1), (1, 0)):
-        found = audit.measure(leaky, neighbours=pair, claim=curves.pure(epsilon=1.0), trials=3000, confidence=0.999)
+        found = audit.measure(leaky, neighbours=pair, claim=curves.pure(epsilon=1.0), trials=20_000, confidence=0.999)
         assert found.refuted
         assert found.epsilon > 2
 
 
 def test_the_band_holds_the_truth() -> None:
     """Every point lies on or above the true trade-off, and near it; a claim above it is refuted by the band alone."""
-    found = audit.measure(laplace(), neighbours=(0.0, 1.0), trials=50_000, confidence=SURE)
+    found = audit.measure(laplace(), neighbours=(0.0, 1.0), trials=200_000, confidence=SURE)
     truth = curves.laplace(scale=1.0).beta(alpha=np.array(found.band.alpha))
     gaps = np.array(found.band.beta) - truth
     assert (gaps >= 0).all()

@@ -26,7 +26,7 @@ LEVELS: Final = 32
 """Borders tried on one score: so many quantiles, and so many ranks towards either end."""
 BAND: Final = 24
 """Points of the trade-off band."""
-CAUTION: Final = 3.5
+CAUTION: Final = 3.0
 """Standard errors by which the counts of the choosing answers are doubted: the best of many events looks too good."""
 LARGEST: Final = float(np.finfo(np.float64).max)
 LEAST_SEARCH, MOST_SEARCH = 20_000, 300_000

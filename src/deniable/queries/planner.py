@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.curves import Curve
@@ -171,27 +172,32 @@ def noise(plan: Plan, budget: Budget, cost: Cost) -> Noise:
 def unthresholded(plan: Plan, budget: Budget, units: int) -> Noise:
     """The noise alone that this many units pay for."""
     level = budget.level_down(Cost(units)) * MARGIN
-    made = tuple(_mechanism(part, budget.currency, level) for part in plan.parts)
+    made = tuple(
+        _mechanism(part.statistic.width if part.is_running else None, part.moves, part.weight, budget.currency, level)
+        for part in plan.parts
+    )
     return Noise(made, Shape.LAPLACE if budget.currency == "epsilon" else Shape.NORMAL, None)
 
 
-def _mechanism(part: Part, currency: str, level: Fraction) -> Mechanism:
+@lru_cache(maxsize=1024)
+def _mechanism(cells: int | None, moves: Moves, weight: Fraction, currency: str, level: Fraction) -> Mechanism:
+    """Noise for a statistic that moves so far; of running totals over so many cells. Many questions share it."""
     try:
-        return _made(part, currency, level)
+        return _made(cells, moves, weight, currency, level)
     except InvalidParameter:  # wider than 2^50 steps: known from the cost and the sensitivity alone
         raise InvalidParameter(
             "cost", NOTHING, "pays for so little that noise would drown everything", "spend more, or bound more tightly"
         ) from None
 
 
-def _made(part: Part, currency: str, level: Fraction) -> Mechanism:
+def _made(cells: int | None, moves: Moves, weight: Fraction, currency: str, level: Fraction) -> Mechanism:
     if currency == "epsilon":
-        epsilon = level * part.weight
-        if part.is_running:
-            return LaplacePrefixSums(cells=part.statistic.width, sensitivity=part.moves.l1, epsilon=float(epsilon))
-        return DiscreteLaplace(sensitivity=part.moves.l1, epsilon=epsilon)
-    square = (level**2 if currency == "mu2" else 2 * level) * part.weight
+        epsilon = level * weight
+        if cells is not None:
+            return LaplacePrefixSums(cells=cells, sensitivity=moves.l1, epsilon=float(epsilon))
+        return DiscreteLaplace(sensitivity=moves.l1, epsilon=epsilon)
+    square = (level**2 if currency == "mu2" else 2 * level) * weight
     mu = math.sqrt(square) * float(MARGIN)
-    if part.is_running:
-        return GaussianPrefixSums(cells=part.statistic.width, sensitivity=part.moves.l1, mu=mu)
-    return Gaussian.whole(sensitivity=part.moves.sensitivity, mu=mu)
+    if cells is not None:
+        return GaussianPrefixSums(cells=cells, sensitivity=moves.l1, mu=mu)
+    return Gaussian.whole(sensitivity=moves.sensitivity, mu=mu)
