@@ -70,16 +70,30 @@ def test_the_front_door_is_small_and_sorted() -> None:
     assert deniable.__all__ == sorted(set(deniable.__all__))
 
 
-@pytest.mark.parametrize("name", deniable.__all__)
-def test_every_name_of_the_front_door_opens(name: str) -> None:
-    home = deniable._DOORS[name]
-    module = importlib.import_module(home)
-    expected = module if home == f"deniable.{name}" else getattr(module, name)
-    assert getattr(deniable, name) is expected
+def rooms_behind_lazy_doors() -> list[str]:
+    found = [file for file in SOURCE.rglob("__init__.py") if "lazy_door(" in file.read_text(encoding="utf-8")]
+    return sorted(".".join(file.parent.relative_to(SOURCE.parent).parts) for file in found)
 
 
-def test_the_list_the_table_and_the_type_checker_agree() -> None:
-    tree = ast.parse(Path(deniable.__file__).read_text(encoding="utf-8"))
+def test_the_front_door_and_the_rooms_with_many_names_are_lazy() -> None:
+    lazy = {"attacks", "audit", "curves", "local", "mechanisms", "queries", "testing"}
+    assert rooms_behind_lazy_doors() == ["deniable", *(f"deniable.{room}" for room in sorted(lazy))]
+
+
+@pytest.mark.parametrize("room", rooms_behind_lazy_doors())
+def test_every_name_opens_and_is_found_in_its_home(room: str) -> None:
+    door = importlib.import_module(room)
+    for name, home in door._HOMES.items():
+        module = importlib.import_module(f"{room}.{home}")
+        expected = module if home == name else getattr(module, name)
+        assert door.__getattr__(name) is expected
+        assert getattr(door, name) is expected
+
+
+@pytest.mark.parametrize("room", rooms_behind_lazy_doors())
+def test_the_list_the_table_and_the_type_checker_agree(room: str) -> None:
+    door = importlib.import_module(room)
+    tree = ast.parse(Path(door.__file__).read_text(encoding="utf-8"))
     checked = next(node for node in tree.body if isinstance(node, ast.If))
     assert isinstance(checked.test, ast.Name)
     assert checked.test.id == "TYPE_CHECKING"
@@ -87,14 +101,19 @@ def test_the_list_the_table_and_the_type_checker_agree() -> None:
     for node in checked.body:
         assert isinstance(node, ast.ImportFrom)
         for alias in node.names:
-            seen[alias.name] = f"deniable.{alias.name}" if node.module == "deniable" else node.module
-    assert seen == deniable._DOORS
-    assert sorted(seen) == deniable.__all__
+            seen[alias.name] = alias.name if node.module == room else node.module.removeprefix(f"{room}.")
+    assert seen == door._HOMES
+    assert sorted(seen) == sorted(door.__all__)
 
 
 def test_dir_shows_what_has_not_been_opened_yet() -> None:
-    assert set(deniable.__all__) <= set(dir(deniable))
-    assert "__version__" in dir(deniable)
+    assert dir(deniable) == sorted([*deniable.__all__, "__version__"])
+
+
+@pytest.mark.parametrize("room", [room for room in rooms_behind_lazy_doors() if room != "deniable"])
+def test_dir_of_a_room_is_what_it_offers(room: str) -> None:
+    door = importlib.import_module(room)
+    assert dir(door) == sorted(door.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error_that_says_so() -> None:

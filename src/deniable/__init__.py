@@ -6,8 +6,9 @@ break one.
 This front door is lazy (PEP 562): importing it loads only the standard library, and a room is opened by its first use.
 """
 
-from typing import TYPE_CHECKING
+from deniable.doors import lazy_door
 
+TYPE_CHECKING = False  # as a type checker reads it; `typing` would cost more than all else here
 if TYPE_CHECKING:
     from deniable import (
         attacks,
@@ -92,60 +93,46 @@ __all__ = [
     "units",
 ]
 
-# Where each name lives. A name that is its module's own last part stands for the module itself.
-_DOORS = {
-    "AboveThreshold": "deniable.mechanisms",
-    "Budget": "deniable.ledger",
-    "DeniableError": "deniable.errors",
-    "DiscreteGaussian": "deniable.mechanisms",
-    "DiscreteLaplace": "deniable.mechanisms",
-    "Domain": "deniable.tables.kinds",
-    "Exponential": "deniable.mechanisms",
-    "Gaussian": "deniable.mechanisms",
-    "Guarantee": "deniable.units",
-    "Histogram": "deniable.mechanisms",
-    "InverseSensitivity": "deniable.mechanisms",
-    "Laplace": "deniable.mechanisms",
-    "NoisyMax": "deniable.mechanisms",
-    "PermuteAndFlip": "deniable.mechanisms",
-    "PoissonMechanism": "deniable.mechanisms",
-    "Sensitivity": "deniable.units",
-    "SparseVector": "deniable.mechanisms",
-    "Unit": "deniable.units",
-    "attacks": "deniable.attacks",
-    "audit": "deniable.audit",
-    "calibrate": "deniable.curves.calibration",
-    "col": "deniable.tables.expressions",
-    "count": "deniable.queries.aggregations",
-    "curves": "deniable.curves",
-    "errors": "deniable.errors",
-    "explain": "deniable.queries.explain",
-    "ledger": "deniable.ledger",
-    "local": "deniable.local",
-    "mean": "deniable.queries.aggregations",
-    "mechanisms": "deniable.mechanisms",
-    "noise": "deniable.noise",
-    "plots": "deniable.plots",
-    "propose_schema": "deniable.tables.propose",
-    "queries": "deniable.queries",
-    "session": "deniable.queries.connect",
-    "tables": "deniable.tables",
-    "testing": "deniable.testing",
-    "units": "deniable.units",
+_HOMES = {
+    "AboveThreshold": "mechanisms",
+    "Budget": "ledger",
+    "DeniableError": "errors",
+    "DiscreteGaussian": "mechanisms",
+    "DiscreteLaplace": "mechanisms",
+    "Domain": "tables.kinds",
+    "Exponential": "mechanisms",
+    "Gaussian": "mechanisms",
+    "Guarantee": "units",
+    "Histogram": "mechanisms",
+    "InverseSensitivity": "mechanisms",
+    "Laplace": "mechanisms",
+    "NoisyMax": "mechanisms",
+    "PermuteAndFlip": "mechanisms",
+    "PoissonMechanism": "mechanisms",
+    "Sensitivity": "units",
+    "SparseVector": "mechanisms",
+    "Unit": "units",
+    "attacks": "attacks",
+    "audit": "audit",
+    "calibrate": "curves.calibration",
+    "col": "tables.expressions",
+    "count": "queries.aggregations",
+    "curves": "curves",
+    "errors": "errors",
+    "explain": "queries.explain",
+    "ledger": "ledger",
+    "local": "local",
+    "mean": "queries.aggregations",
+    "mechanisms": "mechanisms",
+    "noise": "noise",
+    "plots": "plots",
+    "propose_schema": "tables.propose",
+    "queries": "queries",
+    "session": "queries.connect",
+    "tables": "tables",
+    "testing": "testing",
+    "units": "units",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _DOORS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    home = _DOORS[name]
-    module = import_module(home)
-    value: object = module if home == f"{__name__}.{name}" else getattr(module, name)
-    globals()[name] = value  # the next access does not come through here
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_door(__name__, _HOMES, here=("__version__",))

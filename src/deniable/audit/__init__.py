@@ -11,8 +11,9 @@ True
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.audit import binomial, zoo
@@ -30,6 +31,7 @@ _HOMES = {
     "OneRun": "training",
     "Patterns": "measuring",
     "Raised": "answers",
+    "binomial": "binomial",
     "compare": "measuring",
     "exact": "exactly",
     "measure": "measuring",
@@ -37,8 +39,8 @@ _HOMES = {
     "one_run_fdp": "training",
     "patterns": "measuring",
     "until_decided": "measuring",
+    "zoo": "zoo",
 }
-_ROOMS = ("binomial", "zoo")
 
 __all__ = [
     "Band",
@@ -58,18 +60,5 @@ __all__ = [
     "zoo",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a name when it is first used (PEP 562), so that importing this room costs next to nothing."""
-    if name in _ROOMS:
-        return importlib.import_module(f"{__name__}.{name}")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_door(__name__, _HOMES)

@@ -11,8 +11,9 @@ face:
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.curves import filters, textbook
@@ -50,6 +51,7 @@ _HOMES = {
     "discrete_gaussian": "atoms",
     "discrete_laplace": "atoms",
     "exponential": "atoms",
+    "filters": "filters",
     "fourier_delta": "divisible",
     "from_cdf": "own",
     "from_density": "own",
@@ -71,11 +73,11 @@ _HOMES = {
     "randomized_response": "atoms",
     "renyi": "bounded",
     "rounded_gaussian": "atoms",
+    "textbook": "textbook",
     "tradeoff": "own",
     "worst_of": "derived",
     "zcdp": "bounded",
 }
-_ROOMS = ("filters", "textbook")
 
 __all__ = [
     "Curve",
@@ -115,18 +117,5 @@ __all__ = [
     "zcdp",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a name when it is first used (PEP 562), so that importing this room costs next to nothing."""
-    if name in _ROOMS:
-        return importlib.import_module(f"{__name__}.{name}")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_door(__name__, _HOMES)

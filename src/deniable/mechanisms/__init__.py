@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.mechanisms import cautionary, limits, linear
@@ -73,8 +74,10 @@ _HOMES = {
     "TreeCounter": "continual",
     "UnknownKeys": "histogram",
     "Variance": "statistics",
+    "cautionary": "cautionary",
+    "limits": "limits",
+    "linear": "linear",
 }
-_ROOMS = ("cautionary", "limits", "linear")
 
 __all__ = [
     "AboveThreshold",
@@ -118,18 +121,5 @@ __all__ = [
     "linear",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a name when it is first used (PEP 562), so that importing this room costs next to nothing."""
-    if name in _ROOMS:
-        return importlib.import_module(f"{__name__}.{name}")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_door(__name__, _HOMES)

@@ -6,6 +6,8 @@ Lazy as the front door is: a name is loaded by its first use, so that an engine 
 
 from typing import TYPE_CHECKING
 
+from deniable.doors import lazy_door
+
 if TYPE_CHECKING:
     from deniable.queries.aggregations import (
         count,
@@ -67,14 +69,5 @@ _HOMES = {
     "var": "aggregations",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_door(__name__, _HOMES)

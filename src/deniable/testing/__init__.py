@@ -8,31 +8,25 @@ True
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.testing import statistics, strategies
     from deniable.testing.checks import OnePerson, check_mechanism
     from deniable.testing.report import Check, Report
 
-_HOMES = {"Check": "report", "OnePerson": "checks", "Report": "report", "check_mechanism": "checks"}
-_ROOMS = ("statistics", "strategies")
+_HOMES = {
+    "Check": "report",
+    "OnePerson": "checks",
+    "Report": "report",
+    "check_mechanism": "checks",
+    "statistics": "statistics",
+    "strategies": "strategies",
+}
 
 __all__ = ["Check", "OnePerson", "Report", "check_mechanism", "statistics", "strategies"]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a name when it is first used (PEP 562), so that importing this room costs next to nothing."""
-    if name in _ROOMS:
-        return importlib.import_module(f"{__name__}.{name}")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_door(__name__, _HOMES)
