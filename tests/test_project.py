@@ -42,9 +42,12 @@ def test_no_test_got_lost() -> None:
     assert {place: found[place] for place in LEAST if found[place] < LEAST[place]} == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=named)
-def test_a_source_file_is_at_most_600_lines(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 600
+def test_a_file_is_at_most_600_lines() -> None:
+    written = [
+        path for place in ("src", "tests", "benchmarks", "docs") for path in sorted((ROOT / place).rglob("*.py"))
+    ]
+    assert len(written) > 300
+    assert [named(path) for path in written if len(path.read_text(encoding="utf-8").splitlines()) > 600] == []
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=named)

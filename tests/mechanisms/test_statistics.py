@@ -22,14 +22,7 @@ from deniable.mechanisms import Bounds, Histogram, Laplace, Mean, Sum, Variance,
 from deniable.mechanisms.statistics import RESOLUTION, clamp
 from deniable.units import Unit
 from tests.mechanisms import lattice_laws as laws
-
-
-class Nameless:
-    """Something that is nothing else, and prints the same in every process."""
-
-    def __repr__(self) -> str:
-        return "Nameless()"
-
+from tests.mechanisms.cases import Nameless
 
 pytestmark = pytest.mark.filterwarnings("ignore::deniable.errors.NotPrivateWarning")
 
