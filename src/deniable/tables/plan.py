@@ -62,6 +62,25 @@ class Relation(ABC):
         return all(table.unit is not None and table.unit.column is not None for table in self.tables)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class OnOne(Relation):
+    """A relation made of one other, with its columns unless it makes new ones. Its stability each must say itself."""
+
+    child: Relation
+
+    @property
+    def columns(self) -> Mapping[str, Domain]:
+        return self.child.columns
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return self.child.tables
+
+    @property
+    def children(self) -> tuple[Relation, ...]:
+        return (self.child,)
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Source(Relation):
@@ -97,10 +116,9 @@ class Source(Relation):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Filter(Relation):
+class Filter(OnOne):
     """The rows for which the condition is true (neither false nor NULL). Rows: unchanged."""
 
-    child: Relation
     condition: Expression
 
     def __post_init__(self) -> None:
@@ -111,28 +129,15 @@ class Filter(Relation):
             )
 
     @property
-    def columns(self) -> Mapping[str, Domain]:
-        return self.child.columns
-
-    @property
     def rows(self) -> int:
         return self.child.rows
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return self.child.tables
-
-    @property
-    def children(self) -> tuple[Relation, ...]:
-        return (self.child,)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Project(Relation):
+class Project(OnOne):
     """New columns computed from old ones, row by row. Rows: unchanged."""
 
-    child: Relation
     expressions: tuple[tuple[str, Expression], ...]
     _columns: Mapping[str, Domain] = field(init=False, repr=False)
 
@@ -149,14 +154,6 @@ class Project(Relation):
     def rows(self) -> int:
         return self.child.rows
 
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return self.child.tables
-
-    @property
-    def children(self) -> tuple[Relation, ...]:
-        return (self.child,)
-
 
 @final
 class How(Enum):
@@ -168,14 +165,13 @@ class How(Enum):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class JoinPublic(Relation):
+class JoinPublic(OnOne):
     """Each row with its partners in a public table. Rows: times the most partners a key has there, a public number.
 
     `on` pairs a column of the child with one of the table. NULL has no partner. All columns of both are kept, so their
     names must differ; the fronts rename the child's where they do not.
     """
 
-    child: Relation
     table: Table
     on: tuple[tuple[str, str], ...]
     how: How
@@ -209,14 +205,6 @@ class JoinPublic(Relation):
     @property
     def rows(self) -> int:
         return self.child.rows * self.partners
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return self.child.tables
-
-    @property
-    def children(self) -> tuple[Relation, ...]:
-        return (self.child,)
 
 
 @final
@@ -258,13 +246,12 @@ class JoinPrivate(Relation):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class PerPerson(Relation):
+class PerPerson(OnOne):
     """One row for each person, or for each person and value of `keys`, with exact aggregates of that person's rows.
 
     Rows: 1 without keys, else unchanged. An aggregate is `Exact`: visits per patient, the largest cost of a patient.
     """
 
-    child: Relation
     keys: tuple[tuple[str, Expression], ...]
     aggregates: tuple[tuple[str, Exact], ...]
     _columns: Mapping[str, Domain] = field(init=False, repr=False)
@@ -288,14 +275,6 @@ class PerPerson(Relation):
     @property
     def rows(self) -> int:
         return self.child.rows if self.keys else 1
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return self.child.tables
-
-    @property
-    def children(self) -> tuple[Relation, ...]:
-        return (self.child,)
 
 
 EXACT: Final = ("count", "count_distinct", "sum", "avg", "min", "max")
@@ -440,13 +419,12 @@ class Union(Relation):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Bound(Relation):
+class Bound(OnOne):
     """At most `groups` values of `keys` for each person, chosen at random, and at most `rows_per_group` rows in each.
 
     Rows: groups × rows_per_group, or unchanged if that is less.
     """
 
-    child: Relation
     keys: tuple[Expression, ...]
     groups: int
     rows_per_group: int
@@ -459,20 +437,8 @@ class Bound(Relation):
                 raise QuestionRefused("options", f"{name} is a whole number from 1", f"write {name}=1")
 
     @property
-    def columns(self) -> Mapping[str, Domain]:
-        return self.child.columns
-
-    @property
     def rows(self) -> int:
         return min(self.child.rows, self.groups * self.rows_per_group)
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return self.child.tables
-
-    @property
-    def children(self) -> tuple[Relation, ...]:
-        return (self.child,)
 
 
 def _merged(domains: list[Domain]) -> Domain:
