@@ -54,12 +54,24 @@ from deniable.units import Sensitivity
 if TYPE_CHECKING:
     from deniable.noise import Entropy
 
-__all__ = ["DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Laplace", "gaussian_mu"]
+__all__ = ["DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Laplace", "asks_for_laplace", "gaussian_mu"]
 
 SHARP: Final = 10_000
 """Largest whole sensitivity at which the lattice's own curve is used; beyond it lemma B loses nothing that shows."""
 WIDEST_LAW: Final = 10_000
 """Widest discrete Gaussian noise whose own law is worked out; beyond it zCDP, which holds for all of them."""
+
+
+def asks_for_laplace(*, scale: Any, epsilon: Any, sigma: Any, mu: Any, delta: Any) -> bool:
+    """Which noise is said: Laplace by `scale` or `epsilon`; Gaussian by `sigma`, `mu`, or `epsilon` with `delta`."""
+    check.exactly_one(scale=scale, epsilon=epsilon, sigma=sigma, mu=mu)
+    _only_with_epsilon(delta, epsilon)
+    return scale is not None or (epsilon is not None and delta is None)
+
+
+def _only_with_epsilon(delta: Any, epsilon: Any) -> None:
+    if delta is not None and epsilon is None:
+        raise InvalidParameter("delta", delta, "goes with epsilon=")
 
 
 # -- Laplace ---------------------------------------------------------------------------------------------------------
@@ -121,8 +133,7 @@ _Level = tuple[Any, Any, Any, Any]
 
 def _laplace_level(scale: Any, epsilon: Any, delta: Any, mu: Any) -> _Level:
     check.exactly_one(scale=scale, epsilon=epsilon, mu=mu)
-    if delta is not None and epsilon is None:
-        raise InvalidParameter("delta", delta, "goes with epsilon=")
+    _only_with_epsilon(delta, epsilon)
     if delta is not None:
         delta = check.inner_probability("delta", delta)
     if scale is not None:
@@ -261,8 +272,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 def _gaussian_mu(bound: Fraction, sigma: Any, mu: Any, epsilon: Any, delta: Any) -> tuple[Fraction, float]:
     """Δ₂/σ as an exact number, and the μ of the curve, at least as large."""
     check.exactly_one(sigma=sigma, mu=mu, epsilon=epsilon)
-    if delta is not None and epsilon is None:
-        raise InvalidParameter("delta", delta, "goes with epsilon=")
+    _only_with_epsilon(delta, epsilon)
     if sigma is not None:
         ratio = bound / exact.positive("sigma", sigma)
         return ratio, exact.up(ratio)
@@ -396,8 +406,7 @@ class DiscreteGaussian(Additive):
         if square < 1:
             raise InvalidParameter("sensitivity", sensitivity, "must be at least 1 for whole numbers")
         check.exactly_one(sigma=sigma, rho=rho, epsilon=epsilon)
-        if delta is not None and epsilon is None:
-            raise InvalidParameter("delta", delta, "goes with epsilon=")
+        _only_with_epsilon(delta, epsilon)
         single = dimension is None or check.integer("dimension", dimension, 1) == 1
         if sigma is not None:
             width: Any = exact.short(exact.positive("sigma", sigma))

@@ -68,6 +68,11 @@ class Mechanism(ABC):
         """The error of the best possible mechanism with this promise, divided by ours: 1 is optimal. Rounded down."""
         raise InvalidOperation(f"no lower bound is known that {type(self).__name__} could be compared with")
 
+    def _settle(self, **fields: Any) -> None:
+        """Fill the fields of a frozen mechanism, once, in its constructor."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
     def then(self, function: Callable[[Any], Any]) -> Mechanism:
         """Post-processing: whatever is done to an answer without another look at the data keeps the curve."""
         return Processed(self, _callable("function", function))
@@ -114,6 +119,11 @@ def unit_of(*mechanisms: Mechanism) -> Unit | None:
         listed = " and ".join(map(repr, said))
         raise InvalidOperation(f"mechanisms for different units do not compose: {listed}; make all of them for one")
     return next(iter(said), None)
+
+
+def check_unit(unit: Any) -> None:
+    if not isinstance(unit, Unit):
+        raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
 
 
 def _runs(mechanism: Mechanism) -> tuple[tuple[Mechanism, int], ...]:
@@ -376,8 +386,7 @@ def _stand_moves(parts: tuple[Mechanism, ...]) -> None:
 
 
 def _parts(parts: Sequence[Mechanism], unit: Unit) -> tuple[Mechanism, ...]:
-    if not isinstance(unit, Unit):
-        raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
+    check_unit(unit)
     if isinstance(parts, Mechanism) or not isinstance(parts, Sequence) or not parts:
         raise InvalidParameter("parts", NOTHING, "must be several mechanisms, in a list or tuple")
     if not all(isinstance(part, Mechanism) for part in parts):
@@ -388,17 +397,11 @@ def _parts(parts: Sequence[Mechanism], unit: Unit) -> tuple[Mechanism, ...]:
     return tuple(parts)
 
 
-@final
 @dataclass(frozen=True, slots=True)
-class Processed(Mechanism):
-    """A mechanism and what is done to its answer. Made by `m.then(function)`.
-
-    For all neighbours D, D′: as hard to tell apart as before, because `function` sees the answer only (post-processing,
-    Dwork & Roth 2014, proposition 2.1).
-    """
+class _Around(Mechanism):
+    """What is the same about a mechanism and about what is made of it."""
 
     mechanism: Mechanism
-    function: Callable[[Any], Any]
 
     @property
     def unit(self) -> Unit | None:
@@ -408,6 +411,18 @@ class Processed(Mechanism):
     @property
     def curve(self) -> Curve:
         return self.mechanism.curve
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Processed(_Around):
+    """A mechanism and what is done to its answer. Made by `m.then(function)`.
+
+    For all neighbours D, D′: as hard to tell apart as before, because `function` sees the answer only (post-processing,
+    Dwork & Roth 2014, proposition 2.1).
+    """
+
+    function: Callable[[Any], Any]
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
         return self.function(self.mechanism.release(value, entropy=entropy))
@@ -415,20 +430,10 @@ class Processed(Mechanism):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Asked(Mechanism):
+class Asked(_Around):
     """A mechanism about a statistic of the data. Made by `m.on(statistic)`."""
 
-    mechanism: Mechanism
     statistic: Callable[[Any], Any]
-
-    @property
-    def unit(self) -> Unit | None:
-        """That of the mechanism inside; None if it says none."""
-        return unit_of(self.mechanism)
-
-    @property
-    def curve(self) -> Curve:
-        return self.mechanism.curve
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
         return self.mechanism.release(self.statistic(value), entropy=entropy)

@@ -27,7 +27,7 @@ import numpy as np
 from deniable.curves import Curve, check
 from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter
 from deniable.mechanisms import exact, tails, values
-from deniable.mechanisms.additive import Gaussian, Laplace
+from deniable.mechanisms.additive import Gaussian, Laplace, asks_for_laplace
 from deniable.mechanisms.base import Mechanism, witnessed
 from deniable.mechanisms.steps import Additive
 
@@ -147,17 +147,13 @@ class TreeCounter(Counting):
     ) -> None:
         last, step = _horizon(horizon, LONGEST), check.integer("sensitivity", sensitivity, 1)
         levels = last.bit_length()
-        check.exactly_one(scale=scale, epsilon=epsilon, sigma=sigma, mu=mu)
         noisy: Additive
-        if scale is not None or (epsilon is not None and delta is None):
-            if delta is not None:
-                raise InvalidParameter("delta", delta, "goes with epsilon=")
+        if asks_for_laplace(scale=scale, epsilon=epsilon, sigma=sigma, mu=mu, delta=delta):
             noisy = Laplace(sensitivity=levels * step, scale=scale, epsilon=epsilon)
         else:
             moved = exact.root_up(Fraction(levels * step * step))
             noisy = Gaussian.whole(sensitivity=moved, sigma=sigma, mu=mu, epsilon=epsilon, delta=delta)
-        for name, value in (("horizon", last), ("levels", levels), ("noise", noisy)):
-            object.__setattr__(self, name, value)
+        self._settle(horizon=last, levels=levels, noise=noisy)
 
     def __repr__(self) -> str:
         return f"TreeCounter(horizon={self.horizon}, {self.curve!r})"
@@ -247,8 +243,7 @@ class FactorisedCounter(Counting):
         square = sum(int(c) * int(c) for c in coefficients(last))
         moved = exact.root_up(Fraction(square * step * step, COEFFICIENT**2))
         noisy = Gaussian(sensitivity=moved, sigma=sigma, mu=mu, epsilon=epsilon, delta=delta, dimension=last)
-        for name, value in (("horizon", last), ("noise", noisy)):
-            object.__setattr__(self, name, value)
+        self._settle(horizon=last, noise=noisy)
 
     def __repr__(self) -> str:
         return f"FactorisedCounter(horizon={self.horizon}, {self.curve!r})"

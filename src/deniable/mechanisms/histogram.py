@@ -22,8 +22,8 @@ from deniable import curves
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.mechanisms import exact, spelling, tails, values
-from deniable.mechanisms.additive import DiscreteLaplace, Gaussian
-from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms.additive import DiscreteLaplace, Gaussian, asks_for_laplace
+from deniable.mechanisms.base import Mechanism, check_unit, witnessed
 from deniable.mechanisms.steps import Additive
 from deniable.units import Relation, Sensitivity, Unit
 
@@ -39,13 +39,9 @@ def noise_for_counts(
     """Noise for disjoint counts: discrete Laplace by `scale` or `epsilon`, Gaussian by `sigma`, `mu`, or `epsilon` with
     `delta`.
     """
-    if not isinstance(unit, Unit):
-        raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
-    check.exactly_one(scale=scale, epsilon=epsilon, sigma=sigma, mu=mu)
+    check_unit(unit)
     moved = Sensitivity.histogram(unit)
-    if scale is not None or (epsilon is not None and delta is None):
-        if delta is not None:
-            raise InvalidParameter("delta", delta, "goes with epsilon=")
+    if asks_for_laplace(scale=scale, epsilon=epsilon, sigma=sigma, mu=mu, delta=delta):
         return DiscreteLaplace(sensitivity=moved, scale=scale, epsilon=epsilon, dimension=dimension)
     return Gaussian.whole(sensitivity=moved, sigma=sigma, mu=mu, epsilon=epsilon, delta=delta, dimension=dimension)
 
@@ -106,10 +102,7 @@ class Histogram(Mechanism):
         count = len(bins) - 1 if numeric else len(bins)
         noisy = noise_for_counts(unit, scale=scale, epsilon=epsilon, sigma=sigma, mu=mu, delta=delta, dimension=count)
         promise = curve_of_counts(noisy, unit)
-        for name, value in (
-            ("bins", bins), ("numeric", numeric), ("unit", unit), ("noise", noisy), ("promise", promise)
-        ):  # fmt: skip
-            object.__setattr__(self, name, value)
+        self._settle(bins=bins, numeric=numeric, unit=unit, noise=noisy, promise=promise)
 
     def __len__(self) -> int:
         return len(self.bins) - 1 if self.numeric else len(self.bins)
@@ -243,7 +236,7 @@ def _categories(categories: Any) -> tuple[Any, ...]:
     try:
         # One spelling each: a row counts for all categories that are equal to it, and must be equal to one only.
         distinct = len({spelling.of(category)[0] for category in listed})
-    except Exception:
+    except Exception:  # a category is anybody's class, and its own hash or == may raise anything
         raise InvalidParameter("categories", NOTHING, "must be hashable: strings, numbers, tuples") from None
     if not 1 <= len(listed) <= MOST_BINS or distinct != len(listed):
         raise InvalidParameter("categories", NOTHING, "must be one or more different categories")
@@ -287,7 +280,7 @@ def _summed(counts: Iterable[tuple[Any, int]]) -> Tally:
             if identity not in found:
                 str(shown)  # it will be written
             found[identity] = (shown, found.get(identity, (shown, 0))[1] + count)
-        except Exception:  # an error would be about one row
+        except Exception:  # anybody's class, whose hash, == or str may raise anything: it would be about one row
             continue
     return found
 
@@ -359,8 +352,7 @@ class UnknownKeys(Mechanism):
         else:
             most = check.inner_probability("delta", delta)
             least = least_threshold(noisy, rows=unit.rows, each=unit.rows, delta=most)
-        for name, value in (("unit", unit), ("noise", noisy), ("threshold", least)):
-            object.__setattr__(self, name, value)
+        self._settle(unit=unit, noise=noisy, threshold=least)
 
     def __repr__(self) -> str:
         return f"UnknownKeys({self.unit!r}, threshold={self.threshold}, {self.curve!r})"

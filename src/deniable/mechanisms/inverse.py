@@ -98,7 +98,7 @@ class ModeDistance(Distance):
             # A row that is none of the answers votes for nobody: one row must not be able to raise an error.
             try:
                 counts[place[row]] += 1
-            except Exception:  # not there, or it cannot be hashed or compared
+            except Exception:  # not there; or anybody's class, whose hash or == may raise anything
                 continue
         return [self._one(counts, place[answer], len(rows)) for answer in answers]
 
@@ -259,7 +259,7 @@ class InverseSensitivity(_Inverse):
         listed = tuple(answers)
         try:
             hash(listed)
-        except Exception:
+        except TypeError:
             raise InvalidParameter("answers", NOTHING, "must be hashable: strings or numbers, say") from None
         return cls(answers=listed, distance=ModeDistance(listed), epsilon=epsilon)
 

@@ -23,7 +23,7 @@ from deniable import curves, noise
 from deniable.curves import Curve, check
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import exact, values
-from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms.base import Mechanism, check_unit, witnessed
 from deniable.mechanisms.digits import choose
 from deniable.mechanisms.selection import Number, exact_scores, exponential_gap
 from deniable.units import Relation, Unit
@@ -105,8 +105,7 @@ class PiecewiseExponential(Mechanism):
         low, high, step = _interval(bounds, spacing, FINE)
         delta = exact.positive("sensitivity", sensitivity)
         scale = 2 * delta / exact.positive("epsilon", epsilon)
-        for name, value in zip(self.__slots__, (low, high, step, delta, scale), strict=True):
-            object.__setattr__(self, name, value)
+        self._settle(low=low, high=high, spacing=step, sensitivity=delta, scale=scale)
 
     def __repr__(self) -> str:
         low, high, spacing, sensitivity, epsilon = (
@@ -161,15 +160,13 @@ class _Rank(Mechanism):
 
     def _fill(self, q: Fraction, bounds: Bounds, spacing: Any, epsilon: Any, unit: Any) -> None:
         low, high, step = _interval(bounds, spacing, COARSE)
-        if not isinstance(unit, Unit):
-            raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
+        check_unit(unit)
         each = max(q, 1 - q) if unit.relation is Relation.ADD_REMOVE else Fraction(1)
         delta = unit.rows * each
         scale = 2 * delta / exact.positive("epsilon", epsilon)
         # What is left over below `high` is a shorter last interval; a hair is none (3 is ten times the float 0.3).
         points = exact.ceil((high - low) / step - HAIR) + 1
-        for name, value in zip(_Rank.__slots__, (q, low, high, points, step, delta, scale, unit), strict=True):
-            object.__setattr__(self, name, value)
+        self._settle(q=q, low=low, high=high, points=points, spacing=step, sensitivity=delta, scale=scale, unit=unit)
 
     @abstractmethod
     def _named(self) -> str:

@@ -132,10 +132,7 @@ class Staircase(Mechanism):
         if share is None:
             share = Fraction(best_high(pure))
         stair = max(1, min(step, round(share * step)))
-        for name, value in (
-            ("sensitivity", bound), ("epsilon", pure), ("step", step), ("high", stair), ("exponent", k)
-        ):  # fmt: skip
-            object.__setattr__(self, name, value)
+        self._settle(sensitivity=bound, epsilon=pure, step=step, high=stair, exponent=k)
 
     def __repr__(self) -> str:
         shown = int(self.sensitivity) if self.exponent is None else float(self.sensitivity)

@@ -26,10 +26,10 @@ from deniable import noise
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.mechanisms import exact, tails, values
-from deniable.mechanisms.additive import Gaussian, Laplace
-from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms.additive import Gaussian, Laplace, asks_for_laplace
+from deniable.mechanisms.base import Mechanism, check_unit, witnessed
 from deniable.mechanisms.histogram import curve_of_counts, noise_for_counts
-from deniable.mechanisms.steps import Additive
+from deniable.mechanisms.steps import Additive, is_whole
 from deniable.units import Relation, Unit
 
 if TYPE_CHECKING:
@@ -48,18 +48,11 @@ def _bounds(low: Any, high: Any) -> tuple[Fraction, Fraction]:
     return low_end, high_end
 
 
-def _is_whole(number: Any) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
-
-
 def _noise(
     bound: Any, size: int, scale: Any, epsilon: Any, sigma: Any, mu: Any, delta: Any, l2: Any = None
 ) -> Additive:
     """Laplace noise by scale or ε, Gaussian noise by sigma, μ, or ε with δ."""
-    check.exactly_one(scale=scale, epsilon=epsilon, sigma=sigma, mu=mu)
-    if scale is not None or (epsilon is not None and delta is None):
-        if delta is not None:
-            raise InvalidParameter("delta", delta, "goes with epsilon=")
+    if asks_for_laplace(scale=scale, epsilon=epsilon, sigma=sigma, mu=mu, delta=delta):
         return Laplace(sensitivity=bound, scale=scale, epsilon=epsilon, dimension=size)
     moved = bound if l2 is None else l2
     return Gaussian(sensitivity=moved, sigma=sigma, mu=mu, epsilon=epsilon, delta=delta, dimension=size)
@@ -85,8 +78,7 @@ def clamp_whole(data: Any, low: int, high: int) -> values.Ints:
 
 
 def _rows(rows: Any, unit: Unit) -> int | None:
-    if not isinstance(unit, Unit):
-        raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
+    check_unit(unit)
     if unit.relation is Relation.REPLACE:
         if rows is None:
             raise InvalidParameter("rows", NOTHING, "is missing", "say rows=: their number is public under replacement")
@@ -108,8 +100,7 @@ class _Bounded(Mechanism):
     """The public number of rows, if it is public."""
 
     def _fill(self, low: Fraction, high: Fraction, unit: Unit, noisy: Additive, rows: int | None) -> None:
-        for name, value in (("low", low), ("high", high), ("unit", unit), ("noise", noisy), ("rows", rows)):
-            object.__setattr__(self, name, value)
+        self._settle(low=low, high=high, unit=unit, noise=noisy, rows=rows)
 
     @property
     def curve(self) -> Curve:
@@ -179,10 +170,9 @@ class Sum(_Bounded):
         delta: float | None = None,
     ) -> None:
         low_end, high_end = _bounds(low, high)
-        if not isinstance(unit, Unit):
-            raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
+        check_unit(unit)
         added = unit.relation is Relation.ADD_REMOVE
-        whole = _is_whole(low) and _is_whole(high)
+        whole = is_whole(low) and is_whole(high)
         if whole and max(abs(low), abs(high)) > values.LARGEST:
             raise InvalidParameter("high", high, "whole bounds must be at most 2**62 in size")
         moved = unit.rows * (max(abs(low_end), abs(high_end)) if added else high_end - low_end)
@@ -414,10 +404,7 @@ class Bounds(Mechanism):
         check.inner_probability("confidence", confidence)
         size = 2 * (last - first + 1) + 1
         noisy = noise_for_counts(unit, scale=scale, epsilon=epsilon, sigma=sigma, mu=mu, delta=delta, dimension=size)
-        for name, value in (
-            ("unit", unit), ("exponents", (first, last)), ("confidence", float(confidence)), ("noise", noisy)
-        ):  # fmt: skip
-            object.__setattr__(self, name, value)
+        self._settle(unit=unit, exponents=(first, last), confidence=float(confidence), noise=noisy)
 
     def __repr__(self) -> str:
         return f"Bounds(exponents={self.exponents}, {self.unit!r}, {self.curve!r})"

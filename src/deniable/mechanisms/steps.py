@@ -69,14 +69,7 @@ class Additive(Mechanism):
             raise InvalidParameter(
                 self.LEVEL, float(width), "noise on whole numbers must be at most 2**50 wide", "make it with floats"
             )
-        for name, value in (
-            ("sensitivity", sensitivity),
-            ("width", width),
-            ("exponent", exponent),
-            ("dimension", dimension),
-            ("promise", promise),
-        ):
-            object.__setattr__(self, name, value)
+        self._settle(sensitivity=sensitivity, width=width, exponent=exponent, dimension=dimension, promise=promise)
 
     @property
     def curve(self) -> Curve:

@@ -124,14 +124,13 @@ class _Threshold(Mechanism):
     """Between neighbours, no answer and threshold border move apart by more than span × sensitivity."""
 
     def _fill(self, threshold: Any, sensitivity: Any, epsilon: Any, positives: int, questions: int | None) -> None:
-        for name, value in (
-            ("threshold", exact.finite("threshold", threshold)),
-            ("sensitivity", exact.positive("sensitivity", sensitivity)),
-            ("level", exact.positive("epsilon", epsilon)),
-            ("positives", check.integer("positives", positives, 1)),
-            ("questions", None if questions is None else check.integer("questions", questions, 1)),
-        ):
-            object.__setattr__(self, name, value)
+        self._settle(
+            threshold=exact.finite("threshold", threshold),
+            sensitivity=exact.positive("sensitivity", sensitivity),
+            level=exact.positive("epsilon", epsilon),
+            positives=check.integer("positives", positives, 1),
+            questions=None if questions is None else check.integer("questions", questions, 1),
+        )
 
     @property
     @abstractmethod

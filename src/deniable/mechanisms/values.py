@@ -157,7 +157,7 @@ def _number(row: Any) -> float:
         return float(value) if isinstance(value, numbers.Real | Decimal | np.bool_) else math.nan
     except OverflowError:  # an int or Fraction beyond all floats
         return math.inf if value > 0 else -math.inf
-    except Exception:
+    except Exception:  # a signalling NaN, or a number of the caller's own class, may raise anything
         return math.nan
 
 

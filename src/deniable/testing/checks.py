@@ -87,7 +87,7 @@ def _checks(
         return
     try:
         left, right = ([mechanism.release(value) for _ in range(trials)] for value in neighbours)
-    except Exception as refused:
+    except Exception as refused:  # anybody's mechanism may raise anything; which kind it is, is the finding
         yield Check("release", False, f"release(value) raised {type(refused).__name__} on a neighbour")
         return
     curve = mechanism.curve
@@ -118,7 +118,7 @@ def _missing(mechanism: Any) -> str:
         curve = mechanism.curve
     except AttributeError:
         return "there is no curve: deniable.curves makes them"
-    except Exception as refused:
+    except Exception as refused:  # a property of anybody's may raise anything; that it does is the finding
         return f"curve raised {type(refused).__name__}"
     if isinstance(curve, Curve):
         return ""
@@ -320,7 +320,7 @@ def _copies(case: _Case) -> Check:
     for name, way in ways.items():
         try:
             other = way(case.mechanism)
-        except Exception as refused:
+        except Exception as refused:  # so may copying, by methods of anybody's
             return Check("copies", False, f"{name} raised {type(refused).__name__}")
         if (is_comparable and other != case.mechanism) or other.curve != case.curve:
             return Check("copies", False, f"{name} gives a mechanism that is not equal, or has another curve")
@@ -361,7 +361,7 @@ def _nan(case: _Case) -> Check:
         answer = case.mechanism.release(asked)
     except (ValueError, TypeError):
         return Check("nan", True, "NaN is refused")
-    except Exception as failed:
+    except Exception as failed:  # any other kind is the finding
         return Check("nan", False, f"NaN must be refused by a ValueError or answered, not by {type(failed).__name__}")
     row = numbers_of(answer)
     if row is not None and bool(np.isnan(row).any()):
@@ -433,7 +433,7 @@ def _replays(case: _Case) -> bool:
 def _shown(mechanism: Any) -> str:
     try:
         return repr(mechanism)
-    except Exception:
+    except Exception:  # a repr of anybody's may raise anything, and must not end the report
         return f"<unprintable {type(mechanism).__name__}>"
 
 
