@@ -69,18 +69,22 @@ demo: .venv/.ready-to-run  ## questions to a real table, and a tour of curves; p
 	@$(BIN)/deniable demo --out demo-output/
 
 .PHONY: test
-test: .venv/.ready-to-develop  ## every test but those of Spark, every doctest, every code block of the docs
-	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not spark"
+test: .venv/.ready-to-develop  ## the tests, doctests and code blocks of the docs, without the slow ones and those of Spark
+	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow and not spark"
 
-# Spark needs Java; on Debian and Ubuntu: apt install default-jre-headless
+# Spark needs Java: on Debian and Ubuntu it is installed by whoever may do so.
 .PHONY: test-all
-test-all: .venv/.ready-with-spark  ## the same, and the tests of the Spark engine
+test-all: .venv/.ready-with-spark  ## everything, the slow ones and those of the Spark engine too
+	@if ! command -v java >/dev/null && command -v apt-get >/dev/null; then \
+	  [ "$$(id -u)" = 0 ] && as_root="" || as_root="sudo -n"; \
+	  if $$as_root true 2>/dev/null; then \
+	    echo "installing default-jre-headless, for Spark"; \
+	    $$as_root apt-get update -qq || true; \
+	    $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends default-jre-headless || true; \
+	  fi; \
+	fi
 	@command -v java >/dev/null || { echo "Spark needs Java; on Debian and Ubuntu: apt install default-jre-headless" >&2; exit 1; }
 	@$(BIN)/python -m pytest $(IN_PARALLEL)
-
-.PHONY: test-quick
-test-quick: .venv/.ready-to-develop  ## the same without the slow ones
-	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow and not spark"
 
 .PHONY: coverage
 coverage: .venv/.ready-to-develop  ## the tests, and which lines they miss
@@ -131,9 +135,11 @@ bench-queries: .venv-bench-queries/.ready  ## questions to tables beside plain D
 	@.venv-bench-queries/bin/python benchmarks/queries.py
 
 .PHONY: test-long
-test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a million answers of every mechanism (an hour)
+test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a million answers of every mechanism, kills of the ledger (hours)
 	@$(BIN)/python -m tests.noise.long_run
 	@$(BIN)/python -m tests.audit.long_run
+	@$(BIN)/python -m tests.ledger.long_run
+	@$(BIN)/python -m tests.queries.long_run
 
 .PHONY: clean
 clean:  ## remove environments, caches and everything built

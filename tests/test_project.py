@@ -31,6 +31,7 @@ def named(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.slow
 def test_no_test_got_lost() -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -86,10 +87,11 @@ def test_every_make_command_that_a_page_names_exists(path: Path) -> None:
     assert called <= make_targets()
 
 
-def test_the_readme_names_the_two_commands() -> None:
+def test_the_readme_names_the_commands() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "make demo" in readme
-    assert "make test" in readme
+    assert "make test " in readme
+    assert "make test-all" in readme
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=named)
@@ -102,6 +104,13 @@ def test_links_between_files_lead_somewhere(path: Path) -> None:
 def test_the_check_that_guards_the_project_can_be_run() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     subprocess.run(["bash", "-n", str(ROOT / ".ci" / "run")], check=True)
+
+
+def test_the_check_that_guards_the_project_leaves_no_test_out() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert [line for line in script if line.startswith("make ")] == ["make test-all", "make check"]
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\ntest-all:")[2].partition("\n\n")[0]
+    assert recipe.splitlines()[-1] == "\t@$(BIN)/python -m pytest $(IN_PARALLEL)"
 
 
 def test_the_version_is_said_once() -> None:
