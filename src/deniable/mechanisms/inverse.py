@@ -259,7 +259,7 @@ class InverseSensitivity(_Inverse):
         listed = tuple(answers)
         try:
             hash(listed)
-        except TypeError:
+        except Exception:  # an answer is anybody's class, and its own hash may raise anything
             raise InvalidParameter("answers", NOTHING, "must be hashable: strings or numbers, say") from None
         return cls(answers=listed, distance=ModeDistance(listed), epsilon=epsilon)
 
