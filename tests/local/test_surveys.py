@@ -460,7 +460,7 @@ def test_categories_without_an_order_are_refused(categories) -> None:
 
 
 def test_estimates_of_a_survey_are_named_and_show_their_intervals() -> None:
-    done = survey({"q": ["tea"] * 900 + ["water"] * 100}, question="q", epsilon=20, categories=["tea", "water"])
+    done = survey({"q": ["tea"] * 900 + ["water"] * 100}, question="q", epsilon=45, categories=["tea", "water"])
     found = done.estimate()
     assert found.named(confidence=0.95)["tea"][0] == found.value[0]
     assert found.named(confidence=0.95)["water"][1:] == tuple(float(end[1]) for end in found.interval(confidence=0.95))

@@ -77,12 +77,13 @@ def test_the_curves_are_those_that_were_asked_for() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_noise_on_totals_is_as_wide_as_it_says(kind: str) -> None:
-    """The error of 4000 releases over the claimed deviation: its mean square is 1 within 10 %. Per total that is a
-    chi-square of 4000 degrees at most (kurtosis 6 for Laplace): 1e-9 needs about 6·√(5/4000) = 21 % at worst; the mean
-    over independent parts of the tree is far narrower. Noise a quarter too wide is seen.
+    """The error of 8000 releases over the claimed deviation: its mean square is 1. The squares of Laplace noise (the
+    worst) vary by 5 and have a skewness of 6.6, so their mean is off by 25 %, ten standard errors of √(5/8000), with a
+    chance of e^(-10²/2 + 10³·6.6/(6√8000)) < 1e-15; and the mean over all totals by 15 %, six of them if all were one,
+    and they are not. Noise a quarter too wide is seen.
     """
     made = KINDS[kind](40)
-    found = made.release(np.zeros((4000, 40), dtype=np.int64))
+    found = made.release(np.zeros((8000, 40), dtype=np.int64))
     measured = (found**2).mean(axis=0)
     ratio = measured / made.spreads**2
     assert np.all(np.abs(ratio - 1) < 0.25)

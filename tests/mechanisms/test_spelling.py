@@ -20,7 +20,7 @@ from deniable.errors import InvalidParameter
 from deniable.mechanisms import Histogram, InverseSensitivity, UnknownKeys
 from deniable.mechanisms.histogram import tally
 
-KEYS = UnknownKeys(unit=Unit.row(), epsilon=1.0, delta=1e-6)
+KEYS = UnknownKeys(unit=Unit.row(), epsilon=1.0, delta=1e-12)  # so that a key of one row never shows by chance
 UTC, EAST = datetime.UTC, datetime.timezone(datetime.timedelta(hours=1))
 
 

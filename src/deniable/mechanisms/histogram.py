@@ -325,8 +325,8 @@ class UnknownKeys(Mechanism):
     >>> towns = mechanisms.UnknownKeys(unit=Unit.row(), epsilon=1.0, delta=1e-6)
     >>> towns.threshold
     15
-    >>> sorted(towns.release(["Ulm"] * 400 + ["Rottweil"]))
-    ['Ulm']
+    >>> "Ulm" in towns.release(["Ulm"] * 400 + ["Rottweil"])
+    True
 
     Source: Korolova, Kenthapadi, Mishra & Ntoulas (2009); Wilson et al. (2020).
     """

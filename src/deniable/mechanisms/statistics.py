@@ -371,7 +371,7 @@ class Bounds(Mechanism):
     if there is no such bin: too few rows.
 
     >>> from deniable import Unit, mechanisms
-    >>> found = mechanisms.Bounds(unit=Unit.row(), epsilon=1.0)
+    >>> found = mechanisms.Bounds(unit=Unit.row(), epsilon=1.0, confidence=1 - 1e-10)
     >>> found.release([37.5] * 1000 + [120.0] * 500)
     (32.0, 128.0)
 
