@@ -362,6 +362,7 @@ def test_a_panel_aimed_at_a_far_epsilon_claims_nothing_false_near_zero(
         assert np.all(panel.delta(epsilon) >= truth), (panel.theta, panel.log_scale)
 
 
+@pytest.mark.slow  # test_extremes reads near and far together, of curves that take less
 def test_reading_many_epsilons_at_once_is_as_safe_as_one_by_one() -> None:
     curve = curves.gaussian(sigma=1).sampled(rate=0.01) ** 11
     alone = np.array([(curve**1).delta_bounds(epsilon=e)[0] for e in (0.1, 1.0)])
@@ -372,6 +373,7 @@ def test_reading_many_epsilons_at_once_is_as_safe_as_one_by_one() -> None:
     assert other.delta(epsilon=1.0) >= alone[1] * (1 - 1e-9)
 
 
+@pytest.mark.slow  # so does test_extremes
 def test_far_epsilons_raise_no_warnings() -> None:
     curve = curves.gaussian(sigma=1).sampled(rate=0.01) ** 10
     values = curve.delta(epsilon=np.array([0.1, 300.0]))

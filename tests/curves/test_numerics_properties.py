@@ -95,6 +95,7 @@ def test_raw_bounds_do_not_cross(curve: curves.Curve, delta: float) -> None:
         assert np.all(product.delta(positive, "lower") <= product.delta(positive, "upper"))
 
 
+@pytest.mark.slow
 @patient(6)
 @given(products(), st.sampled_from([1e-2, 1e-6, 1e-15]))
 def test_refinement_stays_inside_the_old_bracket(curve: curves.Curve, delta: float) -> None:
@@ -131,6 +132,7 @@ def test_powers_are_repeated_products(atom: curves.Curve, uses: int, epsilon: fl
     assert low <= 1
 
 
+@pytest.mark.slow  # test_algebra runs every atom twice
 @patient(6)
 @given(products(), atoms())
 def test_more_mechanisms_never_leak_less(curve: curves.Curve, atom: curves.Curve) -> None:

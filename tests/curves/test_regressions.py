@@ -35,8 +35,13 @@ def test_underflowed_masses_made_the_chernoff_bound_too_small() -> None:
     ("make", "far", "truth"),
     [
         (lambda: curves.laplace(scale=100) ** 10_000, 50.0, 0.38234),
-        (lambda: curves.discrete_gaussian(sigma=50) ** 1000, 40.0, 0.24817),
-        (lambda: curves.exponential(epsilon=0.01) ** 20_000 * curves.laplace(scale=1), 100.0, None),
+        pytest.param(lambda: curves.discrete_gaussian(sigma=50) ** 1000, 40.0, 0.24817, marks=pytest.mark.slow),
+        pytest.param(
+            lambda: curves.exponential(epsilon=0.01) ** 20_000 * curves.laplace(scale=1),
+            100.0,
+            None,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_panel_read_far_from_its_window_was_believed(make, far: float, truth: float | None) -> None:
@@ -265,7 +270,7 @@ def test_calibration_without_delta_says_what_is_missing() -> None:
 # -- what a second reading found -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("uses", [1, 2])
+@pytest.mark.parametrize("uses", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_mu_is_not_too_small_when_the_allowance_is_what_was_lost(uses: int) -> None:
     """gdp(delta=d) with d the mass at infinity: an unbounded loss has no end to search up to."""
     sampled = curves.gaussian(mu=3.0).sampled(rate=0.001)
@@ -277,7 +282,7 @@ def test_mu_is_not_too_small_when_the_allowance_is_what_was_lost(uses: int) -> N
         assert curve.delta_bounds(epsilon=epsilon)[0] <= gaussian.delta(epsilon=epsilon) + 1e-3
 
 
-@pytest.mark.parametrize("mu", [270.0, 285.0, 320.0])
+@pytest.mark.parametrize("mu", [*(pytest.param(mu, marks=pytest.mark.slow) for mu in (270.0, 285.0)), 320.0])
 def test_lower_bounds_far_right_of_their_window_are_not_above_the_truth(mu: float) -> None:
     """e^(-(θ+1) l) underflows 700 beyond the centre: there a lower bound must not forget Q."""
     curve = curves.gaussian(mu=mu) * curves.randomized_response(epsilon=1e-6)

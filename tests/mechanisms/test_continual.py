@@ -155,6 +155,7 @@ def test_all_totals_are_covered_at_once(counter: Any) -> None:
     assert not laws.covered(int((np.array(away) <= reach / 3).sum()), 400, 0.8)
 
 
+@pytest.mark.slow
 def test_the_last_total_has_the_variance_of_the_factorisation() -> None:
     """σ²(f₀² + … + f²_{T-1}) at the last step, over 2000 streams of 16 steps: within 20 % (six standard errors)."""
     counter = FactorisedCounter(horizon=16, sensitivity=1, sigma=4.0)

@@ -238,8 +238,8 @@ def test_the_curve_bounds_exact_neighbours(unit: Unit, level: dict[str, float]) 
     for one, other in itertools.permutations(tables, 2):
         if unit is ROW and abs(sum(one.values()) - sum(other.values())) != 1:
             continue
+        p, q = law(one), law(other)
         for epsilon in (0.0, 0.5, 1.0, 2.0):
-            p, q = law(one), law(other)
             factor = mpmath.exp(mpf(epsilon))
             truth = mpmath.fsum(max(mpf(0), p.get(y, mpf(0)) - factor * q.get(y, mpf(0))) for y in p)
             bound = keys.curve.delta(epsilon=epsilon)

@@ -141,8 +141,10 @@ def test_without_the_half_three_answers_lose_more_than_epsilon() -> None:
 @pytest.mark.parametrize(
     ("mechanism", "data"),
     [
-        (InverseSensitivity.median(answers=range(4), epsilon=2), [0, 1, 1, 2, 3]),
-        (InverseSensitivity.mode(answers=["a", "b", "o"], epsilon=2), list("aaoooooob")),
+        pytest.param(InverseSensitivity.median(answers=range(4), epsilon=2), [0, 1, 1, 2, 3], marks=pytest.mark.slow),
+        pytest.param(
+            InverseSensitivity.mode(answers=["a", "b", "o"], epsilon=2), list("aaoooooob"), marks=pytest.mark.slow
+        ),
         (BinaryInverseSensitivity.median(epsilon=0.5), [1] * 8 + [0] * 3),
     ],
     ids=["median", "mode", "binary"],

@@ -162,7 +162,9 @@ SCORES = (0, 2.5, Fraction(13, 2), -1.25)
 DRAWS = 12_000
 
 
-@every
+@pytest.mark.parametrize(
+    "kind", [pytest.param(one, marks=pytest.mark.slow) if one.__name__.startswith("Monotone") else one for one in EVERY]
+)
 def test_samples_follow_the_exact_law_and_not_that_of_noise_wrong_by_a_fifth(kind: type[Selection]) -> None:
     """False alarm 1e-9 (chi-square, 12,000 draws); the same draws reject scale × 1.2 and scale / 1.2."""
     mechanism = kind(sensitivity=1, scale=3)

@@ -137,7 +137,7 @@ def test_the_parts_of_epsilon_add_up(mechanism: Any) -> None:
     ("mechanism", "asked"),
     [
         (above(threshold=Fraction(1, 3), epsilon=2), (-2.75, Fraction(-8, 3), 5.25)),
-        (sparse(2, threshold=-0.25, epsilon=3), (5.75, -6.25, Fraction(23, 4))),
+        pytest.param(sparse(2, threshold=-0.25, epsilon=3), (5.75, -6.25, Fraction(23, 4)), marks=pytest.mark.slow),
     ],
     ids=["above threshold", "sparse vector"],
 )

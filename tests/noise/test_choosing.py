@@ -47,9 +47,20 @@ def test_bounds_of_the_exponential_hold_and_are_near(gap: int) -> None:
 numbers = st.integers(-40, 40) | st.floats(-40, 40) | st.fractions(-40, 40, max_denominator=10**6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(numbers, st.fractions(0, 10**6)), min_size=1, max_size=12))
 def test_every_item_is_kept_with_a_probability(items: list[tuple[Any, Fraction]]) -> None:
+    kept_with_a_probability(items)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(numbers, st.fractions(0, 10**6)), min_size=1, max_size=12))
+def test_every_item_is_kept_with_a_probability_many_times(items: list[tuple[Any, Fraction]]) -> None:
+    kept_with_a_probability(items)
+
+
+def kept_with_a_probability(items: list[tuple[Any, Fraction]]) -> None:
     """W_i is at least 2^S w_i e^(u_i - top), for heavy items by at most 2^-17; and what is drawn is W_i/ΣW."""
     log_weights, weights = ([item[i] for item in items] for i in (0, 1))
     if not any(weights):

@@ -19,10 +19,11 @@ from deniable.testing import Report, check_mechanism, statistics
 from tests.testing.ours import OURS, SOUND, Pmf, geometric
 
 
+@pytest.mark.parametrize("trials", [{"trials": 300}, pytest.param({}, marks=pytest.mark.slow)], ids=["few", "many"])
 @pytest.mark.parametrize("name", OURS)
-def test_ours_pass(name: str) -> None:
+def test_ours_pass(name: str, trials: dict[str, int]) -> None:
     mechanism, neighbours, options = OURS[name]
-    report = check_mechanism(mechanism, neighbours, **options)
+    report = check_mechanism(mechanism, neighbours, **options | trials)
     assert report.passed, str(report)
     assert (report["law"].passed is None) == ("law" not in options)
     assert report["error"].passed is not None or "distance" not in options
