@@ -126,7 +126,7 @@ def test_answers_with_bounded_errors_to_all_subsets_leave_few_wrong(bound: int) 
 def test_bounded_noise_is_no_protection_and_ours_is() -> None:
     """E = 2 is far below √32 = 5.7: nearly everything comes out. Laplace at ε = 1 for all answers meets its cap."""
     attack = attacks.LinearReconstruction(people=32, questions=128, seed=3)
-    assert above(attack.run(attacks.BoundedNoise(2), trials=80), 0.7)
+    assert above(attack.run(attacks.BoundedNoise(2), trials=200), 0.7)  # never wrong in 1,600 rounds; 20 may be
     ours = attack.run(attack.defences(epsilon=1.0)["Laplace on each answer"], trials=80)
     assert not ours.beats_cap
     assert ours.cap < 0.52

@@ -394,7 +394,7 @@ def sweep(
     return Sweep(attack.NAME, "ε", series, theory, bare)
 
 
-POINTS: Final = 21
+POINTS: Final = 41
 """Places along a sweep at which caps and closed forms are worked out."""
 
 
