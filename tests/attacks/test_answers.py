@@ -25,9 +25,9 @@ def test_differencing_is_the_closed_form_of_the_source() -> None:
     """FACTS 4: P(|W| < 1/2) = 0.241836675359208 for b = 1; right with half of it more than a coin."""
     attack = attacks.Differencing(people=30)
     assert attack.expected(LAPLACE) == pytest.approx((1 + 0.241836675359208) / 2, abs=1e-8)
-    outcome = attack.run(LAPLACE, trials=100_000)
+    outcome = attack.run(LAPLACE, trials=300_000)
     assert agrees(outcome, 0.620918337679604)
-    # Power: noise of a scale wrong by 10 % would be seen.
+    # Power: noise of a scale wrong by 10 % would be seen (14 standard errors away, of which the test asks for 6).
     assert not agrees(outcome, attack.expected(mechanisms.Laplace(sensitivity=1.0, scale=0.9)))
     # The cap is that of one answer: 1 - e^(-1/2)/2.
     assert outcome.cap == pytest.approx(1 - math.exp(-0.5) / 2, abs=1e-9)

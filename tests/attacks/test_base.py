@@ -28,6 +28,7 @@ EVERY = {
     "model membership": lambda: attacks.ModelMembership(features=X, labels=Y, people=12, penalty=0.003),
     "attribute inference": lambda: attacks.AttributeInference(features=X, labels=Y, people=30, width=0.2),
 }
+LAPLACE = mechanisms.Laplace(sensitivity=1.0, epsilon=1.0)
 FEW = {"linear reconstruction": 60, "model membership": 60}
 
 
@@ -226,6 +227,43 @@ def test_a_defence_that_does_not_fit_is_refused(name: str) -> None:
     """Otherwise the cap would be of something else than what the attacker sees."""
     with pytest.raises(DeniableError):
         EVERY[name]().run(MISMATCHED[name], trials=5)
+
+
+SMALL = mechanisms.Laplace(sensitivity=2.0**-7, epsilon=1.0)
+HIDDEN = {
+    "then": (SMALL.then(lambda y: y), InvalidParameter, "at least 1"),
+    "then twice": (SMALL.then(lambda y: y).then(float), InvalidParameter, "at least 1"),
+    "a pair": ((LAPLACE * SMALL).then(lambda pair: pair[1]), InvalidParameter, "at least 1"),
+    "stairs": (mechanisms.Staircase(sensitivity=2.0**-7, epsilon=1.0), InvalidParameter, "at least 1"),
+    "a vector": (
+        mechanisms.Laplace(sensitivity=1.0, epsilon=1.0, dimension=2).then(lambda y: y[0]),
+        InvalidParameter,
+        "left out",
+    ),
+    "on": (LAPLACE.on(lambda y: 128 * y), InvalidOperation, "without on"),
+    "on, then": (LAPLACE.on(lambda y: 128 * y).then(float), InvalidOperation, "without on"),
+    "chosen later": (
+        LAPLACE.followed_by(lambda answers: SMALL, curve=SMALL.curve).then(lambda answers: answers[1]),
+        InvalidOperation,
+        "yet to be chosen",
+    ),
+}
+
+
+@pytest.mark.parametrize("attack", ["differencing", "averaging", "reconstruction"])
+@pytest.mark.parametrize("name", HIDDEN)
+def test_noise_made_for_less_is_seen_under_its_wrapping(name: str, attack: str) -> None:
+    """A wrapper must not hide it: noise for 2⁻⁷ under a number that moves by 1 would beat the cap of its curve."""
+    defence, error, words = HIDDEN[name]
+    with pytest.raises(error, match=words):
+        EVERY[attack]().run(defence, trials=5)
+
+
+def test_what_would_have_beaten_its_cap() -> None:
+    """The power of the test above: played all the same, the wrapped noise is beyond its cap."""
+    attack, defence = attacks.Differencing(people=3), SMALL.then(lambda y: y)
+    hits = attack._play(defence, 500, np.random.default_rng())
+    assert attacks.Outcome("differencing", "small noise", hits, 500, defence.curve).beats_cap
 
 
 def test_noise_that_is_bounded_has_no_curve() -> None:

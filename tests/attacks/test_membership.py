@@ -26,7 +26,7 @@ def test_membership_in_statistics_is_near_its_large_sample_rate(sigma: float | N
     """Φ(√(Σ pq/V)/2); the limit is off by less than 1.5 points here. False alarm 1e-9 beyond that."""
     attack = attacks.StatisticsMembership(people=60, rates=np.linspace(0.1, 0.9, 400))
     defence = None if sigma is None else mechanisms.Gaussian(sensitivity=1.0, sigma=sigma)
-    outcome = attack.run(defence, trials=6000)
+    outcome = attack.run(defence, trials=16_000)
     rate = attack.large_sample_rate(defence)
     assert not above(outcome, rate + 0.015)
     assert above(outcome, rate - 0.06)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from deniable import Unit, local, mechanisms
+from deniable import Unit, curves, local, mechanisms
 from deniable.curves import Curve
 from deniable.local.categorical import PRIME
 
@@ -51,6 +51,21 @@ class Bits:
         return self.protocol.unpacked(self.protocol.randomize([value] * count)).astype(np.int64)
 
 
+def cohort_ratio(protocol: Any, a: str, b: str) -> Callable[[Any], float]:
+    """Reports of cohorts: which bits one answer sets in the cohort and the other does not, a public matter."""
+    ratios: dict[tuple[int, ...], float] = {}
+
+    def ratio(report: Any) -> float:
+        cohort, *packed = (int(v) for v in report)
+        if (cohort, *packed) not in ratios:
+            bits = np.unpackbits(np.array(packed, dtype=np.uint8), bitorder="little")
+            first, second = (set(protocol.filter_of(text, cohort=cohort).tolist()) for text in (a, b))
+            ratios[cohort, *packed] = sum(float(bits[i]) for i in first) - sum(float(bits[i]) for i in second)
+        return ratios[cohort, *packed]
+
+    return ratio
+
+
 def window(low: int, high: int) -> Callable[[Any], float]:
     """The piecewise mechanism: which of two windows a cell lies in."""
     return lambda cell: float(cell < low) - float(cell >= high)
@@ -67,6 +82,10 @@ def cases() -> list[Case]:
     hashing = local.LocalHashing(categories=10, epsilon=1.0)
     add, replaced = Unit.row(), Unit.replaced_row()
     ab = ["a", "b"]
+    half, quarter = (m.DiscreteLaplace(sensitivity=1, epsilon=e) for e in (0.5, 0.25))
+    bounds = m.Bounds(unit=add, epsilon=1, exponents=(0, 3))
+    shown = int(bounds.noise.error(confidence=bounds.confidence))
+    bloom = local.BloomRappor(bits=8, hashes=1, cohorts=4, f=0.5, p=0.25, q=0.75)
     found = [
         Case("Laplace, whole", m.Laplace(sensitivity=1, epsilon=1), (0, 1), True),
         Case("Laplace, real", m.Laplace(sensitivity=1.0, epsilon=1), (0.0, 1.0), True),
@@ -191,6 +210,21 @@ def cases() -> list[Case]:
             False,
             quick=False,
         ),
+        Case(
+            "Quantile",
+            m.Quantile(q=0.75, bounds=(0, 4), spacing=1, epsilon=1, unit=replaced),
+            ([0], [4]),
+            False,
+            quick=False,
+        ),
+        Case(
+            "PiecewiseExponential",
+            m.PiecewiseExponential(bounds=(0, 10), sensitivity=1, epsilon=1),
+            (([0, 1, 10], [0, 1]), ([0, 1, 10], [1, 0])),
+            False,
+            quick=False,
+        ),
+        Case("Bounds", bounds, ([1.5] * (shown - 1), [1.5] * shown), False, quick=False),
         Case("Sum", m.Sum(low=0, high=10, unit=add, epsilon=1), ([3, 4], [3, 4, 10]), True, quick=False),
         Case(
             "Mean", m.Mean(low=0, high=1, unit=replaced, rows=3, epsilon=1), ([0, 0, 1], [0, 1, 1]), True, quick=False
@@ -226,6 +260,14 @@ def cases() -> list[Case]:
         ),
         Case("m * n", m.DiscreteLaplace(sensitivity=1, epsilon=0.5) ** 2, (0, 1), True),
         Case(
+            "Adaptive",
+            half.followed_by(lambda answers: half if answers[0] <= 0 else quarter, curve=curves.pure(epsilon=0.5)),
+            (0, 1),
+            True,
+            quick=False,
+            effort=2,
+        ),
+        Case(
             "Parallel",
             m.Parallel.by_value([m.DiscreteLaplace(sensitivity=1, epsilon=1)] * 2, unit=add),
             ((0, 0), (1, 0)),
@@ -242,6 +284,7 @@ def cases() -> list[Case]:
         Case("SubsetSelection", Bits(local.SubsetSelection(categories=6, epsilon=1.0)), (0, 1), True),
         Case("LocalHashing", hashing, (0, 1), True, likelihood_ratio=hashed(0, 1, hashing.buckets)),
         Case("Rappor", Bits(local.Rappor(categories=4, f=0.5, p=0.25, q=0.75)), (0, 1), True),
+        Case("BloomRappor", bloom, ("pear", "fig"), True, likelihood_ratio=cohort_ratio(bloom, "pear", "fig")),
         Case("DuchiMean", local.DuchiMean(low=0, high=1, epsilon=1.0), (0.0, 1.0), True),
         Case("PiecewiseMean", piecewise, (-1.0, 1.0), True, likelihood_ratio=piecewise_ratio(piecewise)),
         Case("HybridMean", local.HybridMean(low=-1, high=1, epsilon=1.0), (-1.0, 1.0), True),

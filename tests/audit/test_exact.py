@@ -126,6 +126,97 @@ def test_top_two_by_peeling() -> None:
     agrees(audit.exact(top, neighbours=([0, 1, 3], [1, 0, 2])), deltas(*laws))
 
 
+def ordered(scores: list[int], scale: int, kind: str) -> dict[tuple[int, ...], Any]:
+    """P(Xᵢ > Xⱼ > Xₖ) for three noisy scores: the middle one at x, one above and one below it, integrated at 30 digits."""
+    two = kind == "laplace"
+
+    def density(z: Any) -> Any:
+        return mpmath.exp(-abs(z) / scale) / (2 * scale) if two else mpmath.exp(-z / scale) / scale if z > 0 else 0
+
+    def above(z: Any) -> Any:
+        if two:
+            return 1 - mpmath.exp(z / scale) / 2 if z < 0 else mpmath.exp(-z / scale) / 2
+        return mpmath.exp(-z / scale) if z > 0 else mpmath.mpf(1)
+
+    found = {}
+    with mpmath.workdps(30):
+        kinks = sorted({mpmath.mpf(u) for u in scores})
+        ends = [-mpmath.inf, *kinks, mpmath.inf] if two else [*kinks, mpmath.inf]
+        for i, j, k in itertools.permutations(range(3)):
+            u, v, w = scores[i], scores[j], scores[k]
+            found[i, j, k] = mpmath.quad(
+                lambda x, u=u, v=v, w=w: density(x - v) * above(x - u) * (1 - above(x - w)), ends
+            )
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["laplace", "exponential"])
+def test_one_shot_top(kind: str, count: int) -> None:
+    """All orders of three noisy scores, of which the first `count` are told."""
+    maker: Any = {"laplace": mechanisms.NoisyMax, "exponential": mechanisms.PermuteAndFlip}[kind]
+    top = mechanisms.OneShotTopK(maker(sensitivity=1, epsilon=0.5), count=count)
+    pair = ([0, 1, 3], [1, 0, 2])
+    laws = []
+    for scores in pair:
+        law: dict[Any, Any] = {}
+        for order, mass in ordered(scores, 4, kind).items():
+            law[order[:count]] = law.get(order[:count], 0) + mass
+        laws.append(law)
+    agrees(audit.exact(top, neighbours=pair), deltas(*([law[y] for y in laws[0]] for law in laws)))
+    first = audit.exact(top.then(lambda winners: winners[0]), neighbours=pair)
+    alone = audit.exact(top.selector, neighbours=pair)
+    assert first.delta(epsilon=EPSILONS) == pytest.approx(alone.delta(epsilon=EPSILONS), abs=1e-12)
+
+
+@pytest.mark.parametrize("pair", [(-1.0, 1.0), (-0.2, 0.1), (0.3, 0.3)], ids=str)
+def test_cells_of_a_mean_by_enumeration(pair: tuple[float, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cell of a line made coarse: 64 times as few as usual, and still thousands."""
+    from deniable.local import numeric
+
+    monkeypatch.setattr(numeric, "WINDOW", 2**8)
+    protocol = local.PiecewiseMean(low=-1, high=1, epsilon=1.0)
+    cells, window, s = protocol.outcomes, protocol.outcomes - protocol.steps, mpmath.exp(mpmath.mpf(1) / 2)
+    laws = []
+    for value in pair:
+        start = round((value + 1) / 2 * protocol.steps)
+        near, far = s / (s + 1) / window, 1 / (s + 1) / (cells - window)
+        laws.append([near if start <= cell < start + window else far for cell in range(cells)])
+    agrees(audit.exact(protocol, neighbours=pair), deltas(*laws))
+    hybrid = local.HybridMean(low=-1, high=1, epsilon=1.0)
+    often, kept = mpmath.exp(mpmath.mpf(-1) / 2), mpmath.e / (1 + mpmath.e)
+    mixed = []
+    for value, law in zip(pair, laws, strict=True):
+        x = mpmath.mpf(round((value + 1) / 2 * hybrid.steps)) / hybrid.steps
+        bit = kept * x + (1 - kept) * (1 - x)
+        mixed.append([*((1 - often) * p for p in law), often * bit, often * (1 - bit)])
+    agrees(audit.exact(hybrid, neighbours=pair), deltas(*mixed))
+
+
+def test_filters_by_enumeration() -> None:
+    """All 3 × 2⁸ reports of a Bloom filter."""
+    protocol = local.BloomRappor(bits=8, hashes=2, cohorts=3, f=0.5, p=0.25, q=0.75)
+    # A bit that is set stays with 1 - f/2, then says yes with q, else with p.
+    own, other = 0.75 * 0.75 + 0.25 * 0.25, 0.25 * 0.75 + 0.75 * 0.25
+    laws = []
+    for text in ("pear", "plum"):
+        law = []
+        for cohort in range(3):
+            mine = set(protocol.filter_of(text, cohort=cohort).tolist())
+            for bits in itertools.product((0, 1), repeat=8):
+                chances = [own if i in mine else other for i in range(8)]
+                law.append(math.prod(c if bit else 1 - c for c, bit in zip(chances, bits, strict=True)) / 3)
+        laws.append([mpmath.mpf(p) for p in law])
+    agrees(audit.exact(protocol, neighbours=("pear", "plum")), deltas(*laws))
+
+
+def test_parallel_parts_are_factors() -> None:
+    noisy = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1)
+    both = mechanisms.Parallel.by_value([noisy, noisy], unit=Unit.row())
+    found, alone = audit.exact(both, neighbours=((0, 4), (1, 4))), audit.exact(noisy, neighbours=(0, 1))
+    assert found.delta(epsilon=EPSILONS) == pytest.approx(alone.delta(epsilon=EPSILONS), abs=1e-12)
+
+
 # -- equal to what is claimed, where we claim exactness ----------------------------------------------------------------
 
 SHARP: list[tuple[str, Any, tuple[Any, Any]]] = [
@@ -149,6 +240,10 @@ SHARP: list[tuple[str, Any, tuple[Any, Any]]] = [
     ("hashing", local.LocalHashing(categories=9, epsilon=1.0), (2, 5)),
     ("RAPPOR", local.Rappor(categories=5, f=0.5, p=0.25, q=0.75), (0, 1)),
     ("Duchi", local.DuchiMean(low=0, high=1, epsilon=1.0), (0.0, 1.0)),
+    ("piecewise", local.PiecewiseMean(low=0, high=1, epsilon=1.0), (0.0, 1.0)),
+    ("hybrid", local.HybridMean(low=0, high=1, epsilon=1.0), (0.0, 1.0)),
+    ("hybrid, small", local.HybridMean(low=0, high=1, epsilon=0.3), (0.0, 1.0)),
+    ("Bloom", local.BloomRappor(bits=8, hashes=1, cohorts=4, f=0.5, p=0.25, q=0.75), ("pear", "fig")),
 ]  # fmt: skip
 
 
@@ -204,11 +299,12 @@ def test_statistics_and_processing_go_along() -> None:
     [
         (mechanisms.Laplace(sensitivity=1.0, epsilon=1), (0.0, 1.0), InvalidOperation),
         (lambda value: value, (0, 1), InvalidOperation),
+        (mechanisms.Median(bounds=(0, 4), epsilon=1, unit=Unit.row()), ([1], [2]), InvalidOperation),
         (mechanisms.NoisyMax(sensitivity=1, epsilon=1), None, InvalidParameter),
         (mechanisms.DiscreteLaplace(sensitivity=1, scale=1e6), (0, 1), InvalidOperation),
         (mechanisms.DiscreteLaplace(sensitivity=1, scale=1), (0, 10**6), InvalidOperation),
     ],
-    ids=["real", "function", "no pair", "wide", "apart"],
+    ids=["real", "function", "median", "no pair", "wide", "apart"],
 )
 def test_what_is_not_known_is_refused(mechanism: Any, pair: Any, error: type[Exception]) -> None:
     with pytest.raises(error):

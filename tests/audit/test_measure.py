@@ -37,30 +37,28 @@ def laplace(scale: float = 1.0) -> Any:
 # -- what must be reached --------------------------------------------------------------------------------------------
 
 
-def test_laplace_at_a_hundred_thousand_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """True ε = 1, 95 %, black box: the median of 20 runs is at least 0.980. (The best derivable is 0.990.)
+def test_laplace_at_a_hundred_thousand_samples() -> None:
+    """True ε = 1, 95 %, black box: the median run certifies at least 0.980. (The best derivable is 0.990.)
 
-    A fixed sample; without it single runs vary by 0.006 around 0.986, and their median by 0.002.
+    Single runs vary by 0.006 around 0.986: one in six is below. Half of 80 are so less than once in 10¹¹.
     """
-    generator = np.random.default_rng(2026)
-    monkeypatch.setattr(np.random, "default_rng", lambda: generator)
     claim = curves.laplace(scale=1.0)
     found = [
-        audit.measure(laplace(), neighbours=(0.0, 1.0), claim=claim, trials=100_000, confidence=0.95) for _ in range(20)
+        audit.measure(laplace(), neighbours=(0.0, 1.0), claim=claim, trials=100_000, confidence=0.95) for _ in range(80)
     ]
     assert 0.980 <= float(np.median([one.epsilon for one in found])) <= 1.0
-    assert sum(bool(one.refuted) for one in found) <= 3, "5 % each"
+    assert statistics.at_least(sum(bool(one.refuted) for one in found), 80, probability=0.05) > 1e-9
 
 
 @pytest.mark.parametrize(("mu", "delta"), [(0.5, 0.01), (1.0, 0.1), (2.0, 0.05)])
 def test_gaussians_are_measured_at_their_delta(mu: float, delta: float) -> None:
     truth = curves.gaussian(mu=mu)
     noisy = mechanisms.Gaussian(sensitivity=1.0, mu=mu)
-    found = audit.measure(noisy, neighbours=(0.0, 1.0), trials=60_000, confidence=SURE, delta=delta)
+    found = audit.measure(noisy, neighbours=(0.0, 1.0), trials=120_000, confidence=SURE, delta=delta)
     assert found.refuted is False
     assert 0.6 * truth.epsilon(delta=delta) < found.epsilon <= truth.epsilon(delta=delta)
     smaller = audit.measure(
-        noisy, neighbours=(0.0, 1.0), claim=curves.gaussian(mu=0.8 * mu), trials=60_000, confidence=SURE
+        noisy, neighbours=(0.0, 1.0), claim=curves.gaussian(mu=0.8 * mu), trials=120_000, confidence=SURE
     )
     assert smaller.refuted
 
@@ -108,8 +106,8 @@ def test_a_likelihood_ratio_replaces_the_search() -> None:
         Many(),
         neighbours=(0, 1),
         claim=curves.gaussian(mu=mu / 2),
-        trials=10_000,
-        confidence=0.999,
+        trials=20_000,
+        confidence=SURE,
         delta=0.01,
         likelihood_ratio=lambda y: float(-(y @ shift)),
     )
@@ -207,15 +205,15 @@ def test_a_mechanism_brings_its_own_claim() -> None:
 
 
 def test_a_finding_speaks_and_draws() -> None:
-    bad = audit.measure(LAPLACE, neighbours=(0.0, 2.0), trials=20_000, confidence=0.999)
-    assert bad.sentence.startswith("Refuted with confidence 0.999: ε is at least 1.")
+    bad = audit.measure(LAPLACE, neighbours=(0.0, 2.0), trials=20_000, confidence=SURE)
+    assert bad.sentence.startswith("Refuted with confidence 0.999999999: ε is at least 1.")
     assert str(bad) == bad.sentence
     assert bad.sentence in repr(bad)
     lines = bad.plot().panels[0].lines
     assert set(lines) == {"learns nothing", "claimed: no attack gets below", "measured: an attack gets this low"}
     measured = lines["measured: an attack gets this low"]
     assert (np.array(measured.y) < LAPLACE.curve.beta(alpha=np.array(measured.x))).any(), "the picture shows it"
-    good = audit.measure(LAPLACE, neighbours=(0.0, 1.0), trials=2000, confidence=0.99)
+    good = audit.measure(LAPLACE, neighbours=(0.0, 1.0), trials=2000, confidence=SURE)
     assert good.sentence.startswith("Consistent with the claim, which says ε = 1")
     nothing = audit.measure(laplace(), neighbours=(0.0, 1.0), trials=2000, confidence=0.99)
     assert nothing.sentence.startswith("With confidence 0.99: ε is at least")
@@ -251,7 +249,7 @@ def test_an_error_is_an_output() -> None:
 
 def test_a_mechanism_that_hangs_is_given_up() -> None:
     def hangs(value: int) -> int:
-        if random.random() < 0.01:
+        if random.random() < 0.05:  # never in 2,000 calls: once in 10⁴⁴
             time.sleep(30)
         return value
 
@@ -335,7 +333,7 @@ def test_null_mechanisms_are_blamed_no_more_often_than_said(kind: str) -> None:
     """60 audits of answers that say nothing, at a confidence of 0.7: ε > 0 or a refutation in at most 30 % of them.
     False alarm of this test: 1e-9. (The long run does thousands; its figures are in docs/audit.md.)
     """
-    rng, runs, false = np.random.default_rng(11), 60, 0
+    rng, runs, false = np.random.default_rng(), 60, 0
     for _ in range(runs):
         sides = [ADVERSARIES[kind](rng, value, 300) for value in (0, 1)]
         found = audit.compare(*sides, claim=curves.identity(), confidence=0.7)
@@ -374,7 +372,7 @@ def test_no_round_is_a_remainder(most: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_rounds_share_the_error_rate_and_the_best_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Round k has miss/(k(k + 1)); all hold at once, so the largest ε holds."""
+    """Round k has miss/(k(k + 1)); all hold at once, so the largest ε holds. (A claim that nothing can refute.)"""
     told: list[tuple[float, float]] = []
     verdict = measuring._Question.verdict
 
@@ -385,7 +383,7 @@ def test_rounds_share_the_error_rate_and_the_best_is_told(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(measuring._Question, "verdict", heard)
     found = audit.until_decided(
-        laplace(), neighbours=(0.0, 1.0), claim=curves.laplace(scale=0.5), most=7000, confidence=0.9
+        laplace(), neighbours=(0.0, 1.0), claim=curves.pure(epsilon=30.0), most=7000, confidence=0.9
     )
     assert [miss for miss, _ in told] == pytest.approx([0.1 / 2, 0.1 / 6, 0.1 / 12])
     assert found.epsilon == max(epsilon for _, epsilon in told)
@@ -438,14 +436,18 @@ def test_everything_has_delta_one() -> None:
 
 @pytest.mark.parametrize("other", [math.nan, None, "err", math.inf], ids=str)
 def test_a_plain_threshold_is_found_among_other_answers(other: Any) -> None:
-    """Half of the answers are no numbers, the others Laplace around 5 and 6: ε = 1 is nearly all found."""
+    """Half of the answers are no numbers, the others Laplace around 5 and 6: ε = 1 is nearly all found. (Measured: 0.96,
+    give or take 0.015; above 1 once in a billion.)
+    """
 
-    def half(value: float) -> Any:
-        noise = random.choice([-1, 1]) * random.expovariate(1)
-        return other if random.random() < 0.5 else round(value + 5 + noise, 3)
+    class Half:
+        def many(self, value: float, count: int) -> list[Any]:
+            rng = np.random.default_rng()
+            told = np.round(value + 5 + rng.laplace(0, 1, count), 3).tolist()
+            return [other if hides else y for hides, y in zip(rng.random(count) < 0.5, told, strict=True)]
 
-    found = audit.measure(half, neighbours=(0.0, 1.0), trials=20_000, confidence=0.99)
-    assert 0.85 < found.epsilon < 1.2
+    found = audit.measure(Half(), neighbours=(0.0, 1.0), trials=100_000, confidence=SURE)
+    assert 0.85 < found.epsilon <= 1
 
 
 def test_infinite_answers_are_guessed_as_the_event_says() -> None:

@@ -9,15 +9,26 @@ import pytest
 from deniable.audit import zoo
 
 SURE = 1 - 1e-9
-HARD = {"sparse vector 3: shows the value": 150_000, "noisy max, scale 1/ε, any scores": 30_000}
-"""Rare events take more trials."""
+TRIALS = 15_000
+MORE = {
+    "sparse vector 3: shows the value": 600_000,
+    "sparse vector 4: noise ignores c": 40_000,
+    "noisy max with its value": 40_000,
+    "noisy max, scale 1/ε, any scores": 60_000,
+    "naive float Gaussian": 40_000,
+}
+"""Rare events take more trials. With these the refutation is missed by no fewer than six standard deviations, measured
+over some dozen runs."""
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in zoo.broken()])
 def test_the_broken_are_caught(name: str) -> None:
-    """At a confidence beyond the 99.9 % that is asked for, with far fewer than a million samples."""
+    """At a confidence beyond the 99.9 % that is asked for, with fewer than a million samples. (But for one, whose event
+    is so rare that it has 99.9 %: its ε is 10 deviations below the truth.)
+    """
     entry = zoo.entries[name]
-    seen = zoo.look(entry, trials=HARD.get(name, 15_000), confidence=0.999)
+    sure = 0.999 if name == "sparse vector 3: shows the value" else SURE
+    seen = zoo.look(entry, trials=MORE.get(name, TRIALS), confidence=sure)
     assert seen.caught
     assert entry.exactly_refuted or math.isinf(entry.truth)
     if seen.finding is not None and entry.truth < math.inf:

@@ -24,7 +24,8 @@ from deniable.curves import Curve, check
 from deniable.curves.looks import percent_up
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.local import Protocol
-from deniable.mechanisms import Laplace, Mechanism
+from deniable.mechanisms import Adaptive, Composed, Laplace, Mechanism, Staircase
+from deniable.mechanisms.base import Asked, Processed
 from deniable.mechanisms.steps import Additive, noisy_floats
 from deniable.testing.statistics import FALSE_ALARM, clopper_pearson, lower_bound
 
@@ -232,15 +233,31 @@ def named(defence: Defence) -> str:
 
 
 def moves_by_one(defence: Mechanism, attack: str) -> Mechanism:
-    """A mechanism for one number that a person moves by at most 1: made for less, its curve would not be true."""
-    if isinstance(defence, Additive):
+    """A mechanism for one number that a person moves by at most 1: made for less, its curve would not be true.
+
+    What is done to answers (`then`) and several answers at once (`*`) are looked through, down to the noise. What is
+    worked out before the noise (`on`) cannot be seen: the sensitivity of a statistic is its author's word, and here
+    nobody gives it.
+    """
+    if isinstance(defence, Processed):
+        moves_by_one(defence.mechanism, attack)
+    elif isinstance(defence, Composed):
+        for part, _ in defence.runs:
+            moves_by_one(part, attack)
+    elif isinstance(defence, Adaptive):
+        raise InvalidOperation(f"{attack} cannot see how far a person moves an answer of a mechanism yet to be chosen")
+    elif isinstance(defence, Asked):
+        raise InvalidOperation(
+            f"{attack} cannot see how far a person moves a statistic; give the mechanism itself, without on()"
+        )
+    elif isinstance(defence, Additive | Staircase):
         if defence.sensitivity < 1:
             raise InvalidParameter(
                 "sensitivity",
                 float(defence.sensitivity),
                 f"must be at least 1: a person moves an answer of {attack} by 1",
             )
-        if defence.dimension not in (None, 1):
+        if isinstance(defence, Additive) and defence.dimension not in (None, 1):
             raise InvalidParameter(
                 "dimension", defence.dimension, "must be left out: each answer is released by itself"
             )
@@ -377,7 +394,7 @@ def sweep(
     return Sweep(attack.NAME, "ε", series, theory, bare)
 
 
-POINTS: Final = 21
+POINTS: Final = 41
 """Places along a sweep at which caps and closed forms are worked out."""
 
 

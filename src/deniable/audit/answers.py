@@ -125,7 +125,7 @@ def _of_list(listed: list[Any]) -> Answers:
 def _or(read: Callable[[Any], Any], answer: Any, instead: Any) -> Any:
     try:
         return read(answer)
-    except Exception:
+    except Exception:  # an answer is anybody's object: its __repr__, __hash__ or __float__ may raise whatever it likes
         return instead
 
 

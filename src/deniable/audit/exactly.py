@@ -19,23 +19,10 @@ import numpy as np
 
 from deniable import curves
 from deniable.audit.answers import Raised, plain
+from deniable.audit.locally import Factors, Law, local_factors
 from deniable.curves import Curve, Kernel
 from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter
-from deniable.local import (
-    DuchiMean,
-    KaryRandomizedResponse,
-    LocalHashing,
-    OptimizedUnary,
-    Protocol,
-    Rappor,
-    SubsetSelection,
-    SymmetricUnary,
-    TwoCoinSurvey,
-    WarnerSurvey,
-)
-from deniable.local.binary import FlippedAnswer
-from deniable.local.categorical import PRIME
-from deniable.local.numeric import on_grid
+from deniable.local import Protocol
 from deniable.mechanisms import (
     AboveThreshold,
     BinaryInverseSensitivity,
@@ -45,7 +32,11 @@ from deniable.mechanisms import (
     Histogram,
     InverseSensitivity,
     MonotoneAboveThreshold,
+    MonotoneNoisyMax,
     MonotoneSparseVector,
+    NoisyMax,
+    OneShotTopK,
+    Parallel,
     PoissonMechanism,
     SparseVector,
     Staircase,
@@ -55,12 +46,8 @@ from deniable.mechanisms import (
 )
 from deniable.mechanisms.base import Asked, Processed
 from deniable.mechanisms.histogram import Tally, tally
-from deniable.mechanisms.selection import Selection
+from deniable.mechanisms.selection import Selection, exact_scores
 from deniable.mechanisms.steps import Additive
-
-Law = Mapping[Any, float]
-Factors = list[tuple[Law, Law]]
-"""Independent parts of the answer: each has a law for the first neighbour and one for the second."""
 
 NODES: Final = 24
 """Of Gauss-Legendre quadrature on each piece between two kinks: the integrands are products of exponentials."""
@@ -78,8 +65,8 @@ def exact(mechanism: Any, *, neighbours: tuple[Any, Any] | None = None) -> Curve
     event reaches.
 
     Known: selections, thresholds, noise on whole numbers, histograms, unknown keys, Poisson, staircase, inverse
-    sensitivity, local protocols, products of these, a `Kernel` (all its pairs), and everything with a method
-    `law(value)` that gives a dict of probabilities by outcome.
+    sensitivity, local protocols, products and parallel parts of these, a `Kernel` (all its pairs), and everything with
+    a method `law(value)` that gives a dict of probabilities by outcome.
 
     >>> from deniable import audit, mechanisms
     >>> picks = mechanisms.NoisyMax(sensitivity=1, epsilon=1)
@@ -106,29 +93,34 @@ def factors(mechanism: Any, a: Any, b: Any) -> Factors:
     if callable(law):
         return [(_checked(law(a)), _checked(law(b)))]
     if isinstance(mechanism, Protocol):
-        return _local(mechanism, a, b)
+        return local_factors(mechanism, a, b)
     if isinstance(mechanism, Composed):
         return [factor for part in mechanism.parts for factor in factors(part, a, b)]
+    if isinstance(mechanism, Parallel):
+        listed = zip(mechanism.parts, a, b, strict=True)
+        return [factor for part, x, y in listed for factor in factors(part, x, y)]
     if isinstance(mechanism, Asked):
         return factors(mechanism.mechanism, mechanism.statistic(a), mechanism.statistic(b))
     if isinstance(mechanism, Processed):
         return _processed(mechanism, a, b)
     if isinstance(mechanism, Additive | Histogram | UnknownKeys | PoissonMechanism | Staircase):
         return _numeric(mechanism, a, b)
-    single: Callable[[Any], Law] | None = None
-    if isinstance(mechanism, Selection):
-        single = lambda scores: dict(enumerate(mechanism.probabilities(scores).tolist()))  # noqa: E731
-    elif isinstance(mechanism, InverseSensitivity | BinaryInverseSensitivity):
-        single = lambda data: dict(enumerate(mechanism.probabilities(data).tolist()))  # noqa: E731
-    elif isinstance(mechanism, TopK):
-        single = lambda scores: dict(_peeled(mechanism.selector, list(scores), mechanism.count))  # noqa: E731
-    elif isinstance(mechanism, AboveThreshold | MonotoneAboveThreshold | SparseVector | MonotoneSparseVector):
-        single = lambda asked: _thresholds(mechanism, list(asked))  # noqa: E731
-    if single is None:
-        raise InvalidOperation(
-            f"the law of {type(mechanism).__name__} is not known; give it a method law(value), or audit.measure it"
-        )
-    return [(single(a), single(b))]
+    return [(_single(mechanism, a), _single(mechanism, b))]
+
+
+def _single(mechanism: Any, value: Any) -> Law:
+    """The law of an answer in one part."""
+    if isinstance(mechanism, Selection | InverseSensitivity | BinaryInverseSensitivity):
+        return dict(enumerate(mechanism.probabilities(value).tolist()))
+    if isinstance(mechanism, TopK):
+        return dict(_peeled(mechanism.selector, list(value), mechanism.count))
+    if isinstance(mechanism, OneShotTopK):
+        return _one_shot(mechanism, exact_scores(value, mechanism.selector.candidates))
+    if isinstance(mechanism, AboveThreshold | MonotoneAboveThreshold | SparseVector | MonotoneSparseVector):
+        return _thresholds(mechanism, list(value))
+    raise InvalidOperation(
+        f"the law of {type(mechanism).__name__} is not known; give it a method law(value), or audit.measure it"
+    )
 
 
 def _checked(law: Any) -> Law:
@@ -173,7 +165,7 @@ def _release_of(mechanism: Any) -> Callable[[Any], Any] | None:
     if isinstance(mechanism, SparseVector | MonotoneSparseVector):
         return lambda seen: tuple(place for place, is_above in enumerate(seen) if is_above)
     is_number = isinstance(mechanism, Additive) and mechanism.dimension is None
-    is_itself = isinstance(mechanism, Selection | TopK | PoissonMechanism | Staircase)
+    is_itself = isinstance(mechanism, Selection | TopK | OneShotTopK | PoissonMechanism | Staircase)
     if is_number or is_itself or callable(getattr(mechanism, "law", None)):
         return lambda outcome: outcome
     return None
@@ -361,6 +353,61 @@ def _peeled(selector: Selection, scores: list[Any], count: int) -> Iterator[tupl
     yield from go(places, (), 1.0)
 
 
+def _one_shot(mechanism: OneShotTopK, scores: list[Fraction]) -> Law:
+    """The winners in order: P(X₁ > X₂ > … > Xₖ > all others) for independent noisy scores, by as many integrals inside
+    each other, from the best downwards: A₀ = 1, Aⱼ(x) = ∫ₓ^∞ fⱼ A_(j-1), and ∫ fₖ A_(k-1) Π F at last.
+    """
+    count, size = mechanism.count, len(scores)
+    if math.perm(size, count) > MOST_OUTCOMES:
+        raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
+    scale = float(mechanism.selector.scale)
+    at = np.array([float(score - max(scores)) for score in scores]) / scale
+    two_sided = isinstance(mechanism.selector, NoisyMax | MonotoneNoisyMax)
+    # The k-th largest is below the k-th best score by REACH scales next to never, and below it never if one-sided.
+    low = np.sort(at)[-count] - (REACH if two_sided else 0.0)
+    cuts = np.unique([low, REACH, *(u for u in at if u > low), *np.arange(low, REACH, 1.0)])
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    half = np.diff(cuts)[:, None] / 2
+    x = cuts[:-1, None] + half * (1 + nodes)
+    away = x[None] - at[:, None, None]
+    density = np.exp(-np.abs(away)) / 2 if two_sided else np.where(away > 0, np.exp(-np.maximum(away, 0)), 0.0)
+    below = laplace_cdf(away, 1.0) if two_sided else np.where(away > 0, -np.expm1(-np.maximum(away, 0)), 0.0)
+    rest = _from_node()
+
+    def above(values: Any) -> Any:
+        """∫ₓ^∞ at every node: the rest of its piece, and all pieces after it."""
+        pieces = (half * values) @ weights
+        after = np.append(np.cumsum(pieces[::-1])[::-1][1:], 0.0)
+        return half * (values @ rest.T) + after[:, None]
+
+    found: dict[Any, float] = {}
+
+    def go(taken: tuple[int, ...], so_far: Any) -> None:
+        for i in range(size):
+            if i in taken:
+                continue
+            winners, term = (*taken, i), density[i] * so_far
+            if len(winners) < count:
+                go(winners, above(term))
+                continue
+            for j in range(size):
+                if j not in winners:
+                    term = term * below[j]
+            found[winners] = float(((half * term) @ weights).sum())
+
+    go((), np.ones_like(x))
+    return found
+
+
+def _from_node() -> Any:
+    """Row i: the weights of a function's values at all nodes for its integral from node i to 1."""
+    nodes, _ = np.polynomial.legendre.leggauss(NODES)
+    legendre = np.polynomial.legendre
+    integrals = [legendre.legint(row, lbnd=1) for row in np.eye(NODES)]
+    by_degree = np.stack([-legendre.legval(nodes, row) for row in integrals], axis=1)
+    return by_degree @ np.linalg.inv(legendre.legvander(nodes, NODES - 1))
+
+
 def _thresholds(mechanism: Any, asked: list[Any]) -> Law:
     """Which questions are above, for each value of the noisy threshold; then the mean over its noise."""
     return threshold_law(
@@ -412,61 +459,3 @@ def laplace_cdf(x: Any, scale: float) -> Any:
         return (x >= 0).astype(float)
     tail = np.exp(-np.abs(x) / scale) / 2
     return np.where(x > 0, 1 - tail, tail)
-
-
-# -- the local model -------------------------------------------------------------------------------------------------
-
-
-def _coin(p: Any, q: Any) -> tuple[Law, Law]:
-    return {True: float(p), False: float(1 - p)}, {True: float(q), False: float(1 - q)}
-
-
-def _local(protocol: Protocol, a: Any, b: Any) -> Factors:
-    if isinstance(protocol, WarnerSurvey):
-        return [_coin(*(protocol.p if value else 1 - protocol.p for value in (a, b)))]
-    if isinstance(protocol, FlippedAnswer | TwoCoinSurvey):
-        own, other = protocol.support.own, protocol.support.other
-        return [_coin(*(own if value else other for value in (a, b)))]
-    if isinstance(protocol, DuchiMean):
-        # The bit is 1 with probability x on the grid, and kept with probability E/(E + 1).
-        kept = float(protocol.odds.number / (protocol.odds.number + 1))
-        shares = on_grid(np.array([a, b], dtype=float), protocol.low, protocol.high, protocol.steps) / protocol.steps
-        p, q = (float(kept * x + (1 - kept) * (1 - x)) for x in shares)
-        return [_coin(p, q)]
-    if a == b:
-        return []
-    if isinstance(protocol, KaryRandomizedResponse):
-        return [_kary(protocol.odds.number, protocol.categories)]
-    if isinstance(protocol, SymmetricUnary | OptimizedUnary | Rappor):
-        own, other = protocol.support.own, protocol.support.other
-        return [_coin(own, other), _coin(other, own)]
-    if isinstance(protocol, SubsetSelection):
-        return [_subsets(float(protocol.odds.number), protocol.categories, protocol.size)]
-    if isinstance(protocol, LocalHashing):
-        return [_hashes(float(protocol.odds.number), protocol.buckets)]
-    raise InvalidOperation(f"the law of {type(protocol).__name__} is not known; audit.measure it")
-
-
-def _kary(odds: Any, categories: int) -> tuple[Law, Law]:
-    lie = float(1 / (odds + categories - 1))
-    truth, rest = float(odds) * lie, (categories - 2) * lie
-    return {"a": truth, "b": lie, "other": rest}, {"a": lie, "b": truth, "other": rest}
-
-
-def _subsets(odds: float, d: int, w: int) -> tuple[Law, Law]:
-    """By which of the two answers is in the set; sets of one class are equally likely."""
-    total = math.comb(d - 1, w - 1) * odds + math.comb(d - 1, w)
-    both = math.comb(d - 2, w - 2) * odds / total if w >= 2 else 0.0
-    own, other = math.comb(d - 2, w - 1) * odds / total, math.comb(d - 2, w - 1) / total
-    none = math.comb(d - 2, w) / total
-    return {"a": own, "b": other, "both": both, "none": none}, {"a": other, "b": own, "both": both, "none": none}
-
-
-def _hashes(odds: float, buckets: int) -> tuple[Law, Law]:
-    """By whether the hash tells the answers apart, and which of the two buckets was said."""
-    sizes = [PRIME // buckets + (i < PRIME % buckets) for i in range(buckets)]
-    meet = sum(size * size for size in sizes) / PRIME**2
-    p, q = _kary(odds, buckets)
-    return tuple(  # type: ignore[return-value]
-        {"met": meet, **{y: (1 - meet) * mass for y, mass in law.items()}} for law in (p, q)
-    )

@@ -103,7 +103,7 @@ def measure(
 
     >>> from deniable import audit, mechanisms
     >>> noisy = mechanisms.Laplace(sensitivity=1.0, epsilon=1.0)
-    >>> fair = audit.measure(noisy, neighbours=(0.0, 1.0), trials=20_000, confidence=0.999)
+    >>> fair = audit.measure(noisy, neighbours=(0.0, 1.0), trials=50_000, confidence=1 - 1e-9)
     >>> fair.refuted, 0.8 < fair.epsilon <= 1.0
     (False, True)
     >>> audit.measure(noisy, neighbours=(0.0, 2.0), trials=20_000, confidence=0.999).refuted

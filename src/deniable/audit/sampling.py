@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from deniable.audit.answers import Answers, Raised, is_opaque
 from deniable.audit.game import Sample
 from deniable.errors import NOTHING, InvalidParameter, NotCertifiable
-from deniable.local import Protocol
+from deniable.local import CohortReports, Protocol
 from deniable.mechanisms import Mechanism, values
 from deniable.mechanisms.base import Composed, Processed
 from deniable.mechanisms.steps import Additive, noisy_floats
@@ -49,7 +49,7 @@ def many(mechanism: Any) -> Many | None:
     if callable(given):
         return _their_own(given)
     if isinstance(mechanism, Protocol):
-        return lambda value, count: mechanism.randomize([value] * count)
+        return lambda value, count: _reports(mechanism.randomize([value] * count))
     if isinstance(mechanism, Additive):
         return lambda value, count: _noisy(mechanism, value, count)
     if isinstance(mechanism, Composed):
@@ -57,6 +57,11 @@ def many(mechanism: Any) -> Many | None:
         if parts and len(parts) == len(mechanism):
             return lambda value, count: _rows([part(value, count) for part in parts])
     return None
+
+
+def _reports(reports: Any) -> Any:
+    """Reports as rows of numbers: those of cohorts are a cohort and the bytes of its bits each."""
+    return np.column_stack([reports.cohorts, reports.rows]) if isinstance(reports, CohortReports) else reports
 
 
 def _their_own(given: Many) -> Many:

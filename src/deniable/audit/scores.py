@@ -359,7 +359,7 @@ class Given(Score):
         """NaN where the user says so, and for a call that raised: that is no answer to ask about."""
         try:
             found = [math.nan if isinstance(y, Raised) else float(self.function(y)) for y in answers.raw]
-        except Exception as error:
+        except Exception as error:  # the user's own function may raise anything; its message may show an answer
             rule = f"must give a number for every answer, and met {type(error).__name__}"
             raise InvalidParameter("likelihood_ratio", NOTHING, rule) from None
         return np.array(found, dtype=np.float64)
