@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from deniable.tables.expressions import Call, Column, Expression, Literal
@@ -142,6 +143,7 @@ def _both(left: Forms, right: Forms) -> Forms:
     return {**ours, **{name: ("right", form) for name, form in right.items()}}
 
 
+@lru_cache(maxsize=256)
 def _table_form(table: Table) -> Form:
     unit = table.unit
     whose = None if unit is None else (unit.relation.value, unit.rows, unit.column)

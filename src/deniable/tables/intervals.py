@@ -57,18 +57,20 @@ def common(domains: Sequence[Domain]) -> Domain:
     known = [domain for domain in domains if not only_null(domain)]
     if not known:
         return of_constant(None)
-    kinds = {domain.kind for domain in known}
-    if len(kinds) == 1:
-        kind = known[0].kind
-    elif kinds == NUMBERS:
-        kind = Kind.REAL
-    elif kinds == {Kind.DATE, Kind.TIMESTAMP}:
-        kind = Kind.TIMESTAMP
-    else:
-        raise Unfit("cast one side: CAST(a AS " + {Kind.TEXT: "VARCHAR"}.get(known[0].kind, known[0].kind.name) + ")")
+    kind = known[0].kind
+    if any(domain.kind is not kind for domain in known):
+        kind = _between({domain.kind for domain in known}, kind)
     ends = [domain.bounds for domain in known if domain.bounds is not None]
     hull = (min(low for low, _ in ends), max(high for _, high in ends)) if len(ends) == len(known) else None
     return Domain(kind, _as(kind, hull), None, nullable(domains))
+
+
+def _between(kinds: set[Kind], first: Kind) -> Kind:
+    if kinds == NUMBERS:
+        return Kind.REAL
+    if kinds == {Kind.DATE, Kind.TIMESTAMP}:
+        return Kind.TIMESTAMP
+    raise Unfit("cast one side: CAST(a AS " + {Kind.TEXT: "VARCHAR"}.get(first, first.name) + ")")
 
 
 def _as(kind: Kind, bounds: Bounds | None) -> Bounds | None:

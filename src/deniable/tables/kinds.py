@@ -35,6 +35,8 @@ class Kind(Enum):
     TIMESTAMP = "timestamp"
     """Microseconds, UTC, in the same years."""
 
+    __hash__ = object.__hash__  # there is one of each, and Enum's own hash is ten times slower
+
 
 NUMBERS: Final = frozenset({Kind.INTEGER, Kind.REAL})
 

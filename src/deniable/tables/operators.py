@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from typing import Final, final
 
@@ -159,7 +158,19 @@ def _applied(operator: Operator, arguments: tuple[Expression, ...], below: tuple
         ) from None
     work = operator.works_in(domains, result)
     value = _calculation(operator, result.kind, work, [part.value for part in below])
-    return Typed(result, value, cache(lambda: _image(operator, result, work, below, left)))
+    return Typed(result, value, _once(lambda: _image(operator, result, work, below, left)))
+
+
+def _once(listed: Callable[[], tuple[Scalar, ...] | None]) -> Callable[[], tuple[Scalar, ...] | None]:
+    """Worked out when it is first asked for. (functools.cache takes longer to make than most expressions to check.)"""
+    found: list[tuple[Scalar, ...] | None] = []
+
+    def once() -> tuple[Scalar, ...] | None:
+        if not found:
+            found.append(listed())
+        return found[0]
+
+    return once
 
 
 def _calculation(

@@ -97,6 +97,27 @@ def test_unsigned_and_wide_integers_outside_64_bits_are_null(kitchen: Kitchen) -
     assert read(kitchen, pa.array([2**64 - 1, 7], pa.uint64()), Domain.integer()) == [None, 7]
 
 
+MANY: dict[str, tuple[Any, Domain, Sequence[Any]]] = {
+    "text": (
+        pa.array(["k7", "K7", "k7 ", "", "it's", "a\x00b", "é", "e\u0301", "$x", None]),
+        Domain.text(*(f"k{i}" for i in range(40)), "", "it's", "a\x00b", "é", "$x"),
+        [None] * 4 + ["", "$x", "a\x00b", "it's", "k7", "é"],
+    ),
+    "integers": (pa.array([-3, 3, 40, 41, None, 0]), Domain.integer(keys=range(-3, 41)), [None, None, -3, 0, 3, 40]),
+    "dates": (
+        pa.array([dt.date(44, 1, 1), dt.date(44, 2, 1), dt.date(2024, 2, 29)]),
+        Domain.date(dt.date(44, 1, 1), *(dt.date(2024, 2, day) for day in range(1, 30))),
+        [None, dt.date(44, 1, 1), dt.date(2024, 2, 29)],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_many_keys_are_told_apart_as_few_are(kitchen: Kitchen, kind: str) -> None:
+    array, domain, expected = MANY[kind]
+    assert read(kitchen, array, domain) == list(expected)
+
+
 UNREADABLE = {
     "a list": pa.array([[1], [2]]),
     "a struct": pa.array([{"a": 1}]),

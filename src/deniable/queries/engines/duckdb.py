@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -27,7 +27,7 @@ from deniable.queries.engines.base import (
     complete,
     gathered,
 )
-from deniable.queries.engines.generate import Stored
+from deniable.queries.engines.places import Stored, Wish, with_places
 from deniable.queries.engines.registration import Reading, partner_sets, partners, ranked, reading, same_people
 from deniable.queries.engines.sources import Found, opened
 from deniable.queries.engines.spelling import SQL, DuckDB, column, function, name, number
@@ -94,6 +94,9 @@ class DuckDBEngine(Engine):
         self._locked = False
         self._closed = False
         self._turn = threading.Lock()
+        self._wished: set[tuple[str, str]] = set()
+        self._unmade: set[tuple[str, str]] = set()
+        self._making = threading.Lock()
 
     # --- registration -----------------------------------------------------------------------------------------------
 
@@ -197,12 +200,44 @@ class DuckDBEngine(Engine):
     def collect(self, question: Collect) -> dict[Group, Numbers]:
         written = generate.write(question, self._tables, _SPELLING)
         self.lock()
+        if written.wishes and self._place_rows(written.wishes):
+            written = generate.write(question, self._tables, _SPELLING)
         main = None if written.main is None else self._ask(written.main)
         cells = [self._ask(each) for each in written.cells]
         return complete(question, gathered(question, main, cells))
 
     def sql(self, question: Collect) -> str:
-        return generate.write(question, self._tables, _SPELLING).text
+        tables, statements = dict(self._tables), []
+        for wish in generate.write(question, tables, _SPELLING).wishes:
+            if self._pays(wish):
+                tables[wish.table], statement = _placed(tables[wish.table], wish.column)
+                statements.append(statement)
+        return ";\n".join([*statements, generate.write(question, tables, _SPELLING).text])
+
+    def _place_rows(self, wishes: Iterable[Wish]) -> bool:
+        """Make the copies with places that pay now; whether there is a new one.
+
+        Which are made depends on the questions alone. Where there is no room for one, questions go on without it.
+        """
+        made = False
+        with self._making:
+            for wish in wishes:
+                if self._pays(wish):
+                    stored, statement = _placed(self._tables[wish.table], wish.column)
+                    try:
+                        self._ask(statement)
+                    except EngineFailed:
+                        self._unmade.add((wish.table, wish.column))
+                        continue
+                    self._tables[wish.table], made = stored, True
+                self._wished.add((wish.table, wish.column))
+        return made
+
+    def _pays(self, wish: Wish) -> bool:
+        at = (wish.table, wish.column)
+        if at in self._unmade or wish.column in self._tables[wish.table].placed:
+            return False
+        return wish.at_once or at in self._wished
 
     def lock(self) -> None:
         """No file, no network, no extension, no setting from here on. The first question does this by itself."""
@@ -245,6 +280,14 @@ class DuckDBEngine(Engine):
 
     def _read(self, sql: str) -> list[tuple[Any, ...]]:
         return _guarded(self._connection, sql, "source")
+
+
+def _placed(stored: Stored, by: str) -> tuple[Stored, str]:
+    """A table with one more copy, and the statement that makes it."""
+    copy = stored.location.copy()
+    copy.set("this", name(f"{stored.location.name}_by_{by}"))
+    statement = f"CREATE TABLE {_sql(copy)} AS {_sql(with_places(stored, by))}"
+    return replace(stored, placed={**stored.placed, by: copy}), statement
 
 
 def _guarded(connection: Any, sql: str, otherwise: str) -> list[tuple[Any, ...]]:

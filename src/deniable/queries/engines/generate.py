@@ -19,7 +19,20 @@ from sqlglot import exp
 
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.queries.engines.base import PERSON, RANK
-from deniable.queries.engines.spelling import SQL, Spelling, both, case, cast, column, function, name, number
+from deniable.queries.engines.places import GROUP, PLACE, Stored, Wish
+from deniable.queries.engines.spelling import (
+    SQL,
+    Spelling,
+    both,
+    case,
+    cast,
+    column,
+    function,
+    inside,
+    name,
+    number,
+    window,
+)
 from deniable.queries.engines.writing import Piece, Writer
 from deniable.tables.expressions import Column, Expression
 from deniable.tables.kinds import LARGEST, SMALLEST, Domain, Kind
@@ -52,17 +65,6 @@ _FEW_CELLS: Final = 16
 
 @final
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """Where an engine keeps a registered table: its name there, and the names of its columns."""
-
-    location: exp.Table
-    columns: Mapping[str, str]
-    rows: int | None
-    """The most rows of a person that were kept; None for a public table."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class Rows:
     """A relation on its way to SQL: SELECT columns FROM origin WHERE conditions."""
 
@@ -73,6 +75,10 @@ class Rows:
     """Whether the rows of rank 1 are exactly one for each person."""
     ranked: bool = False
     """Whether no two rows of a person have the same rank."""
+    table: str | None = None
+    """The registered table whose rows these are: all of them, or each person's first few."""
+    placed: bool = False
+    """Whether the rows have their places by the key that is asked for."""
 
 
 @final
@@ -85,6 +91,8 @@ class Written:
 
     main: str | None
     cells: tuple[str, ...]
+    wishes: tuple[Wish, ...] = ()
+    """The copies with places that would have made it cheaper."""
 
     @property
     def text(self) -> str:
@@ -108,6 +116,7 @@ class _Generator:
         self.tables = tables
         self.spelling = spelling
         self.names = count()
+        self.wishes: dict[Wish, None] = {}
 
     # --- questions --------------------------------------------------------------------------------------------------
 
@@ -117,13 +126,17 @@ class _Generator:
         if plain or not question.statistics:
             main = self._text(self._grouped(question, plain))
         cells = [self._text(self._cells(question, each)) for each in question.statistics if isinstance(each, Cells)]
-        return Written(main, tuple(cells))
+        return Written(main, tuple(cells), tuple(self.wishes))
 
     def _text(self, select: SQL) -> str:
         return select.sql(dialect=self.spelling.dialect, copy=False, normalize_functions=False)
 
     def _start(self, question: Collect) -> tuple[Rows, Writer, list[Piece]]:
         rows = self.relation(question.relation)
+        people = any(isinstance(each, CountPersons) and each.expression is None for each in question.statistics)
+        if people and question.relation.rows > 1 and len(question.keys) == 1:
+            copy = self._placed(rows, question.keys[0][1], at_once=False)
+            rows = rows if copy is None else replace(rows, origin=copy, placed=True)
         writer = self._writer(rows)
         keys = [writer.named(writer.write(key)) for _, key in question.keys]
         return rows, writer, keys
@@ -170,6 +183,16 @@ class _Generator:
                 tests.append(exp.Is(this=key.sql.copy(), expression=exp.Null()))
             yield exp.Paren(this=exp.or_(*tests)) if tests else exp.false()
 
+    def _placed(self, rows: Rows, key: Expression, *, at_once: bool) -> exp.Table | None:
+        """The copy of a whole table with places by a column, or a wish for it."""
+        if rows.table is None or not isinstance(key, Column):
+            return None
+        by = rows.columns[key.name].sql.name
+        found = self.tables[rows.table].placed.get(by)
+        if found is None:
+            self.wishes[Wish(rows.table, by, at_once)] = None
+        return None if found is None else found.copy()
+
     # --- statistics -------------------------------------------------------------------------------------------------
 
     def _statistic(self, statistic: Statistic, question: Collect, rows: Rows, writer: Writer) -> SQL:
@@ -194,6 +217,8 @@ class _Generator:
             if rows.everyone and not question.keys:
                 first = both(exp.EQ, column(RANK), number(1))
                 return function("COUNT", case((first, number(1))))
+            if rows.placed:  # the first row of each person and key
+                return function("COUNT", case((both(exp.EQ, column(PLACE), number(1)), number(1))))
             return _distinct(column(PERSON))
         present = exp.Not(this=exp.Is(this=exp.Paren(this=writer.write(expression).sql), expression=exp.Null()))
         return _distinct(case((present, column(PERSON))))
@@ -317,7 +342,7 @@ class _Generator:
                 writer = self._writer(below)
                 condition = writer.write(relation.condition)
                 below = self._stacked(below, writer)
-                return replace(below, conditions=(*below.conditions, condition.sql), everyone=False)
+                return replace(below, conditions=(*below.conditions, condition.sql), everyone=False, table=None)
             case Project():
                 return self._project(relation)
             case JoinPublic():
@@ -351,7 +376,7 @@ class _Generator:
         assert stored.rows is not None
         if relation.rows < stored.rows:
             conditions = (both(exp.LTE, column(RANK), number(relation.rows)),)
-        return Rows(stored.location.copy(), columns, conditions, everyone=True, ranked=True)
+        return Rows(stored.location.copy(), columns, conditions, True, True, relation.table.name)
 
     def _public(self, table: Table) -> Rows:
         stored = self._stored(table)
@@ -367,7 +392,7 @@ class _Generator:
         below = self._stacked(below, writer)
         outputs, columns = self._named(pieces, relation.columns)
         select = self._select([column(PERSON), column(RANK), *outputs], below.origin, below.conditions)
-        return Rows(_inside(select), columns, (), below.everyone, below.ranked)
+        return Rows(inside(select), columns, (), below.everyone, below.ranked)
 
     def _join(
         self,
@@ -389,7 +414,7 @@ class _Generator:
             this=self._whole(right, "r"), side="LEFT" if how is How.LEFT else None, on=exp.and_(*conditions)
         )
         select.set("joins", [joined])
-        return Rows(_inside(select), columns)
+        return Rows(inside(select), columns)
 
     def _per_person(self, relation: PerPerson) -> Rows:
         below = self.relation(relation.child)
@@ -405,7 +430,7 @@ class _Generator:
         select = self._select([column(PERSON), rank, *outputs], below.origin, below.conditions)
         grouping = [column(PERSON), *(key.sql.copy() for key in keys.values())]
         select.set("group", exp.Group(expressions=grouping))
-        return Rows(_inside(select), columns)
+        return Rows(inside(select), columns)
 
     def _exact(self, exact: Exact, writer: Writer, rows: int, result: Domain) -> Piece:
         if exact.expression is None:
@@ -457,7 +482,7 @@ class _Generator:
         for select in selects[1:]:
             together = exp.Union(this=together, expression=select, distinct=False)
         columns = {each: Piece(column(aliases[each]), found) for each, found in relation.columns.items()}
-        return Rows(_inside(together), columns)
+        return Rows(inside(together), columns)
 
     def _bound(self, relation: Bound) -> Rows:
         """A person's groups in the order of their first rows, and the rows of a group in their order.
@@ -466,6 +491,14 @@ class _Generator:
         that tie are the same.
         """
         below = self.relation(relation.child)
+        placed = self._placed(below, relation.keys[0], at_once=True) if len(relation.keys) == 1 else None
+        if placed is not None:
+            few = (
+                both(exp.LTE, column(PLACE), number(relation.rows_per_group)),
+                both(exp.LTE, column(GROUP), number(relation.groups)),
+            )
+            # The rows that came first by rank are the same among a person's first few as among all.
+            return Rows(placed, below.columns, (*below.conditions, *few), ranked=True)
         writer = self._writer(below)
         keys = [writer.named(writer.write(key)).sql for key in relation.keys]
         below = self._stacked(below, writer)
@@ -473,19 +506,19 @@ class _Generator:
         ordered = [column(RANK), *(() if below.ranked else content)]
         in_group = [column(PERSON), *keys]
         # One window for both: the smallest rank so far, in the order of ranks, is the first row's.
-        place = self._window(function("ROW_NUMBER"), in_group, ordered, "place")
-        first = self._window(function("MIN", column(RANK)), in_group, ordered, "first")
-        rows = _inside(self._select([exp.Star(), place, first], below.origin, below.conditions))
+        place = window(function("ROW_NUMBER"), in_group, ordered, "place")
+        first = window(function("MIN", column(RANK)), in_group, ordered, "first")
+        rows = inside(self._select([exp.Star(), place, first], below.origin, below.conditions))
         conditions: tuple[SQL, ...] = (both(exp.LTE, column("place"), number(relation.rows_per_group)),)
         if relation.groups < relation.child.rows:
-            rows = _inside(self._select([exp.Star()], rows, conditions))
+            rows = inside(self._select([exp.Star()], rows, conditions))
             tied = [] if below.ranked else keys
-            group = self._window(function("DENSE_RANK"), [column(PERSON)], [column("first"), *tied], "place_of_group")
-            rows = _inside(self._select([exp.Star(), group], rows, ()))
+            group = window(function("DENSE_RANK"), [column(PERSON)], [column("first"), *tied], "place_of_group")
+            rows = inside(self._select([exp.Star(), group], rows, ()))
             conditions = (both(exp.LTE, column("place_of_group"), number(relation.groups)),)
         content_columns = [column(PERSON), column(RANK), *(each.copy() for each in content)]
         select = self._select(content_columns, rows, conditions)
-        return Rows(_inside(select), below.columns, ranked=below.ranked)
+        return Rows(inside(select), below.columns, ranked=below.ranked)
 
     # --- parts of a SELECT ------------------------------------------------------------------------------------------
 
@@ -497,7 +530,7 @@ class _Generator:
         for layer in writer.layers:
             outputs = [exp.Alias(this=sql, alias=name(alias)) for alias, sql in layer]
             select = self._select([exp.Star(), *outputs], rows.origin, rows.conditions)
-            rows = replace(rows, origin=_inside(select), conditions=())
+            rows = replace(rows, origin=inside(select), conditions=())
         return rows
 
     def _alias(self, column_name: str) -> str:
@@ -517,24 +550,13 @@ class _Generator:
             origin = rows.origin.copy()
             origin.set("alias", exp.TableAlias(this=name(alias)))
             return origin
-        return _inside(self._select([exp.Star()], rows.origin, rows.conditions), alias)
+        return inside(self._select([exp.Star()], rows.origin, rows.conditions), alias)
 
     def _select(self, outputs: Sequence[SQL], origin: SQL, conditions: Sequence[SQL]) -> exp.Select:
         select = exp.Select(expressions=list(outputs), from_=exp.From(this=origin))
         if conditions:
             select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
         return select
-
-    def _window(self, called: SQL, partition: Sequence[SQL], order: Sequence[SQL], alias: str) -> SQL:
-        window = exp.Window(this=called, partition_by=[each.copy() for each in partition])
-        if order:
-            by = [exp.Ordered(this=each.copy(), desc=False, nulls_first=True) for each in order]
-            window.set("order", exp.Order(expressions=by))
-        return exp.Alias(this=window, alias=name(alias))
-
-
-def _inside(select: SQL, alias: str = "t") -> SQL:
-    return exp.Subquery(this=select, alias=exp.TableAlias(this=name(alias)))
 
 
 def _of(table: str, identifier: str) -> exp.Column:

@@ -120,9 +120,9 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
 def ranked(rows: SQL, reading: Reading, person: SQL, most: int) -> exp.Select:
     """Each person's first `most` rows by hash, with their rank. `rows` has what `reading.select` gives."""
     order = [exp.Ordered(this=column(each), desc=False, nulls_first=True) for each in (HASH, *reading.tie_break)]
-    window = exp.Window(this=function("ROW_NUMBER"), partition_by=[person], order=exp.Order(expressions=order))
+    over = exp.Window(this=function("ROW_NUMBER"), partition_by=[person], order=exp.Order(expressions=order))
     columns = [column(each) for each in reading.columns.values()]
-    place = exp.Alias(this=window, alias=name(RANK))
+    place = exp.Alias(this=over, alias=name(RANK))
     whose = exp.Alias(this=person.copy(), alias=name(PERSON))
     inner = exp.Select(expressions=[whose, place, *columns], from_=exp.From(this=rows))
     rank = exp.Alias(this=cast(column(RANK), "INT") if most < 2**31 else column(RANK), alias=name(RANK))
@@ -170,8 +170,8 @@ def _declared(writer: Writer, each: str, piece: Piece | None, domain: Domain) ->
         piece = replace(piece, sql=sql, size=99)
     if domain.keys is not None and domain.kind is not Kind.BOOLEAN:
         piece = writer.named(piece)
-        keys = [spelling.literal(key, domain.kind) for key in domain.keys]
-        piece = replace(piece, sql=case((exp.In(this=piece.sql, expressions=keys), piece.sql.copy())), size=99)
+        listed = spelling.among(piece.sql, domain.keys, domain.kind)
+        piece = replace(piece, sql=case((listed, piece.sql.copy())), size=99)
     return piece
 
 

@@ -28,7 +28,7 @@ from deniable.queries.engines.base import (
     gathered,
     places,
 )
-from deniable.queries.engines.generate import Stored
+from deniable.queries.engines.places import Stored
 from deniable.queries.engines.registration import partner_sets, partners, ranked, reading, same_people
 from deniable.queries.engines.spelling import SQL, Spark, both, case, cast, column, function, name, number, try_cast
 from deniable.queries.engines.writing import Piece

@@ -6,13 +6,16 @@ import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import final
+from typing import Final, final
 
 from sqlglot import exp
 
 from deniable.tables.kinds import Kind, Scalar
 
 SQL = exp.Expression
+
+_FEW: Final = 8
+"""Up to so many constants are compared with one by one."""
 
 # --- small parts ----------------------------------------------------------------------------------------------------
 
@@ -72,6 +75,28 @@ def text(value: str) -> SQL:
     return function("DECODE_UTF8", exp.Literal.string(value.encode("utf-8", "surrogatepass").hex().upper()))
 
 
+def inside(select: SQL, alias: str = "t") -> SQL:
+    """A SELECT as what another selects from."""
+    return exp.Subquery(this=select, alias=exp.TableAlias(this=name(alias)))
+
+
+def window(called: SQL, partition: Sequence[SQL], order: Sequence[SQL], alias: str) -> SQL:
+    """A function over the rows of a partition, in an order that puts NULL first."""
+    over = exp.Window(this=called, partition_by=[each.copy() for each in partition])
+    by = [exp.Ordered(this=each.copy(), desc=False, nulls_first=True) for each in order]
+    over.set("order", exp.Order(expressions=by))
+    return exp.Alias(this=over, alias=name(alias))
+
+
+def _written(value: str) -> bool:
+    """Whether a text can stand in a statement at all: half a surrogate pair cannot."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 # --- what differs between engines -----------------------------------------------------------------------------------
 
 
@@ -111,6 +136,10 @@ class Spelling(ABC):
     @abstractmethod
     def element(self, items: Sequence[SQL], at: SQL) -> SQL:
         """One of several constants, counted from 1."""
+
+    def among(self, value: SQL, keys: Sequence[Scalar], kind: Kind) -> SQL:
+        """Whether a value is one of several constants."""
+        return exp.In(this=value, expressions=[self.literal(key, kind) for key in keys])
 
     @abstractmethod
     def trim(self, a: SQL) -> SQL:
@@ -192,6 +221,16 @@ class DuckDB(Spelling):
 
     def element(self, items: Sequence[SQL], at: SQL) -> SQL:
         return function("LIST_EXTRACT", exp.Array(expressions=list(items)), at)
+
+    def among(self, value: SQL, keys: Sequence[Scalar], kind: Kind) -> SQL:
+        texts = [str(key).replace("'", "''") for key in keys]
+        if len(keys) <= _FEW or kind not in {Kind.TEXT, Kind.INTEGER, Kind.DATE} or not _written("".join(texts)):
+            return super().among(value, keys, kind)
+        # IN compares with one key after the other, an enumeration looks a text up: a thousand keys cost as much as one.
+        # Integers and dates have one text each.
+        listed = ", ".join(f"'{each}'" for each in texts)
+        found = try_cast(value if kind is Kind.TEXT else cast(value, "VARCHAR"), f"ENUM({listed})")
+        return exp.Not(this=exp.Is(this=found, expression=exp.Null()))
 
     def matches(self, value: SQL, pattern: str) -> SQL:
         return function("REGEXP_FULL_MATCH", value, exp.Literal.string(pattern))
