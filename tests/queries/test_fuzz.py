@@ -228,8 +228,9 @@ def test_texts_that_are_hardly_sql(sort: Callable[[random.Random], Iterator[str]
         "SELECT SUM(age" + " * age" * 200 + ") FROM visits",
         "SELECT " + " + ".join(["(age % 80) * (age % 100)"] * 90) + ", COUNT(*) FROM visits GROUP BY 1",
         "SELECT visited, COUNT(*) FROM visits GROUP BY visited HAVING visited > '2024-01-01' ORDER BY visited <> '2024-01-01'",
+        "SELECT COUNT(*) FROM visits WHERE WIDTH_BUCKET(1, , 100, 10) > 2",
     ],
-    ids=range(34),
+    ids=range(35),
 )  # fmt: skip
 def test_texts_that_were_made_to_hurt(text: str) -> None:
     asks(text)
