@@ -92,7 +92,20 @@ def test_the_noise_on_totals_is_as_wide_as_it_says(kind: str) -> None:
     apart = found - q * found[:, -1:]
     again = (apart**2).mean(axis=0) / made.deviations_from_share(q) ** 2
     assert np.all(np.abs(again - 1) < 0.25)
+    steps = (np.diff(apart, axis=1) ** 2).mean(axis=0) / made.differences(q).steps[1:] ** 2
+    assert np.all(np.abs(steps - 1) < 0.25)
     assert not np.all(np.abs(1.5 * ratio - 1) < 0.25)
+
+
+def test_the_tails_of_totals_are_as_heavy_as_the_sums_of_draws_they_are() -> None:
+    """A single cell is one draw; all of a normal law's sums are normal; the empty total of MIN has no noise at all."""
+    for cells in (1, 40):
+        laplace, normal = (KINDS[kind](cells).differences(0.0) for kind in ("laplace", "gaussian"))
+        assert laplace.deviations[0] == laplace.kurtosis[0] == 0
+        assert np.all(normal.kurtosis == 0)
+        assert np.all(laplace.kurtosis[1:] <= 3 * (1 + 1e-12))
+    assert KINDS["laplace"](1).differences(0.0).kurtosis[1] == pytest.approx(3)
+    assert KINDS["laplace"](40).differences(0.3).kurtosis[20] < 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

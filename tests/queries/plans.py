@@ -45,13 +45,20 @@ VISITS = (
 )
 STAYS = (("e", Domain.integer(0, 3)), ("g", Domain.text()))
 PLACES = (("h", Domain.text()), ("i", Domain.integer(0, 2)))
+NEARLY_HALF = 0.49999999999999994
+"""The largest float below a half; with a half added it is 1."""
+
 CELLS: Mapping[Kind, tuple[Any, ...]] = {
     Kind.INTEGER: (None, -2, -1, 0, 1, 2, 3),
     Kind.TEXT: (None, "x", "y", "xy", ""),
-    Kind.REAL: (None, -1.5, -0.25, 0.0, 0.5, 0.75, 2.0),
+    Kind.REAL: (None, -1.5, -0.25, 0.0, NEARLY_HALF, 0.5, 0.75, 2.0),
     Kind.BOOLEAN: (None, False, True),
     Kind.DATE: (None, dt.date(2024, 2, 29), dt.date(2024, 3, 1)),
 }
+
+
+SIDES = (("lt", "ge"), ("ge", "lt"))
+NODES = ("filtered", "projected", "joined_public", "joined_private", "per_person", "union", "bound")
 
 
 @dataclass(frozen=True)
@@ -71,9 +78,10 @@ class World:
 class Chooser:
     """Draws worlds and plans with a source of choices."""
 
-    def __init__(self, pick: Pick, depths: Sequence[int] = (0, 1, 2, 3)) -> None:
+    def __init__(self, pick: Pick, depths: Sequence[int] = (0, 1, 2, 3), nodes: Sequence[str] = NODES) -> None:
         self.pick = pick
         self.depths = depths
+        self.nodes = nodes
         self.names = count()
 
     def name(self) -> str:
@@ -176,17 +184,7 @@ class Chooser:
     def relation(self, world: World, depth: int) -> Relation:
         if depth == 0:
             return Source(self.pick([world.visits, world.visits, world.stays]))
-        make = self.pick(
-            [
-                self.filtered,
-                self.projected,
-                self.joined_public,
-                self.joined_private,
-                self.per_person,
-                self.union,
-                self.bound,
-            ]
-        )
+        make = getattr(self, self.pick(self.nodes))
         found: Relation = make(world, self.relation(world, self.pick(range(depth))), depth)
         return found
 
@@ -221,7 +219,7 @@ class Chooser:
     def per_person(self, world: World, child: Relation, depth: int) -> Relation:
         keys = [(self.name(), self.key(child)) for _ in range(self.pick([0, 0, 1, 2]))]
         aggregates: list[tuple[str, Exact]] = [(self.name(), Exact("count", None))]
-        for _ in range(self.pick([0, 1])):
+        for _ in range(self.pick([0, 1, 1])):
             function = self.pick(["count", "count_distinct", "sum", "avg", "min", "max"])
             expression = self.expression(self.pick([Kind.INTEGER, Kind.REAL]), child.columns, 1)
             if function not in {"sum", "avg"} or usable(expression, child):
@@ -230,6 +228,9 @@ class Chooser:
 
     def union(self, world: World, child: Relation, depth: int) -> Relation:
         parts: list[Relation] = []
+        if self.pick([False, False, True]):
+            least = Exact("min", self.expression(Kind.INTEGER, child.columns, 0))
+            child = PerPerson(child, (), ((self.name(), Exact("count", None)), (self.name(), least)))
         kind = self.pick([Kind.INTEGER, Kind.TEXT])
         value = self.expression(kind, child.columns, self.pick([0, 1]))
         if isinstance(child, PerPerson) and self.pick([True, True, False]):
@@ -237,6 +238,10 @@ class Chooser:
         if isinstance(value, Literal):
             value = call("coalesce", value)
         alike = self.renamed(child)
+        if self.pick([False, True]):  # one value decides, by its name
+            one, two = self.constant(kind), [alike[0], self.pick(alike)]
+            parts = [Filter(part, call(each, value, one)) for part, each in zip(two, self.pick(SIDES), strict=True)]
+            return Union(tuple(parts), disjoint(parts))
         for _ in range(self.pick([2, 2, 3])):
             child = self.pick(alike)
             one, two = self.constant(kind), self.constant(kind)
@@ -264,7 +269,10 @@ class Chooser:
         if isinstance(child, PerPerson):
             kinds = {each: child.columns[each].kind for each, _ in child.aggregates}
             other = [(each, self.pick([e for n, e in child.aggregates if kinds[n] is kinds[each]])) for each in kinds]
+            turned_round = zip(kinds, [exact for _, exact in reversed(child.aggregates)], strict=True)
             found.append(PerPerson(child.child, child.keys, tuple(other)))
+            if len(set(kinds.values())) == 1:
+                found += [PerPerson(child.child, child.keys, tuple(turned_round))] * 2
         return found
 
     def bound(self, world: World, child: Relation, depth: int) -> Relation:
@@ -281,6 +289,9 @@ class Chooser:
         number = self.expression(self.pick([Kind.INTEGER, Kind.REAL]), relation.columns, self.pick([0, 1]))
         low = Fraction(self.pick([-4, -2, -1, 0, 1]), 2)
         high = low + Fraction(self.pick([0, 1, 4, 8]), 2)
+        if "c" in relation.columns and relation.columns["c"].kind is Kind.REAL and self.pick([False] * 9 + [True]):
+            # In floating point the largest value rounds to more than the bound, here the one above 0.
+            return Sum(Column("c"), Fraction(-1), Fraction(NEARLY_HALF), 0)
         total = Sum(number, low, high, self.pick([-1, 0, 1]))
         return self.pick(  # type: ignore[no-any-return]
             [
@@ -299,7 +310,10 @@ class Chooser:
     def collect(self, world: World) -> Collect:
         relation = self.relation(world, self.pick(self.depths))
         keys = [(self.name(), self.key(relation)) for _ in range(self.pick([0, 1, 1, 2]))]
-        if keys and self.pick([False, False, True]):
+        if len(keys) == 2 and self.pick([False, False, True]):
+            # A bound by one of the keys, named twice: as many keys, but fewer groups, and each may be split further.
+            relation = Bound(relation, (keys[0][1],) * 2, 1, self.pick([1, 2]))
+        elif keys and self.pick([False, False, True]):
             by = [self.pick(keys)[1] for _ in keys] if self.pick([False, True]) else [key for _, key in keys]
             relation = Bound(relation, tuple(by), self.pick([1, 2]), self.pick([1, 2]))
         elif isinstance(relation, PerPerson) and relation.keys and self.pick([False, True]):

@@ -36,6 +36,19 @@ BRANCHES: Final = 8
 """Children of a node of the tree. Near the best for 100 to 4096 cells."""
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """How wide the noise is on each of some running differences, and between them."""
+
+    deviations: values.Floats
+    """The standard deviation of each."""
+    steps: values.Floats
+    """That of each less the one before it: one fewer."""
+    kurtosis: values.Floats
+    """How much heavier than normal the tails of each are: 0 for normal noise, 3 for a single Laplace draw."""
+
+
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class _PrefixSums(Mechanism):
     """Totals of x₁ … x_t for every t, where a unit moves the x by at most `sensitivity` altogether (in L1)."""
@@ -63,7 +76,15 @@ class _PrefixSums(Mechanism):
 
     def deviations_from_share(self, q: float) -> values.Floats:
         """The standard deviation of the noise on total_t - q × the last total, for each t."""
-        return np.asarray(deviation_of(self.noise) * _lengths(type(self), self.cells, q))
+        return self.differences(q).deviations[1:]
+
+    def differences(self, q: float) -> Differences:
+        """The law of the noise on total_t - q × the last total, for every t from 0 (nothing) on."""
+        lengths, steps, kurtosis = _rows(type(self), self.cells, q)
+        spread = deviation_of(self.noise)
+        # Rounded Gaussians are as good as normal; a Laplace draw has 3 of what is called excess kurtosis.
+        heavy = kurtosis if isinstance(self.noise, DiscreteLaplace) else np.zeros_like(kurtosis)
+        return Differences(spread * lengths, spread * steps, heavy)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Floats:
         """Noisy totals of whole numbers, one for each cell; or of many such rows, each with its own noise.
@@ -156,10 +177,17 @@ class LaplacePrefixSums(_PrefixSums):
 
 
 @lru_cache(maxsize=64)
-def _lengths(kind: type[_PrefixSums], cells: int, q: float) -> values.Floats:
-    """How long each row of A·C⁺ is, less q times the last row: many releases share these."""
+def _rows(kind: type[_PrefixSums], cells: int, q: float) -> tuple[values.Floats, values.Floats, values.Floats]:
+    """Of the rows of A·C⁺ (a row of zeros first), each less q times the last: lengths, those of steps, kurtosis.
+
+    Noise Σ wᵢLᵢ of independent draws has Σw⁴/(Σw²)² times the excess kurtosis of one. Many releases share these.
+    """
     back = kind.matrices(cells)[1]
-    return _frozen(np.sqrt(((back - q * back[-1]) ** 2).sum(axis=1)))
+    rows = np.concatenate((np.zeros((1, back.shape[1])), back)) - q * back[-1]
+    squares = (rows**2).sum(axis=1)
+    kurtosis = 3 * (rows**4).sum(axis=1) / np.maximum(squares, 1e-100) ** 2
+    steps = np.sqrt((np.diff(rows, axis=0) ** 2).sum(axis=1))
+    return _frozen(np.sqrt(squares)), _frozen(steps), _frozen(kurtosis)
 
 
 def _cells(cells: Any) -> int:

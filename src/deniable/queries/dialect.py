@@ -426,7 +426,8 @@ class Scalars(ABC):
 
     def _widthbucket(self, node: exp.WidthBucket) -> Expression:
         only(node, "this", "min_value", "max_value", "num_buckets")
-        ends = [self.read(node.args[each]) for each in ("min_value", "max_value", "num_buckets")]
+        given = [node.args.get(each) for each in ("min_value", "max_value", "num_buckets")]
+        ends = [None if each is None else self.read(each) for each in given]
         low, high, buckets = (each.value if isinstance(each, Literal) else None for each in ends)
         if not (
             isinstance(low, int | float) and isinstance(high, int | float) and isinstance(buckets, int)

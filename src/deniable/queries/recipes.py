@@ -28,6 +28,7 @@ from deniable.tables.operators import typed
 from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
 
 if TYPE_CHECKING:
+    from deniable.mechanisms.prefix import Differences
     from deniable.queries.question import Measure
     from deniable.tables.expressions import Expression
     from deniable.tables.plan import Relation
@@ -50,7 +51,7 @@ class Drawn:
     """Likewise."""
     shape: Shape
     blend: Any = None
-    """For totals: a function that gives the standard deviation of total_t - q × the last total, for each t."""
+    """For totals: a function that gives the law of total_t - q × the last total, for every t (`Differences`)."""
 
 
 class Recipe(ABC):
@@ -225,9 +226,11 @@ class Varied(Recipe):
 class Ranked(Recipe):
     """The value at a rank: a quantile, or the smallest or largest value.
 
-    Running totals T_t say how many values lie below the end of cell t. The quantile q is where T_t - q·T_last crosses
-    0. Its noise interval holds every cell at which that difference may be 0, given its noise: the cell of the true
-    quantile is among them with the stated probability, because a single comparison decides about it.
+    Running totals T_t say how many values lie below the end of cell t. The quantile q is where D = T - q·T_last crosses
+    0; within a cell, T is a straight line. Its noise interval reaches from the first to the last place at which D may
+    be 0, given its noise. A single comparison decides about the true place, so it is within with at least the stated
+    probability; and with no more, where the totals rise steeply against the noise and cells can be divided. Intervals
+    of whole numbers hold more, because they can only be cut between two of them.
     """
 
     name: str
@@ -244,39 +247,49 @@ class Ranked(Recipe):
 
     def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
         [totals] = drawn
-        sums = np.asarray(totals.values, dtype=np.float64)
-        z = reach(totals.shape, (1.0,), confidence)
+        sums = np.concatenate(([0.0], np.asarray(totals.values, dtype=np.float64)))
         if self.q in (0, 1):
-            return self._extreme(sums, totals, z)
+            return self._extreme(sums, totals, confidence)
         q = float(self.q)
-        apart = sums - q * sums[-1]
-        spread = totals.blend(q)
+        apart, law = sums - q * sums[-1], totals.blend(q)
+        far = _reaches(totals.shape, law, confidence) * law.deviations
         smooth = _increasing(apart)
-        at = int(np.searchsorted(smooth, 0.0, side="left"))
-        at = min(at, sums.size - 1)
-        # A cell is possible if fewer than q lie below it, and at least q below its end, as far as noise allows.
-        before = np.concatenate(([-q * sums[-1]], apart[:-1]))
-        # Nothing lies below the first cell: 0 - q·T_last, whose noise is q/(1-q) times that of (1-q)·T_last.
-        before_spread = np.concatenate(([q / (1 - q) * spread[-1]], spread[:-1]))
-        possible = np.flatnonzero((apart >= -z * spread) & (before <= z * before_spread))
-        first, last = (int(possible[0]), int(possible[-1])) if possible.size else (at, at)
-        return Estimate(self._inside(smooth, at), self._low(min(first, at)), self._high(max(last, at)))
+        at = min(max(int(np.searchsorted(smooth, 0.0, side="left")), 1), sums.size - 1) - 1
+        value = self._inside(smooth, at)
+        # Fewer than q lie below a cell that is possible, and at least q below its end, as far as noise allows.
+        reached = np.flatnonzero(apart[1:] >= -far[1:])
+        first = int(reached[0]) if reached.size else sums.size - 2
+        before = np.flatnonzero(apart[:-1] <= far[:-1])
+        last = int(before[-1]) if before.size else 0
+        if self.whole:
+            return Estimate(value, self._low(min(first, at)), self._high(max(last, at)))
+        last = sums.size - 2 if apart[-1] <= far[-1] else last
+        low = first + _place(apart, far, law, first, 1)
+        high = last + _place(apart, far, law, last, -1)
+        return Estimate(value, min(value, self._edge(low)), max(value, self._edge(high)))
 
-    def _extreme(self, sums: Any, totals: Drawn, z: float) -> Estimate:
-        if self.q == 1:  # the smallest of the values seen from above: how many lie at or above each cell
-            sums = sums[-1] - np.concatenate(([0.0], sums[:-1]))
-            spread = np.concatenate((totals.blend(0.0)[-1:], totals.blend(1.0)[:-1]))
-            seen, spread = sums[::-1], spread[::-1]
-        else:
-            seen, spread = sums, totals.blend(0.0)
-        smooth = _increasing(seen)
-        at = min(int(np.searchsorted(smooth, max(1.0, 2 * float(spread.mean())), side="left")), seen.size - 1)
-        before, before_spread = np.concatenate(([0.0], seen[:-1])), np.concatenate(([0.0], spread[:-1]))
-        possible = np.flatnonzero((seen >= 1 - z * spread) & (before <= z * before_spread))
-        first, last = (int(possible[0]), int(possible[-1])) if possible.size else (at, at)
-        first, last = min(first, at), max(last, at)
+    def _extreme(self, sums: Any, totals: Drawn, confidence: float) -> Estimate:
+        """MIN; and MAX as the smallest of the values seen from above: how many lie at or above each cell.
+
+        The smallest value is in cell k if nobody lies below it and somebody below its end. Where noise hides a single
+        person nothing speaks against a smaller one: then the interval begins at the bound, and all that may be missed
+        is missed above.
+        """
+        law = totals.blend(float(self.q))
+        seen, spread = (sums, law.deviations) if self.q == 0 else ((sums[-1] - sums)[::-1], law.deviations[::-1])
+        smooth = _increasing(seen[1:])
+        at = min(int(np.searchsorted(smooth, max(1.0, 2 * float(spread[1:].mean())), side="left")), seen.size - 2)
+        far = _reaches(totals.shape, law, confidence)
+        far = (far if self.q == 0 else far[::-1]) * spread
+        hidden = float(far[1:].min()) >= 1
+        if hidden:
+            one_sided = _reaches(totals.shape, law, max(2 * confidence - 1, 1e-9))
+            far = (one_sided if self.q == 0 else one_sided[::-1]) * spread
+        reached, before = np.flatnonzero(seen[1:] >= 1 - far[1:]), np.flatnonzero(seen[:-1] <= far[:-1])
+        first = 0 if hidden or not reached.size else int(reached[0])
+        first, last = min(first, at), max(int(before[-1]), at)
         if self.q == 1:
-            at, first, last = (seen.size - 1 - each for each in (at, last, first))
+            at, first, last = (seen.size - 2 - each for each in (at, last, first))
         middle = self._low(at) if self.whole else float(self.cells.edges[at] + self.cells.edges[at + 1]) / 2
         return Estimate(round(middle) if self.integral else middle, self._low(first), self._high(last))
 
@@ -284,10 +297,16 @@ class Ranked(Recipe):
         low, high = self.cells.edges[at], self.cells.edges[at + 1]
         if self.whole:
             return math.ceil(low)
-        before = float(smooth[at - 1]) if at else min(0.0, float(smooth[0]))
-        rise = float(smooth[at]) - before
+        before = min(0.0, float(smooth[at]))
+        rise = float(smooth[at + 1]) - before
         share = -before / rise if rise > 0 else 0.5
         return float(low) + _clamped(share, 0.0, 1.0) * float(high - low)
+
+    def _edge(self, place: float) -> float:
+        """The value at a place counted in cells."""
+        cell = min(int(place), len(self.cells.edges) - 2)
+        low, high = self.cells.edges[cell], self.cells.edges[cell + 1]
+        return float(low) + (place - cell) * float(high - low)
 
     def _low(self, cell: int) -> float | int:
         edge = self.cells.edges[cell]
@@ -295,6 +314,41 @@ class Ranked(Recipe):
 
     def _high(self, cell: int) -> float | int:
         return self._low(cell) if self.whole else float(self.cells.edges[cell + 1])
+
+
+def _reaches(shape: Shape, law: Differences, confidence: float) -> Any:
+    """For each of some differences, how many standard deviations its noise keeps within.
+
+    Between those of the normal law and of a single Laplace draw, by how heavy the tails are.
+    """
+    normal = reach(Shape.NORMAL, (1.0,), confidence)
+    return normal + (reach(shape, (1.0,), confidence) - normal) * law.kurtosis / 3
+
+
+def _place(apart: Any, far: Any, law: Differences, cell: int, sign: int) -> float:
+    """Where within a cell the difference comes up to `sign` times the reach of its noise below 0.
+
+    Both ends of the cell are given; between them the difference is a straight line, and the variance of its noise is
+    (1 - a)·v₀ + a·v₁ - a(1 - a)·w, for w the variance of the step.
+    """
+    d0, d1 = float(apart[cell]), float(apart[cell + 1])
+    v0, v1 = float(far[cell]) ** 2, float(far[cell + 1]) ** 2
+    ratio = max(float(far[cell]), float(far[cell + 1])) / max(
+        float(law.deviations[cell]), float(law.deviations[cell + 1]), 1e-300
+    )
+    step = (float(law.steps[cell]) * ratio) ** 2
+
+    def above(a: float) -> bool:
+        variance = max(0.0, (1 - a) * v0 + a * v1 - a * (1 - a) * step)
+        return (1 - a) * d0 + a * d1 + sign * math.sqrt(variance) >= 0
+
+    low, high = 0.0, 1.0
+    if above(low) or not above(high):  # beyond an end: the whole cell is possible
+        return 0.0 if sign > 0 else 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if above(middle) else (middle, high)
+    return low if sign > 0 else high
 
 
 def _increasing(totals: Any) -> Any:

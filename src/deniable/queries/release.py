@@ -145,7 +145,7 @@ def at_precision(precision: Fraction, budget: Budget) -> int:
 def _spread(made: Noise, index: int, running: bool) -> tuple[Any, ...]:
     """What `Drawn` says about the noise of one part."""
     mechanism: Any = made.mechanisms[index]
-    return made.deviation(index), made.shape, mechanism.deviations_from_share if running else None
+    return made.deviation(index), made.shape, mechanism.differences if running else None
 
 
 def release(
