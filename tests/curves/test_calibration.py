@@ -185,7 +185,10 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Any], Curve], dict[str, float], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", IMPOSSIBLE)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name == "poisson has no mu" else name for name in IMPOSSIBLE],
+)
 def test_impossible_targets_explain(name: str) -> None:
     make, target, says = IMPOSSIBLE[name]
     with pytest.raises(ImpossibleTarget) as caught:

@@ -95,6 +95,7 @@ def _parts(path: Path) -> tuple[str, list[float]]:
     return NUMBER.sub("0", text), [float(n) for n in NUMBER.findall(text)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_no_picture_is_stale(name: str, tmp_path: Path) -> None:
     """Drawn again it has the same strokes, up to a hundredth of a point: another processor may round differently."""

@@ -98,7 +98,7 @@ def test_fact_c3_half_the_step_is_told_apart_better() -> None:
 
 
 @pytest.mark.parametrize("mechanism", [LINEAR, TRANSPORT])
-@pytest.mark.parametrize("value", [0, 3, 6])
+@pytest.mark.parametrize("value", [*(pytest.param(value, marks=pytest.mark.slow) for value in (0, 6)), 3])
 def test_counts_have_the_exact_law(mechanism: PoissonMechanism, value: int) -> None:
     """Chi-square, 12,000 draws, false alarm 1e-9; a rate wrong by 25 % is rejected by the same test."""
     entropy = noise.ReplayEntropy(1)
@@ -241,7 +241,7 @@ def test_every_draw_is_at_a_public_rate(monkeypatch: pytest.MonkeyPatch) -> None
         assert sizes == {mechanism.denominator}
 
 
-@pytest.mark.parametrize("value", [0, 63, 100])
+@pytest.mark.parametrize("value", [*(pytest.param(value, marks=pytest.mark.slow) for value in (0, 100)), 63])
 def test_large_rates_are_put_together_exactly(value: int) -> None:
     """Rates of three sizes of pieces and a rest, 12,000 draws: chi-square at a false alarm of 1e-9; 1.5 % is seen."""
     mechanism = PoissonMechanism.linear(low=4000.3, high=4064.7, top=100)

@@ -203,7 +203,7 @@ def test_an_empty_column_has_a_mean_too() -> None:
     assert len(set(answers)) > 5
 
 
-@pytest.mark.parametrize("level", [{"epsilon": 1.0}, {"sigma": 30.0}])
+@pytest.mark.parametrize("level", [{"epsilon": 1.0}, pytest.param({"sigma": 30.0}, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("unit", [ROW, REPLACED])
 def test_means_and_variances_are_covered(level: dict[str, float], unit: Unit) -> None:
     """1500 releases each of 400 rows at 80 %, false alarm 1e-9."""

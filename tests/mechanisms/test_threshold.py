@@ -133,11 +133,12 @@ def test_the_parts_of_epsilon_add_up(mechanism: Any) -> None:
 # -- the law ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # test_fact_70 counts the answers to one question
 @pytest.mark.parametrize(
     ("mechanism", "asked"),
     [
         (above(threshold=Fraction(1, 3), epsilon=2), (-2.75, Fraction(-8, 3), 5.25)),
-        pytest.param(sparse(2, threshold=-0.25, epsilon=3), (5.75, -6.25, Fraction(23, 4)), marks=pytest.mark.slow),
+        (sparse(2, threshold=-0.25, epsilon=3), (5.75, -6.25, Fraction(23, 4))),
     ],
     ids=["above threshold", "sparse vector"],
 )
