@@ -268,7 +268,7 @@ _add("sparse vector 6: never stops",
      "Every positive answer costs: without an end there is no ε.", f"{LYU}, Alg. 6")  # fmt: skip
 _add("noisy max with its value", samplers.largest_value("laplace", 2.0), ([0] * 5, [1] * 5), ONE,
      _constant(2.5), "The index costs ε; the winning value tells about every score.", "Ding et al. 2018")  # fmt: skip
-_add("noisy max with its value, one-sided noise", samplers.largest_value("exponential", 2.0), ([0] * 5, [1] * 5), ONE,
+_add("noisy max with its value, one-sided", samplers.largest_value("exponential", 2.0), ([0] * 5, [1] * 5), ONE,
      _constant(math.inf), "One-sided noise has an end, and the end moves with the data.",
      "Ding et al. 2018")  # fmt: skip
 _add("noisy max, scale 1/ε, any scores", samplers.largest_index("laplace", 1.0), ([0, 5], [1, 4]), ONE,
