@@ -1,40 +1,40 @@
-"""Draws the pictures of docs/attacks.md: python docs/pictures/draw_attacks.py
+"""Draws the pictures of docs/attacks.md: python docs/draw_attacks.py [name ...]
 
-Every run draws new noise, so the dots move a little; the lines do not.
+Every run draws new noise, so the dots move a little; the lines do not. What one sees is said on the page, below each
+picture, and not in it.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
+from draw import FOLDER, draw
 
-from deniable import attacks, plots
-from deniable.attacks.base import Sweep, theory_of
+from deniable import attacks
+from deniable.attacks.base import Sweep, Theory, theory_of
 from deniable.attacks.story import STORIES
 from deniable.plots.spec import Axis, Figure, Line, Marker, Panel
 
-HERE = Path(__file__).parent / "pictures"
 LEVELS = [0.1, 0.3, 1.0, 3.0, 10.0]
 DELTA = {"reconstruction": 1e-6, "membership": 1e-6, "model-membership": 1e-6}
 
 
 def averaging() -> Figure:
     """Along the number of answers, at ε = 1 for each and ε = 1 for all."""
-    counts = [1, 3, 10, 30, 100]
     series: dict[str, dict[float, attacks.Outcome]] = {}
-    theory = {}
-    for count in counts:
+    for count in (1, 3, 10, 30, 100):
         attack = attacks.Averaging(answers=count)
         for name, defence in attack.defences(epsilon=1.0).items():
             series.setdefault(name.replace("ε", "ε = 1"), {})[float(count)] = attack.run(defence)
-    for name in attacks.Averaging(answers=1).defences(epsilon=1.0):
-        found = [
-            theory_of(attack, [float(k)], [attack.defences(epsilon=1.0)[name]])
-            for k in (1, 2, 3, 5, 7, 10, 14, 20, 30, 45, 70, 100)
-            for attack in [attacks.Averaging(answers=k)]
-        ]
-        theory[name.replace("ε", "ε = 1")] = type(found[0])(
+    counts = sorted({round(k) for k in np.geomspace(1, 100, 41)})
+    made = {count: attacks.Averaging(answers=count) for count in counts}
+    theory = {}
+    for name in made[1].defences(epsilon=1.0):
+        found = [theory_of(one, [float(k)], [one.defences(epsilon=1.0)[name]]) for k, one in made.items()]
+        theory[name.replace("ε", "ε = 1")] = Theory(
             tuple(one.x[0] for one in found),
             tuple(one.cap[0] for one in found),
             tuple(one.expected[0] for one in found if one.expected),
@@ -55,13 +55,12 @@ def bounded() -> Figure:
         *(Marker(float(x), one.rate) for x, one in found.items()),
     )
     panel = Panel(Axis("largest error of an answer", 0.8, 40, "log"), Axis("right guesses", 0.45, 1.02), marks)
-    note = "128 questions about 32 people. Noise that never exceeds a bound well below √n hides nothing."
-    return Figure("Reconstruction from answers with bounded errors", (panel,), note)
+    return Figure("Reconstruction from answers with bounded errors", (panel,))
 
 
 def uniqueness() -> Figure:
     """Who is unique by what: closed form along the size of an area."""
-    sizes = np.geomspace(10, 120_000, 60)
+    sizes = np.geomspace(10, 120_000, 121)
     known = {
         "sex, birth date, ZIP code": 2 * 365.25 * 79,
         "sex, month of birth, ZIP code": 2 * 12 * 79,
@@ -74,22 +73,29 @@ def uniqueness() -> Figure:
     panel = Panel(
         Axis("people with the same ZIP code", 10, 120_000, "log"), Axis("share who are unique", 0, 1.02), lines
     )
-    note = "Closed form (1 - 1/cells)^(N-1), birth dates spread evenly over 79 years."
-    return Figure("Who is unique", (panel,), note)
+    return Figure("Who is unique", (panel,))
 
 
-def main() -> None:
-    for name, story in STORIES.items():
-        if name == "averaging":
-            figure = averaging()
-        elif name == "linear-reconstruction":
-            figure = bounded()
-        else:
-            figure = attacks.sweep(story.make(), epsilon=LEVELS, delta=DELTA.get(name)).figure
-        plots.render(figure, HERE / f"attacks-{name}.svg")
-        print(name)
-    plots.render(uniqueness(), HERE / "attacks-uniqueness.svg")
+def swept(name: str) -> Callable[[], Figure]:
+    """A story along ε, as its picture."""
+    return lambda: attacks.sweep(STORIES[name].make(), epsilon=LEVELS, delta=DELTA.get(name)).figure
+
+
+OWN: dict[str, Callable[[], Figure]] = {
+    "averaging": averaging, "linear-reconstruction": bounded, "uniqueness": uniqueness,
+}  # fmt: skip
+PICTURES: dict[str, Callable[[], Figure]] = {
+    f"attacks-{name}.svg": OWN.get(name) or swept(name) for name in (*STORIES, "uniqueness")
+}
+"""What draws each picture, by the name of its file."""
+
+
+def main(names: list[str]) -> None:
+    for file, make in PICTURES.items():
+        if not names or file.removeprefix("attacks-").removesuffix(".svg") in names:
+            draw(lambda make=make: replace(make(), note=""), FOLDER / file)
+            print(f"docs/pictures/{file}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deniable import cli
-from deniable.audit import commands
+from deniable.audit import commands, zoo
 from deniable.errors import InvalidParameter
 
 pytest.importorskip("typer")
@@ -109,6 +109,18 @@ def test_the_zoo_prints_its_table() -> None:
         "sound ones blamed",
     ):
         assert word in out
+
+
+def test_the_zoo_fits_a_terminal_of_eighty_columns() -> None:
+    """One row a line, every name and number whole."""
+    result = CliRunner().invoke(cli.build(), ["audit", "--zoo", "--trials", "100"], env={"COLUMNS": "80"})
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in result.stdout
+    rows = lines[1 : 1 + len(zoo.entries)]
+    for name, row in zip(zoo.entries, rows, strict=True):
+        assert row.startswith(name + " ")
+        assert row.rstrip().endswith(("yes", "no, rightly", "NO"))
 
 
 def test_the_zoo_in_json() -> None:

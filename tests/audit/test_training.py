@@ -108,6 +108,37 @@ def test_false_certification(kind: str) -> None:
         assert statistics.at_least(count, runs, probability=0.2) > 1e-9
 
 
+SIGMA, BATCH = 2.0, 500
+
+
+def noisy_step(rng: np.random.Generator, mistake: str, count: int) -> tuple[Any, Any]:
+    """One noisy gradient step. Every canary's gradient has a direction of its own, so its score is what the step shows
+    in that direction.
+    """
+    included = rng.random(count) < 0.5
+    gradients = np.full(count, 10.0)
+    if mistake != "clipped as a whole":
+        gradients /= np.maximum(gradients, 1.0)
+    mean = included * gradients / BATCH
+    mean /= max(1.0, float(np.linalg.norm(mean)))  # all that is clipped where the batch is clipped as a whole
+    sigma = SIGMA / BATCH / (BATCH if mistake == "divided twice" else 1)
+    return mean + rng.normal(0, sigma, count), included
+
+
+@pytest.mark.parametrize("mistake", ["none", "divided twice", "clipped as a whole"])
+def test_one_run_of_training_shows_what_was_done_wrong(mistake: str) -> None:
+    """REDTEAM 23 (Tramèr et al. 2022). The claim is Gaussian with σ = 2: ε = 1.99 at δ = 1e-5. A sound run is refuted
+    once in a billion; of the broken ones nearly all canaries are guessed, and one run certifies an ε near 3, give or take
+    0.1. (That batches were shuffled and not sampled shows at a large δ only, where one run may be all luck: see the zoo.)
+    """
+    scores, included = noisy_step(np.random.default_rng(), mistake, 2000)
+    claimed = curves.gaussian(sigma=SIGMA).epsilon(delta=1e-5)
+    sharper = audit.one_run_fdp(scores, included, delta=1e-5, confidence=1 - 1e-9)
+    assert (sharper.epsilon > claimed) is (mistake != "none")
+    if mistake != "none":  # (at more than 96 % it pays 2mδ = 0.04, and proves nothing)
+        assert audit.one_run(scores, included, delta=1e-5, confidence=0.9).epsilon > claimed
+
+
 def test_the_trap_of_too_many_canaries() -> None:
     """m well above 1/δ: a perfect attack proves next to nothing; with m ≪ 1/δ it does."""
     included = np.arange(1000) % 2 == 0

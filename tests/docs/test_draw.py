@@ -1,7 +1,7 @@
-"""The pictures of the pages: all of them are drawn by docs/draw.py, all that it draws are shown, and none is stale.
+"""The pictures of the pages: all of them are drawn by docs/draw.py or docs/draw_attacks.py, all that these draw are
+shown, the page says what one sees, and none is stale.
 
-But for those of attacks: docs/draw_attacks.py draws what it measures, which is never twice the same, and the page says
-what one sees above each of them.
+But for the strokes of attacks: docs/draw_attacks.py draws what it measures, which is never twice the same.
 """
 
 from __future__ import annotations
@@ -25,30 +25,29 @@ LARGEST = 80_000
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 
 
-def _draw() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("draw", DOCS / "draw.py")
+def _drawer(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault("draw", module)
+    sys.modules.setdefault(name, module)
     spec.loader.exec_module(module)
     return module
 
 
-DRAW = _draw()
+DRAW = _drawer("draw")
 FILES = {DRAW.file_name(picture): picture for picture in DRAW.PICTURES}
-PAGES = sorted(page for page in DOCS.rglob("*.md") if page.stem != "attacks")
+MEASURED = tuple(_drawer("draw_attacks").PICTURES)
+"""Those of attacks."""
+PAGES = sorted(DOCS.rglob("*.md"))
 
 
 def test_pages_and_list_and_folder_agree() -> None:
     shown = {
         (page.parent / match["path"]).resolve() for page in PAGES for match in SHOWN.finditer(page.read_text("utf-8"))
     }
-    assert (
-        {path.name for path in shown}
-        == set(FILES)
-        == {path.name for path in (DOCS / "pictures").iterdir() if not path.name.startswith("attacks-")}
-    )
+    held = {path.name for path in (DOCS / "pictures").iterdir()}
+    assert {path.name for path in shown} == {*FILES, *MEASURED} == held
     assert all(path.is_file() for path in shown)
 
 
@@ -67,8 +66,8 @@ def test_every_family_has_a_picture_with_words_for_those_who_do_not_see_it(page:
     assert all(len(match["words"]) > 60 for match in found)
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_picture_is_small_and_says_what_one_sees(name: str) -> None:
+@pytest.mark.parametrize("name", [*FILES, *MEASURED])
+def test_a_picture_is_small_and_whole(name: str) -> None:
     path = DOCS / "pictures" / name
     assert path.stat().st_size < LARGEST
     parts = list(ElementTree.parse(path).iter())
@@ -76,9 +75,14 @@ def test_a_picture_is_small_and_says_what_one_sees(name: str) -> None:
     used = {link.removeprefix("#") for part in parts if (link := part.get("{http://www.w3.org/1999/xlink}href"))}
     assert used
     assert used <= names, "letters and marks are there"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_one_sees_is_said_once(name: str) -> None:
+    """On the page, below the picture."""
     figure = FILES[name]()
     assert isinstance(figure, plots.Figure)
-    assert not figure.note, "what one sees is said once: on the page, below the picture"
+    assert not figure.note
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

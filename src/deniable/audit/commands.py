@@ -200,10 +200,11 @@ def zoo_command(
     if as_json:
         print(json.dumps([_row(one) for one in looks], ensure_ascii=False, indent=2, allow_nan=False))
     else:
-        table = Table(box=None, pad_edge=False, header_style="bold")
+        table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")  # one row a line in a terminal of 80 columns
         wide = console.width >= ROOMY
         for name in ("mechanism", "δ", "claim", "truth", "measured", "caught", *(["what it teaches"] if wide else [])):
-            table.add_column(name, justify="right" if name in ("δ", "claim", "truth", "measured") else "left")
+            is_number = name in ("δ", "claim", "truth", "measured")
+            table.add_column(name, justify="right" if is_number else "left", no_wrap=name != "what it teaches")
         for one in looks:
             entry, found = one.entry, one.finding
             # An exact proof needs no answers.
@@ -223,8 +224,12 @@ def zoo_command(
     return 0 if all(one.as_it_should for one in looks) else 1
 
 
-def _short(epsilon: float) -> str:
-    return "∞" if math.isinf(epsilon) else f"{epsilon:.4g}"
+def _short(number: float) -> str:
+    """Four digits, and no more of an exponent than it needs: 4.295e9, 1e-5."""
+    if math.isinf(number):
+        return "∞"
+    digits, _, exponent = f"{number:.4g}".partition("e")
+    return f"{digits}e{int(exponent)}" if exponent else digits
 
 
 def _row(one: zoo.Look) -> dict[str, Any]:

@@ -172,3 +172,24 @@ def wrapping_sum(value: Any, count: int, rng: Generator) -> Any:
 def averaged_gradient(sigma: float, batch: int) -> Draw:
     """Noise for one clipped gradient, divided by the batch a second time."""
     return lambda value, count, rng: value / batch + gaussian(rng, sigma / batch / batch, count)
+
+
+def clipped_batch(sigma: float, batch: int) -> Draw:
+    """The mean gradient clipped to 1, where each gradient should be; noise for a mean of clipped ones."""
+
+    def draw(gradients: Any, count: int, rng: Generator) -> Any:
+        mean = float(np.clip(np.sum(gradients) / batch, -1.0, 1.0))
+        return mean + gaussian(rng, sigma / batch, count)
+
+    return draw
+
+
+def shuffled_batches(sigma: float, batches: int) -> Draw:
+    """One epoch of noisy gradient sums over shuffled batches: a person is in exactly one of them, any one."""
+
+    def draw(value: Any, count: int, rng: Generator) -> Any:
+        found = gaussian(rng, sigma, (count, batches))
+        found[np.arange(count), rng.integers(0, batches, count)] += value
+        return found
+
+    return draw

@@ -187,6 +187,36 @@ def _binomial(epsilon: float, times: int) -> Callable[[Any], dict[Any, float]]:
     return law
 
 
+def _two_batches(sigma: float, delta: float) -> float:
+    """ε at this δ of one epoch with two shuffled batches: ½N((1, 0), σ²) + ½N((0, 1), σ²) against N(0, σ²).
+
+    The likelihood ratio is (W + W′)/2 for two independent W = exp(z/σ - 1/2σ²): given one of them, δ is an option on
+    the other with the formula of Black & Scholes. Quadrature over the first.
+    """
+    from scipy.special import ndtr
+
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    z = 12 * nodes
+    first, mass = np.exp(z / sigma - 0.5 / sigma**2), 12 * weights * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+
+    def worse(epsilon: float) -> float:
+        odds, found = math.exp(epsilon), []
+        for rest, sign in ((2 * odds - first, 1.0), (2 / odds - first, -1.0)):
+            # Where the other has to pass nothing at all, it passes.
+            at = sigma * np.log(np.maximum(rest, 1e-300)) + 0.5 / sigma
+            if sign > 0:  # E (W/2 + W'/2 - e^ε)+
+                found.append(mass @ ((first / 2 - odds) * ndtr(-at) + ndtr(1 / sigma - at) / 2))
+            else:  # E (1 - e^ε (W + W')/2)+
+                found.append(mass @ ((1 - odds * first / 2) * ndtr(at) - odds / 2 * ndtr(at - 1 / sigma)))
+        return float(max(found))
+
+    low, high = 0.0, 60.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if worse(middle) > delta else (low, middle)
+    return low
+
+
 CLASSIC: Final = math.sqrt(2 * math.log(1.25 / SMALL))
 """The classic Gaussian's σ × ε."""
 PRINTED: Final = 2 * math.sqrt(2 * 500 * math.log(1 / SMALL))
@@ -238,7 +268,7 @@ _add("sparse vector 6: never stops",
      "Every positive answer costs: without an end there is no ε.", f"{LYU}, Alg. 6")  # fmt: skip
 _add("noisy max with its value", samplers.largest_value("laplace", 2.0), ([0] * 5, [1] * 5), ONE,
      _constant(2.5), "The index costs ε; the winning value tells about every score.", "Ding et al. 2018")  # fmt: skip
-_add("noisy max with its value, one-sided noise", samplers.largest_value("exponential", 2.0), ([0] * 5, [1] * 5), ONE,
+_add("noisy max with its value, one-sided", samplers.largest_value("exponential", 2.0), ([0] * 5, [1] * 5), ONE,
      _constant(math.inf), "One-sided noise has an end, and the end moves with the data.",
      "Ding et al. 2018")  # fmt: skip
 _add("noisy max, scale 1/ε, any scores", samplers.largest_index("laplace", 1.0), ([0, 5], [1, 4]), ONE,
@@ -286,6 +316,14 @@ _add("a sum that wraps around", samplers.wrapping_sum, ([2**31 - 1], [2**31 - 1,
 _add("gradient noise divided twice", samplers.averaged_gradient(2.0, 10), (0.0, 1.0), curves.gaussian(sigma=2.0),
      lambda: curves.gaussian(sigma=0.2), "Noise is for the sum; a mean divides it along with the sum, once.",
      "Tramèr et al. 2022", delta=SMALL)  # fmt: skip
+_add("a batch clipped as a whole", samplers.clipped_batch(2.0, 10), ([0.0] * 10, [100.0] + [0.0] * 9),
+     curves.gaussian(sigma=2.0), lambda: curves.gaussian(sigma=0.2),
+     "Every gradient is clipped by itself: a clipped mean moves by as much as one outlier wants.",
+     "Tramèr et al. 2022", delta=SMALL)  # fmt: skip
+_add("shuffled, counted as sampled", samplers.shuffled_batches(0.3, 2), (0.0, 1.0),
+     curves.gaussian(sigma=0.3).sampled(rate=0.5) ** 2, lambda: _two_batches(0.3, 0.6),
+     "In shuffled batches everybody is there once; chance alone would have left some out.",
+     "Chua et al. 2024", delta=0.6)  # fmt: skip
 
 _add("Laplace", samplers.noisy(1.0), (0.0, 1.0), curves.laplace(scale=1.0), lambda: curves.laplace(scale=1.0),
      "What it should look like.", "Dwork et al. 2006", sound=True)  # fmt: skip
