@@ -106,7 +106,7 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
     select = exp.Select(expressions=inner, from_=exp.From(this=read))
     outputs: list[SQL] = [column(each) for each in names.values()]
     if person is not None:
-        digest = _digest(spelling, secret, person, [(column(names[each]), domains[each].kind) for each in names])
+        digest = _digest(spelling, secret, person, [(column(names[each]), domains[each]) for each in names])
         outputs = [column(PERSON), exp.Alias(this=digest, alias=name(HASH)), *outputs]
     elif not outputs:
         outputs = [column("nothing")]
@@ -200,47 +200,64 @@ def _moment(writer: Writer, piece: Piece) -> Piece:
     return Piece(sql, Domain(Kind.TIMESTAMP), 99, trimmed.layer)
 
 
-def _digest(spelling: Spelling, secret: bytes, person: Kind, columns: list[tuple[SQL, Kind]]) -> SQL:
+def _digest(spelling: Spelling, secret: bytes, person: Kind, columns: list[tuple[SQL, Domain]]) -> SQL:
     """md5 of the secret, the person and the content.
+
+    What privacy needs of it: that a row's place among its person's rows is a fixed function of the secret and of these
+    rows. Then, for each value of the secret, tables that differ by one person keep the same rows of everyone else, and
+    the bound holds. That would be so for any function of them, also one that an analyst knows; no guarantee rests on
+    the strength of md5. What the secret is for: nobody who writes rows can arrange which are kept, and which are kept
+    has nothing to do with what they say, so that counts are not off in one direction. For that, rows must be told
+    apart: rows with the same digest and different content would be ordered by chance, that is, by where they lie.
+    128 bits of md5 under a secret key make this a matter of 2^-128 for each pair; a fast hash of 64 bits without a key
+    (an engine's own, that changes with its version) would not, nor would it be the same on every engine.
 
     Each value ends where it ends: text comes with its length. Reals are written by their whole part and 53 bits of the
     rest, which IEEE arithmetic makes the same everywhere; the few that this cannot tell apart are ordered by value.
     """
     parts: list[SQL] = [exp.Literal.string(secret.hex())]
-    parts.append(_canonical(spelling, column(PERSON), person))
-    parts += [_canonical(spelling, sql, kind) for sql, kind in columns]
+    for sql, domain in [(column(PERSON), Domain(person, nullable=False)), *columns]:
+        parts += [*_canonical(spelling, sql, domain), exp.Literal.string(";")]
     return spelling.digest(function("CONCAT", *parts))
 
 
-def _canonical(spelling: Spelling, value: SQL, kind: Kind) -> SQL:
+def _canonical(spelling: Spelling, value: SQL, domain: Domain) -> list[SQL]:
+    """The pieces of text that say a value. As many as possible are left to one CONCAT, which is the cheapest."""
     string = spelling.types[Kind.TEXT]
-    written: SQL
+    kind = domain.kind
+    written: list[SQL]
     if kind is Kind.TEXT:
-        size = cast(function("LENGTH", value), string)
-        written = exp.DPipe(
-            this=exp.DPipe(this=size, expression=exp.Literal.string(":"), safe=True), expression=value.copy(), safe=True
-        )
+        written = [cast(function("LENGTH", value), string), exp.Literal.string(":"), value.copy()]
     elif kind is Kind.REAL:
-        small = both(exp.LT, function("ABS", value), spelling.real(2.0**53))
-        whole = function("FLOOR", value.copy())
-        rest = function("FLOOR", both(exp.Mul, both(exp.Sub, value.copy(), whole.copy()), spelling.real(2.0**53)))
-        inside = exp.DPipe(
-            this=exp.DPipe(this=cast(cast(whole, "BIGINT"), string), expression=exp.Literal.string("+"), safe=True),
-            expression=cast(cast(rest, "BIGINT"), string),
-            safe=True,
-        )
-        sign = case((both(exp.LT, value.copy(), spelling.real(0.0)), exp.Literal.string("-")))
-        huge = exp.Coalesce(this=sign, expressions=[exp.Literal.string("+")])
-        written = case((small, inside), (exp.Not(this=small.copy()), huge))
+        written = _real(spelling, value, domain)
     elif kind is Kind.TIMESTAMP:
-        written = cast(spelling.microseconds(value), string)
+        written = [cast(spelling.microseconds(value), string)]
     else:
-        written = cast(value, string)
-    return exp.DPipe(
-        this=exp.Coalesce(this=exp.Paren(this=written), expressions=[exp.Literal.string("N")]),
-        expression=exp.Literal.string(";"),
-        safe=True,
-    )
+        written = [cast(value, string)]
+    if not domain.nullable:
+        return written
+    return [exp.Coalesce(this=_joined(written), expressions=[exp.Literal.string("N")])]
+
+
+def _real(spelling: Spelling, value: SQL, domain: Domain) -> list[SQL]:
+    string = spelling.types[Kind.TEXT]
+    whole = function("FLOOR", value)
+    rest = function("FLOOR", both(exp.Mul, both(exp.Sub, value.copy(), whole.copy()), spelling.real(2.0**53)))
+    inside = [cast(cast(whole, "BIGINT"), string), exp.Literal.string("+"), cast(cast(rest, "BIGINT"), string)]
+    if domain.bounds is not None and max(abs(end) for end in domain.bounds) < 2**53:
+        return inside
+    small = both(exp.LT, function("ABS", value.copy()), spelling.real(2.0**53))
+    sign = case((both(exp.LT, value.copy(), spelling.real(0.0)), exp.Literal.string("-")))
+    huge = exp.Coalesce(this=sign, expressions=[exp.Literal.string("+")])
+    return [case((small, _joined(inside)), (exp.Not(this=small.copy()), huge))]
+
+
+def _joined(parts: list[SQL]) -> SQL:
+    """One text; NULL if a part is."""
+    text = parts[0]
+    for part in parts[1:]:
+        text = exp.DPipe(this=text, expression=part, safe=True)
+    return exp.Paren(this=text)
 
 
 def _present(value: SQL) -> SQL:
