@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -149,3 +150,34 @@ def test_what_a_frame_refuses(wrong: Callable[[], object], error: type[Exception
     with pytest.raises(error) as refused:
         wrong()
     assert getattr(refused.value, "code", None) == code
+
+
+def grown(frame: Frame, by: str) -> Frame:
+    for _ in range(40):
+        match by:
+            case "union":
+                frame = frame.union(frame)
+            case "join":
+                frame = frame.per_person(n=ask.count()).join(frame.per_person(n=ask.count()))
+            case _:
+                frame = frame.people_in(frame)
+    return frame
+
+
+@pytest.mark.parametrize("by", ["union", "join", "people_in"])
+def test_a_frame_that_doubles_is_refused_before_it_hurts(by: str) -> None:
+    start = time.process_time()
+    with pytest.raises(QuestionRefused) as refused:
+        grown(visits, by)
+    assert refused.value.code == "too_deep"
+    assert time.process_time() - start < 20
+
+
+def test_a_question_that_doubles_is_refused_before_it_hurts() -> None:
+    parts = ["c0 AS (SELECT age FROM visits)"]
+    parts += [f"c{i + 1} AS (SELECT age FROM c{i} UNION ALL SELECT age FROM c{i})" for i in range(40)]
+    start = time.process_time()
+    with pytest.raises(QuestionRefused) as refused:
+        parse(f"WITH {', '.join(parts)} SELECT COUNT(*) FROM c40", EXAMPLE)
+    assert refused.value.code == "too_deep"
+    assert time.process_time() - start < 20

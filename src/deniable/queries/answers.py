@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, final
 
-from deniable.errors import InvalidParameter, MissingExtra
+from deniable.errors import NOTHING, InvalidParameter, MissingExtra
 from deniable.queries.intervals import Estimate, reach
 from deniable.queries.recipes import Counted
 from deniable.tables.expressions import Column, Expression, columns_used
@@ -171,6 +171,27 @@ class Answer:
             for row in self._intervals
         )
         other.adjusted = "counts below 0 were raised to 0"
+        return other
+
+    def adding_up_to(self, total: Answer) -> Answer:
+        """The same with its counts or sums moved such that they add up to a coarser answer; says so where it is shown.
+
+        `total` asks for the same measure of the same rows, by fewer of the keys. Costs nothing. Asked for together in a
+        batch, where the total is merged from both answers, this is the least-squares fit to both.
+        """
+        from deniable.queries.batch import added_up
+
+        if not isinstance(total, Answer) or total.budget != self._budget:
+            raise InvalidParameter("total", type(total).__name__, "must be an answer under the same budget")
+        moved = added_up(total.plan, self._plan, total.released, self._released, self._budget)
+        if moved is None:
+            raise InvalidParameter(
+                "total", NOTHING, "must ask for the same count or sum of the same rows, by fewer public keys",
+                "SELECT ward, COUNT(*) … GROUP BY ward is a total of … GROUP BY ward, sex",
+            )  # fmt: skip
+        promise = Guarantee(self._budget.curve(moved.cost), self.guarantee.unit, assumptions=self.guarantee.assumptions)
+        other = Answer(self._plan, moved, self._budget, promise, self.receipt, self.confidence)
+        other.adjusted = f"moved to add up to the totals of entry {total.receipt.entry}"
         return other
 
     # -- taking it elsewhere -------------------------------------------------------------------------------------------

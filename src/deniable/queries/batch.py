@@ -1,5 +1,11 @@
 """Questions that are asked together: how they share a cost, and how they help each other.
 
+Questions about disjoint rows (WHERE age < 30, WHERE age >= 30) cost together what the dearest of them costs. A person
+with R rows in all has n_i of them in part i, and Σ n_i <= R. What n rows move is at most n/R of the L1 that the noise
+was made for, and at most n/R of the square of its L2. So all parts together lose at most Σ μ_i²·n_i/R <= max μ_i², or
+Σ ε_i·n_i/R <= max ε_i: they are one vector of noise with its joint sensitivity. That is so if a person is added or
+removed; one who is replaced can leave one part and enter another, which are two moves.
+
 A count by ward and a count by ward and sex overlap: the second, summed over sexes, is a second noisy answer to the
 first. Merged by inverse variance both count. So the coarser question needs a smaller share of the cost, and how large
 is chosen such that the variances, each relative to that of a question asked alone, add up to as little as possible.
@@ -14,9 +20,11 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from deniable.ledger import Cost
-from deniable.queries.canonical import expression_form, relation_form
+from deniable.queries.canonical import Form, Forms, expression_form, relation_form, statistic_form
+from deniable.queries.disjoint import disjoint
 from deniable.queries.release import at_precision, precise
-from deniable.tables.statistics import Count
+from deniable.tables.statistics import Collect, Count, CountPersons, Sum
+from deniable.units import Relation as Neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,14 +47,22 @@ class Help:
 
 
 def shares(plans: Sequence[Plan]) -> tuple[list[Fraction], list[Help]]:
-    """The share of the cost for each question, and who helps whom."""
-    weights = [len(plan.parts) for plan in plans]
+    """The share of the cost at which each question is answered, and who helps whom.
+
+    Questions about disjoint rows have one share, each of them the whole of it: see `charges`.
+    """
+    together = parallel(plans)
+    weights = {group: max(len(plans[i].parts) for i in group) for group in together}
+    parts = [Fraction(0)] * len(plans)
+    for group, weight in weights.items():
+        for i in group:
+            parts[i] = Fraction(weight, sum(weights.values()))
+    alone = [i for group in together if len(group) == 1 for i in group]
     helps = []
-    for coarse in range(len(plans)):
-        found = [each for fine in range(len(plans)) if (each := _help(plans, coarse, fine)) is not None]
+    for coarse in alone:
+        found = [each for fine in alone if (each := _help(plans, coarse, fine)) is not None]
         if found:
             helps.append(min(found, key=lambda each: each.cells))
-    parts = [Fraction(weight, sum(weights)) for weight in weights]
     for each in helps:
         # Of the two shares' sum, a goes to the coarse one: 1/(a + (1-a)/m) + 1/(1-a) is least at a root of a quadratic.
         both = parts[each.coarse] + parts[each.fine]
@@ -55,22 +71,72 @@ def shares(plans: Sequence[Plan]) -> tuple[list[Fraction], list[Help]]:
     return parts, helps
 
 
+def charges(plans: Sequence[Plan], costs: Sequence[Cost]) -> list[Cost]:
+    """What each question is charged: of disjoint ones, a part of what the dearest costs; all parts add up to that.
+
+    δ is for keys that are not public, and is charged in full.
+    """
+    found = list(costs)
+    for group in parallel(plans):
+        whole, rest = divmod(max(costs[i].units for i in group), len(group))
+        for place, i in enumerate(group):
+            found[i] = Cost(whole + (place < rest), costs[i].delta_units)
+    return found
+
+
+def parallel(plans: Sequence[Plan]) -> list[tuple[int, ...]]:
+    """The questions in groups whose members ask about disjoint rows; most are alone."""
+    groups: list[list[int]] = []
+    for i, plan in enumerate(plans):
+        fits = (
+            group for group in groups
+            if shares_out(plan.collect) and shares_out(plans[group[0]].collect)
+            and disjoint([plans[j].collect.relation for j in (*group, i)])
+        )  # fmt: skip
+        found = next(fits, None)
+        if found is None:
+            groups.append([i])
+        else:
+            found.append(i)
+    return [tuple(group) for group in groups]
+
+
+def shares_out(collect: Collect) -> bool:
+    """Whether n of a person's R rows move at most n/R of what all of them do, in L1 and in the square of L2.
+
+    In L1 that is so if the noise was made for all R rows; where a bound cuts in earlier (people counted once, however
+    many rows they have), two parts may both move fully. The squares of n rows, at most r in a group, add up to at most
+    n·r; those of all R to R·r, if r divides R.
+    """
+    unit, reach = collect.relation.tables[0].unit, collect.reach
+    people = any(isinstance(statistic, CountPersons) for statistic in collect.statistics)
+    return (
+        unit is not None
+        and unit.relation is Neighbours.ADD_REMOVE
+        and reach.in_all == reach.rows
+        and reach.rows % reach.in_one_group == 0
+        and (not people or reach.touched == reach.rows)
+    )
+
+
 def _best(cells: int) -> Fraction:
     tried = [Fraction(i, 64) for i in range(1, 33)]
     return min(tried, key=lambda a: 1 / (a + (1 - a) / cells) + 1 / (1 - a))
 
 
 def _help(plans: Sequence[Plan], coarse: int, fine: int) -> Help | None:
-    """Whether one count can be summed up from the other: same rows, public keys, the coarse ones among the fine."""
+    """Whether a count or sum adds up to another: same rows, public keys, the coarse ones among the fine."""
     if coarse == fine:
         return None
     a, b = plans[coarse], plans[fine]
-    if not all(len(p.parts) == 1 and isinstance(p.parts[0].statistic, Count) and p.people is None for p in (a, b)):
+    if not all(
+        len(p.parts) == 1 and isinstance(p.parts[0].statistic, Count | Sum) and p.people is None for p in (a, b)
+    ):
         return None
     if a.collect.known is None or b.collect.known is None or a.parts[0].moves != b.parts[0].moves:
         return None
     (form, columns), (other, names) = relation_form(a.question.relation), relation_form(b.question.relation)
-    if form != other or _counted(a, columns) != _counted(b, names):
+    if form != other or _measured(a, columns) != _measured(b, names):
         return None
     few = [expression_form(key.expression, columns) for key in a.question.keys]
     many = [expression_form(key.expression, names) for key in b.question.keys]
@@ -86,10 +152,8 @@ def _help(plans: Sequence[Plan], coarse: int, fine: int) -> Help | None:
     return Help(coarse, fine, into, max(into.count(i) for i in set(into)))
 
 
-def _counted(plan: Plan, columns: object) -> object:
-    statistic = plan.parts[0].statistic
-    assert isinstance(statistic, Count)
-    return None if statistic.expression is None else expression_form(statistic.expression, columns)  # type: ignore[arg-type]
+def _measured(plan: Plan, columns: Forms) -> Form:
+    return statistic_form(plan.parts[0].statistic, columns)
 
 
 def _whole(plan: Plan) -> bool:
@@ -117,3 +181,27 @@ def helped(help: Help, released: Sequence[Released], budget: Budget) -> Released
     # What it says now rests on both answers, so both costs stand behind it.
     cost = coarse.cost + fine.cost
     return replace(coarse, parts=(values,), cost=cost, precision=precision, units=(units,) * len(coarse.groups))
+
+
+def added_up(coarse: Plan, fine: Plan, total: Released, parts: Released, budget: Budget) -> Released | None:
+    """The fine answer, moved such that it adds up to the coarse one; None if it need not add up to it.
+
+    What is missing is shared out evenly, as least squares has it for cells that are equally noisy. The noise is then at
+    most that of the cell itself (where the total was merged from both answers, as a batch does), or t²(1 - 1/m) + s²/m²
+    (where it was asked apart, with variance s²): the larger of the two is claimed.
+    """
+    help = _help([coarse, fine], 0, 1)
+    if help is None:
+        return None
+    into = np.asarray(help.into)
+    cells = np.bincount(into, minlength=len(total.groups))
+    found = np.asarray(parts.parts[0], dtype=np.float64)
+    missing = np.asarray(total.parts[0], dtype=np.float64) - np.bincount(into, found, minlength=len(total.groups))
+    moved = found + (missing / np.maximum(cells, 1))[into]
+    units = []
+    for own, i in zip(parts.units, help.into, strict=True):
+        t, s, m = 1 / precise(own, budget), 1 / precise(total.units[i], budget), int(cells[i])
+        variance = max(t, t * (1 - Fraction(1, m)) + s / m**2)
+        units.append(at_precision(1 / variance, budget))
+    # It rests on both answers, so both costs stand behind it.
+    return replace(parts, parts=(moved,), cost=total.cost + parts.cost, units=tuple(units))

@@ -20,6 +20,7 @@ from deniable.queries.aggregations import Aggregation
 from deniable.queries.disjoint import disjoint
 from deniable.queries.names import apart, fresh
 from deniable.queries.question import Key, Measure, Post, Question, asked, public_values
+from deniable.queries.rules import MOST_NODES, refuse
 from deniable.tables.expressions import Column, Expression, Literal, as_expression, call, columns_used, renamed
 from deniable.tables.fitting import fitted
 from deniable.tables.kinds import Scalar
@@ -47,6 +48,11 @@ class Frame:
     names: Mapping[str, str]
     """The columns by the names used here, and what the relation calls them."""
     tables: Mapping[str, Table]
+
+    def __post_init__(self) -> None:
+        # A frame joined or united with itself doubles each time: thirty lines would be a plan without end.
+        if nodes(self.relation) > MOST_NODES:
+            refuse("nodes")
 
     @classmethod
     def of(cls, name: str, tables: Mapping[str, Table]) -> Frame:
@@ -228,3 +234,17 @@ def _no_column(name: str, frame: Frame) -> None:
             "write count_persons(), per_person(...) or people_in(...)",
         )  # fmt: skip
     raise QuestionRefused("column", f"there is no column {name!r} here", f"choose from {', '.join(frame.columns)}")
+
+
+def nodes(relation: Relation) -> int:
+    """How many tables, filters and joins a plan has when everything that stands there twice is written out twice."""
+    known: dict[int, int] = {}
+    left = [relation]
+    while left:
+        each = left[-1]
+        new = [child for child in each.children if id(child) not in known]
+        if new:
+            left += new
+        else:
+            known[id(left.pop())] = 1 + sum(known[id(child)] for child in each.children)
+    return known[id(relation)]

@@ -91,9 +91,10 @@ class Session:
     def batch(self, questions: Sequence[str | Question], **cost: Any) -> list[Answer]:
         """Several questions at once, for one cost that they share: all are paid for, or none.
 
-        Counts of the same rows by coarser and by finer keys help each other: the finer ones are summed up and merged
-        with the coarser ones by inverse variance. A question that stands there twice is asked once; one that was
-        answered before, at its share or more, costs nothing.
+        Counts and sums of the same rows by coarser and by finer keys help each other: the finer ones are summed up and
+        merged with the coarser ones by inverse variance. Questions about rows that are provably disjoint (`WHERE age <
+        30`, `WHERE age >= 30`) cost together what one of them costs. A question that stands there twice is asked once;
+        one that was answered before, at its share or more, costs nothing.
         """
         if isinstance(questions, str) or not questions:
             raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
@@ -111,7 +112,10 @@ class Session:
         known = {name: self._known(made, prices[name]) for name, made in plans.items()}
         new = [name for name, each in known.items() if each is None]
         tasks = [(plans[name], self._noise(plans[name], prices[name]), prices[name].cost) for name in new]
-        entries = self._ledger.reserve_all([(prices[name].cost, name, words[name]) for name in new])
+        charges = batch.charges([plans[name] for name in new], [prices[name].cost for name in new])
+        entries = self._ledger.reserve_all(
+            [(charge, name, words[name]) for charge, name in zip(charges, new, strict=True)]
+        )
         released = {name: each[0] for name, each in known.items() if each is not None}
         released |= dict(zip(new, self._released(tasks, entries), strict=True))
         names = list(plans)

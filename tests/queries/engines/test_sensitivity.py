@@ -81,7 +81,7 @@ def test_a_wrong_rule_is_found_out_through_duckdb(monkeypatch: pytest.MonkeyPatc
 def test_spark_moves_no_further_than_claimed(spark: Any) -> None:
     kitchen = SparkKitchen(spark)
     try:
-        assert search(kitchen, 7, worlds=3, plans=8, depths=(1, 2)) is None
+        assert search(kitchen, 7, worlds=2, plans=5, depths=(1, 2)) is None
     finally:
         kitchen.close()
 
@@ -90,9 +90,9 @@ def test_spark_moves_no_further_than_claimed(spark: Any) -> None:
 def test_a_wrong_rule_is_found_out_through_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The neighbours and the plan on which DuckDB finds it, so that Spark need not search for long."""
     monkeypatch.setattr(JoinPrivate, "rows", property(lambda self: self.left.rows))
-    found = [seed for seed in range(40) if search(DuckDBKitchen(), seed, worlds=1, plans=12, depths=(1, 2)) is not None]
+    found = [seed for seed in range(40) if search(DuckDBKitchen(), seed, worlds=1, plans=6, depths=(1, 2)) is not None]
     kitchen = SparkKitchen(spark)
     try:
-        assert search(kitchen, found[0], worlds=1, plans=12, depths=(1, 2)) is not None
+        assert search(kitchen, found[0], worlds=1, plans=6, depths=(1, 2)) is not None
     finally:
         kitchen.close()
