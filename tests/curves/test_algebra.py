@@ -122,7 +122,7 @@ RENYI_ONLY = {"zcdp", "renyi"}
 """Promises that no pair of distributions attains: their two bounds do not meet."""
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("way", ["forward", "backward"])
 def test_powers_agree_with_plain_convolution(atom: Curve, way: str, count: int) -> None:
     """Independent answer: connect the dots of the single profile and convolve directly."""

@@ -203,6 +203,7 @@ def released(row: Row) -> np.ndarray[Any, Any]:
     return np.array([row.far(row.value, release(row.value, entropy=entropy)) for _ in range(DRAWS)])
 
 
+@pytest.mark.slow  # tests/testing checks the error of each, with fewer answers
 @pytest.mark.parametrize("name", ROWS)
 def test_answers_are_as_near_as_said_as_often_as_said(name: str) -> None:
     row = ROWS[name]

@@ -102,8 +102,8 @@ def test_the_sensitivity_is_that_of_the_heaviest_person() -> None:
     "mechanism",
     [
         LinearQueries.laplace(weights=WEIGHTS, epsilon=2.0),
-        LinearQueries.gaussian(weights=WEIGHTS, mu=1.0),
-        LinearQueries.randomized_response(weights=WEIGHTS, epsilon=2.0),
+        pytest.param(LinearQueries.gaussian(weights=WEIGHTS, mu=1.0), marks=pytest.mark.slow),
+        pytest.param(LinearQueries.randomized_response(weights=WEIGHTS, epsilon=2.0), marks=pytest.mark.slow),
     ],
 )
 def test_answers_are_covered_and_unbiased(mechanism: LinearQueries) -> None:

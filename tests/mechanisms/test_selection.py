@@ -311,10 +311,11 @@ def test_one_shot_costs_no_more_than_count_times_epsilon(kind: type[Any]) -> Non
 @pytest.mark.parametrize(
     ("top", "expected"),
     [
-        (TopK(Exponential(sensitivity=1, scale=3), count=2), gumbel_two(SCORES, 3)),
-        (
+        pytest.param(TopK(Exponential(sensitivity=1, scale=3), count=2), gumbel_two(SCORES, 3), marks=pytest.mark.slow),
+        pytest.param(
             OneShotTopK(PermuteAndFlip(sensitivity=1, scale=3), count=2),
             exact_laws.largest_two(SCORES, 3, "exponential"),
+            marks=pytest.mark.slow,
         ),
         (OneShotTopK(NoisyMax(sensitivity=1, scale=3), count=2), exact_laws.largest_two(SCORES, 3, "laplace")),
     ],

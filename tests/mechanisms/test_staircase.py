@@ -30,7 +30,13 @@ def law(step: int, high: int, epsilon: float, reach: int) -> laws.Law:
     return {z: w / total for z, w in weights.items()}
 
 
-@pytest.mark.parametrize(("step", "epsilon", "high"), [(1, 0.7, None), (3, 1.0, None), (4, 2.5, 0.25), (7, 0.4, 0.6)])
+STAIRS = [
+    (3, 1.0, None),
+    *(pytest.param(*s, marks=pytest.mark.slow) for s in [(1, 0.7, None), (4, 2.5, 0.25), (7, 0.4, 0.6)]),
+]
+
+
+@pytest.mark.parametrize(("step", "epsilon", "high"), STAIRS)
 def test_whole_answers_have_the_exact_law(step: int, epsilon: float, high: float | None) -> None:
     """Chi-square, 20,000 draws, false alarm 1e-9; an ε wrong by 10 % is rejected by the same test."""
     stairs = Staircase(sensitivity=step, epsilon=epsilon, high=high)
