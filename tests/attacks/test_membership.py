@@ -38,6 +38,7 @@ def test_membership_in_statistics_is_near_its_large_sample_rate(sigma: float | N
         assert outcome.cap == pytest.approx(0.5 * math.erfc(-math.sqrt(400) / sigma / 2 / math.sqrt(2)), abs=1e-7)
 
 
+@pytest.mark.slow
 def test_who_knows_all_others_meets_the_cap() -> None:
     """One person: nobody else to hide behind. All attributes of somebody against the opposite ones: Φ(√d/2σ)."""
     attack = attacks.StatisticsMembership.of_table(
@@ -137,6 +138,7 @@ def test_one_replaced_person_moves_the_weights_no_further_than_the_bound() -> No
     assert moved <= model.sensitivity(n) == pytest.approx(2 / (n * 0.5) + 2 * CLOSE / 0.5)
 
 
+@pytest.mark.slow
 def test_members_of_an_overfitted_model_are_found_and_noise_hides_them() -> None:
     attack = attacks.ModelMembership(features=X, labels=Y, people=10, penalty=0.003)
     assert above(attack.run(trials=600), 0.65)  # measured: 0.90, whoever the people are

@@ -27,6 +27,7 @@ def refused(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.stderr
 
 
+@pytest.mark.slow
 def test_the_story_of_reconstruction_fits_a_terminal() -> None:
     text = asked("attack", "reconstruction", "--epsilon", "0.1", "1", "10", "--trials", "300")
     assert max(map(len, text.splitlines())) <= 80

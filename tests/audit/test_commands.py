@@ -123,6 +123,7 @@ def test_the_zoo_fits_a_terminal_of_eighty_columns() -> None:
         assert row.rstrip().endswith(("yes", "no, rightly", "NO"))
 
 
+@pytest.mark.slow
 def test_the_zoo_in_json() -> None:
     _, out, _ = run("--zoo", "--trials", "1000", "--confidence", "0.999999999", "--json")
     told = {row["name"]: row for row in json.loads(out)}
