@@ -108,6 +108,8 @@ def types_of(source: object) -> dict[str, str]:
     types = getattr(source, "dtypes", None)
     if types is not None and hasattr(types, "items"):  # pandas
         return {str(column): str(kind) for column, kind in types.items()}
+    if isinstance(types, list):  # Spark: pairs of names and types
+        return {str(column): str(kind) for column, kind in types}
     rule = "must be a dataframe, an Arrow table, a path, or a mapping from columns to types"
     raise InvalidParameter("source", type(source), rule)
 
