@@ -211,6 +211,33 @@ def test_bigquery_options_are_a_cost() -> None:
 # -- refining --------------------------------------------------------------------------------------------------------
 
 
+def test_max_groups_contributed_bounds_what_a_person_adds_and_buys_less_noise() -> None:
+    """Every patient has been in all three wards: with one ward each, as many people are counted as there are."""
+    table = pd.DataFrame({"patient_id": np.repeat(np.arange(500), 3), "ward": ["A", "B", "C"] * 500})
+    many = "SELECT ward, COUNT(DISTINCT patient_id) AS n FROM visits GROUP BY ward"
+    few = many.replace("SELECT ward", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) ward")
+    schema = {"ward": dn.Domain.text("A", "B", "C", nullable=False)}
+    with dn.session({"visits": table}, unit=UNIT, budget=GAUSSIAN, schema=schema) as s:
+        narrow, wide = (s.price(each, mu="1/10").errors()["n"] for each in (few, many))
+        assert narrow is not None
+        assert wide is not None
+        assert narrow < wide
+        assert sum(s.sql(many, mu=50).to_pandas()["n"]) == pytest.approx(1500, abs=10)
+        assert sum(s.sql(few, mu=50).to_pandas()["n"]) == pytest.approx(500, abs=10)  # of a noise of 0.02
+        assert "at most 1" in s.explain(few)
+
+
+def test_where_a_table_lies_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory or in a file: that depends on how large it is."""
+    from deniable.queries.engines import duckdb
+
+    with opened() as s:
+        held = s.explain(WARDS)
+    monkeypatch.setattr(duckdb, "_LARGE", 0)
+    with opened() as s:
+        assert s.explain(WARDS) == held
+
+
 def test_refining_adds_precision_as_it_adds_cost() -> None:
     """Two answers at μ merge into one at √2·μ: the error over 360 refined numbers has that deviation, within 24 %.
 

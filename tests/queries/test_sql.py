@@ -18,7 +18,7 @@ from deniable.queries.rules import EXAMPLE
 from deniable.queries.sql import parse
 from deniable.tables.expressions import Column, col
 from deniable.tables.kinds import Domain
-from deniable.tables.plan import PerPerson, Union
+from deniable.tables.plan import Bound, PerPerson, Union
 from deniable.tables.schema import Table
 from deniable.units import Unit
 from tests.queries.answers import answers
@@ -191,7 +191,10 @@ def test_bounds_by_person_and_group(here: tuple[duckdb.DuckDBPyConnection, Store
     )
     question = parse(text, EXAMPLE)
     assert question.options == {"epsilon": 1.0, "delta": 1e-6, "max_groups_contributed": 2.0}
-    assert isinstance(question.relation, PerPerson)
+    assert isinstance(question.relation, Bound)
+    assert question.relation.groups == 2
+    assert isinstance(question.relation.child, PerPerson)
+    question = parse(text.replace("max_groups_contributed = 2, ", ""), EXAMPLE)
     theirs = connection.execute(
         "SELECT ward, SUM(LEAST(GREATEST(s, 0), 500)), SUM(n) FROM "
         "(SELECT patient_id, ward, SUM(cost) AS s, COUNT(*) AS n FROM visits GROUP BY ALL) GROUP BY ward"

@@ -14,7 +14,7 @@ from deniable.tables.expressions import Call, Column, Expression, Literal, colum
 from deniable.tables.fitting import fitted
 from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of
 from deniable.tables.operators import Value, domain, typed
-from deniable.tables.plan import Filter, Project, Relation
+from deniable.tables.plan import Bound, Filter, Project, Relation
 from deniable.tables.statistics import Group
 
 FUNCTIONS: Final = (
@@ -103,7 +103,8 @@ class Question:
 
     `hash` is the same for questions that ask the same of the same rows, whatever their spelling; `post` plays no part
     in it, because it only shows what was measured. So the measures of two questions with one hash agree by position.
-    `options` are those of BigQuery's OPTIONS(...): epsilon, delta, max_groups_contributed.
+    `options` are those of BigQuery's OPTIONS(...): epsilon, delta, and max_groups_contributed, which is a `Bound` below
+    the groups: of a person's groups so many are kept, chosen at random.
     """
 
     relation: Relation
@@ -176,6 +177,9 @@ def asked(
         raise QuestionRefused(
             "options", f"no option is called {min(unknown)!r}", f"choose from {', '.join(sorted(_OPTIONS))}"
         )
+    most = options.get("max_groups_contributed")
+    if most is not None and keys and most < relation.rows:  # no person has more groups than rows
+        relation = Bound(relation, tuple(key.expression for key in keys), int(most), relation.rows)
     below, columns = relation_form(relation)
     for measure in measures:
         check_measure(measure, relation)
@@ -191,8 +195,7 @@ def asked(
     by = tuple(
         (expression_form(key.expression, columns), None if key.values is None else repr(key.values)) for key in keys
     )
-    most = options.get("max_groups_contributed")
-    form: Form = ("question", below, by, tuple(each for each, _ in ordered), None if most is None else repr(most))
+    form: Form = ("question", below, by, tuple(each for each, _ in ordered))
     question = Question(
         relation, tuple(keys), tuple(measure for _, measure in ordered), _redirected(post, same_as), dict(options),
         digest(form),

@@ -244,11 +244,11 @@ class Collect:
         groups = 1 if not self.keys else None if self.known is None else max(1, len(self.known))
         each = None
         relation = self.relation
-        while isinstance(relation, Filter):  # leaving rows out only lowers what a bound allows
+        while isinstance(relation, Filter | Bound):  # leaving rows out only lowers what a bound below allows
+            if isinstance(relation, Bound) and _same_keys(relation.keys, tuple(key for _, key in self.keys)):
+                groups = relation.groups if groups is None else min(groups, relation.groups)
+                each = relation.rows_per_group if each is None else min(each, relation.rows_per_group)
             relation = relation.child
-        if isinstance(relation, Bound) and _same_keys(relation.keys, tuple(key for _, key in self.keys)):
-            groups = relation.groups if groups is None else min(groups, relation.groups)
-            each = relation.rows_per_group
         if isinstance(relation, PerPerson) and relation.keys:
             ours = {key.name for _, key in self.keys if isinstance(key, Column)}
             if {

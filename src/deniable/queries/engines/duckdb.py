@@ -209,9 +209,11 @@ class DuckDBEngine(Engine):
         return complete(question, gathered(question, main, cells))
 
     def sql(self, question: Collect) -> str:
-        tables, statements = dict(self._tables), []
+        # Without the catalogue: whether a table lies in memory or in a file depends on its size, which is not public;
+        # and so does whether there was room for a copy.
+        tables, statements = {each: stored.nameless() for each, stored in self._tables.items()}, []
         for wish in generate.write(question, tables, _SPELLING).wishes:
-            if self._pays(wish):
+            if wish.at_once or (wish.table, wish.column) in self._wished:
                 tables[wish.table], statement = _placed(tables[wish.table], wish.column)
                 statements.append(statement)
         return ";\n".join([*statements, generate.write(question, tables, _SPELLING).text])

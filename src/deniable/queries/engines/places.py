@@ -8,7 +8,7 @@ that column is a filter, and the people of each key are the rows in the first pl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, final
 
 from sqlglot import exp
@@ -33,6 +33,16 @@ class Stored:
     """The most rows of a person that were kept; None for a public table."""
     placed: Mapping[str, exp.Table] = field(default_factory=dict)
     """The copies with places, each by the stored name of its column."""
+
+    def nameless(self) -> Stored:
+        """The same without the catalogues: what of its place may be shown."""
+
+        def bare(table: exp.Table) -> exp.Table:
+            return exp.Table(this=table.this.copy())
+
+        return replace(
+            self, location=bare(self.location), placed={by: bare(table) for by, table in self.placed.items()}
+        )
 
 
 @final
