@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 import deniable as dn
-from deniable.errors import DeniableError
+from deniable.errors import DeniableError, QuestionRefused
 from deniable.queries.session import Session
+from deniable.tables.kinds import LONGEST
 from tests.queries.hospital import GAUSSIAN, SCHEMA, opened, visits
 
 VICTIM = 990_001_717
@@ -139,3 +140,29 @@ def test_a_column_of_odd_values_registers_as_any_other(column: str) -> None:
             found.append(str(error))
     assert found[0] == found[1]
     assert MARK not in str(found)
+
+
+def test_text_of_one_row_cannot_grow_until_the_engine_fails() -> None:
+    """Four times as long in each of 13 steps: 500 MB for the one row that fits the condition, if nothing cut it."""
+    steps = [f"a{i} AS (SELECT s || s || s || s AS s FROM a{i - 1})" for i in range(1, 14)]
+    first = "a0 AS (SELECT CASE WHEN town = 'Zug' THEN 'xxxxxxxx' ELSE '' END AS s FROM visits)"
+    text = f"WITH {', '.join([first, *steps])} SELECT SUM(LEAST(LENGTH(s), 30000)) AS n FROM a13"
+    table = visits()
+    table.loc[0, ["patient_id", "town"]] = [-1, "Zug"]
+    with opened(table) as s:
+        one = s.price(text, mu=1)
+        exact = s._engine.collect(one.plan.collect)
+    assert exact == {(): (LONGEST,)}
+
+
+def test_no_join_makes_many_rows_of_a_persons_few() -> None:
+    """Rows of one person, joined with themselves: what they take in time would tell that the person is there."""
+    unit = dn.Unit.person("patient_id", rows=20)
+    with opened(unit=unit) as s:
+        for copies, fits in ((3, True), (4, False)):
+            tables = "visits a0" + "".join(f" JOIN visits a{i} USING (patient_id)" for i in range(1, copies))
+            if fits:
+                s.price(f"SELECT COUNT(*) AS n FROM {tables}", mu=1)
+            else:
+                with pytest.raises(QuestionRefused, match="one person could own more than 100,000 rows"):
+                    s.price(f"SELECT COUNT(*) AS n FROM {tables}", mu=1)

@@ -17,6 +17,9 @@ Scalar = bool | int | float | str | dt.date | dt.datetime
 
 SMALLEST: Final = -(2**63)
 LARGEST: Final = 2**63 - 1
+LONGEST: Final = 10_000
+"""No text has more code points: longer ones are cut there, in files and when texts are joined. Without such a rule a
+question could make text of one person's row so long that an engine fails, or slows down, because of it."""
 """The 64-bit integers. What lies outside is not an INTEGER."""
 
 

@@ -8,7 +8,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from deniable.tables.kinds import LARGEST, SMALLEST, Kind, Scalar
+from deniable.tables.kinds import LARGEST, LONGEST, SMALLEST, Kind, Scalar
 
 # Arguments are checked by the operators' domains before these are called; a scalar here is of a known kind.
 Value = Any
@@ -257,7 +257,7 @@ def prefix(a: str, size: int) -> str:
 
 
 def concat(*values: str) -> str:
-    return "".join(values)
+    return "".join(values)[:LONGEST]
 
 
 def like(a: str, pattern: str) -> bool:

@@ -22,7 +22,7 @@ from typing import Final, final
 from deniable.errors import QuestionRefused
 from deniable.tables import intervals, meanings
 from deniable.tables.expressions import Call, Column, Expression, Literal
-from deniable.tables.kinds import Domain, Kind, Scalar, kind_of
+from deniable.tables.kinds import LONGEST, Domain, Kind, Scalar, kind_of
 
 Value = Scalar | None
 Row = Mapping[str, Value]
@@ -438,7 +438,8 @@ _TABLE: Final = (
         2, 2, intervals.prefix, meanings.prefix, constants=_at(1),
     ),
     Operator(
-        "concat", "texts", "text", "a || b", "One after the other. NULL if any is NULL.",
+        "concat", "texts", "text", "a || b",
+        f"One after the other, cut after {LONGEST:,} code points. NULL if any is NULL.",
         2, 16, intervals.text, meanings.concat,
     ),
     Operator(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 2**53
 """The most rows of a person that a plan may reach: what a float still counts exactly."""
+MOST_JOINED: Final = 100_000
+"""The most rows that a join may make of a person's fewer ones: more take so long that the time tells who is there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,7 +185,7 @@ class JoinPublic(OnOne):
         if not self.on:
             raise QuestionRefused("join", "a public table is joined on equal columns", "write ON a.code = b.code")
         _comparable(self.on, self.child.columns, dict(self.table.columns))
-        _bounded(self.rows)
+        _bounded(self.rows, self.child.rows)
 
     @property
     def columns(self) -> Mapping[str, Domain]:
@@ -225,7 +227,7 @@ class JoinPrivate(Relation):
             )  # fmt: skip
         _one_name_each([*self.left.columns, *self.right.columns])
         _comparable(self.on, self.left.columns, self.right.columns)
-        _bounded(self.rows)
+        _bounded(self.rows, max(self.left.rows, self.right.rows))
 
     @property
     def columns(self) -> Mapping[str, Domain]:
@@ -479,9 +481,14 @@ def _comparable(on: tuple[tuple[str, str], ...], left: Mapping[str, Domain], rig
             )
 
 
-def _bounded(rows: int) -> None:
+def _bounded(rows: int, below: int = 0) -> None:
+    """Refuse more rows of a person than a plan may reach; of a join, also many more than there are `below` it."""
     if rows > MOST_ROWS:
         raise QuestionRefused("join", "one person could own more than 2**53 rows", "gather per person before the join")
+    if below and rows > max(below, MOST_JOINED):
+        raise QuestionRefused(
+            "join", f"joined, one person could own more than {MOST_JOINED:,} rows", "gather per person before the join"
+        )
 
 
 def _each_once(*relations: Relation) -> tuple[Table, ...]:

@@ -12,7 +12,7 @@ import pytest
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.queries.engines.base import Engine
 from deniable.tables.expressions import col
-from deniable.tables.kinds import Domain
+from deniable.tables.kinds import LONGEST, Domain
 from deniable.tables.plan import How, JoinPrivate, Project, Source
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Collect, Count, CountPersons
@@ -231,6 +231,26 @@ def test_ids_that_are_integers_are_read_as_declared(kitchen: Kitchen) -> None:
     with pytest.raises(InvalidParameter, match="another kind than the tables before"):
         engine.register("u", kitchen.source(source.slice(0, 0)), PEOPLE, SECRET)
     assert engine.collect(Collect(Source(table), (), None, (Count(), CountPersons()))) == {(): (3, 2)}
+
+
+def test_bounds_move_no_person_into_another(kitchen: Kitchen) -> None:
+    """101 is beyond the bounds; as 100 it would take the places of 100's rows."""
+    source = pa.table({"who": pa.array([100, 100, 101, 101, -7]), "v": pa.array([0, 0, 1, 1, 1])})
+    table = Table.of("t", Unit.person("who", rows=2), who=Domain.integer(0, 100), v=Domain.integer(0, 1))
+    engine = kitchen.engine()
+    table = engine.register("t", kitchen.source(source), table, SECRET)
+    found = engine.collect(asked(Source(table), (("v", col("v")),), None, (Count(), CountPersons())))
+    assert found == {(0,): (2, 1), (1,): (3, 2)}
+
+
+def test_text_is_cut_and_names_of_people_are_not(kitchen: Kitchen) -> None:
+    same = "x" * LONGEST
+    source = pa.table({"who": pa.array([same + "a", same + "b"]), "v": pa.array([same + "é", same])})
+    table = Table.of("t", Unit.person("who", rows=2), v=Domain.text())
+    engine = kitchen.engine()
+    table = engine.register("t", kitchen.source(source), table, SECRET)
+    found = engine.collect(asked(Source(table), (("v", col("v")),), None, (Count(), CountPersons())))
+    assert found == {(same,): (2, 2)}
 
 
 def test_a_person_is_the_same_in_every_table(kitchen: Kitchen) -> None:

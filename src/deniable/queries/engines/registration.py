@@ -22,10 +22,22 @@ from sqlglot import exp
 from deniable.errors import InvalidParameter
 from deniable.queries.engines.base import PERSON, RANK, unreadable
 from deniable.queries.engines.generate import stored_name
-from deniable.queries.engines.spelling import SQL, Spelling, both, case, cast, column, function, name, number, try_cast
+from deniable.queries.engines.spelling import (
+    SQL,
+    Spelling,
+    both,
+    case,
+    cast,
+    column,
+    first_of,
+    function,
+    name,
+    number,
+    try_cast,
+)
 from deniable.queries.engines.writing import DAY, TIME, Piece, Writer
 from deniable.tables.intervals import Unfit
-from deniable.tables.kinds import Domain, Kind
+from deniable.tables.kinds import LONGEST, Domain, Kind
 from deniable.tables.schema import Table
 
 HASH: Final = "hash"
@@ -80,8 +92,9 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
     inner: list[SQL] = []
     conditions: list[SQL] = []
     if person is not None and whose is not None:
-        declared = dict(table.columns).get(whose, Domain(person))
-        piece = _declared(writer, whose, found[whose], declared)
+        # Bounds are for amounts: a person whose number was moved into them would become somebody else.
+        declared = replace(dict(table.columns).get(whose, Domain(person)), bounds=None)
+        piece = _settled(writer, whose, found[whose], declared)
         if piece.kind is not person:
             piece = _cast(writer, whose, piece, person)
         inner.append(exp.Alias(this=piece.sql, alias=name(PERSON)))
@@ -155,6 +168,15 @@ def partners(location: SQL, columns: Mapping[str, str], joined: tuple[str, ...])
 
 
 def _declared(writer: Writer, each: str, piece: Piece | None, domain: Domain) -> Piece:
+    """A column as it is kept. Text has a longest length; names of people have none, they would become one."""
+    piece = _settled(writer, each, piece, domain)
+    if domain.kind is Kind.TEXT and domain.keys is None:
+        return replace(piece, sql=first_of(piece.sql, LONGEST))
+    return piece
+
+
+def _settled(writer: Writer, each: str, piece: Piece | None, domain: Domain) -> Piece:
+    """A column as its declared kind, within its bounds and among its keys."""
     if piece is None:
         raise unreadable(each, domain.kind.value)
     piece = _cast(writer, each, piece, domain.kind)

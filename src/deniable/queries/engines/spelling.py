@@ -75,6 +75,11 @@ def text(value: str) -> SQL:
     return function("DECODE_UTF8", exp.Literal.string(value.encode("utf-8", "surrogatepass").hex().upper()))
 
 
+def first_of(value: SQL, size: int) -> SQL:
+    """The first code points of a text."""
+    return function("SUBSTRING", value, number(1), number(size))
+
+
 def inside(select: SQL, alias: str = "t") -> SQL:
     """A SELECT as what another selects from."""
     return exp.Subquery(this=select, alias=exp.TableAlias(this=name(alias)))

@@ -15,10 +15,21 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from deniable.queries.engines.spelling import SQL, Spelling, both, case, cast, column, function, number, try_cast
+from deniable.queries.engines.spelling import (
+    SQL,
+    Spelling,
+    both,
+    case,
+    cast,
+    column,
+    first_of,
+    function,
+    number,
+    try_cast,
+)
 from deniable.tables.expressions import Call, Column, Expression, Literal
 from deniable.tables.intervals import of_constant, only_null
-from deniable.tables.kinds import SMALLEST, Domain, Kind
+from deniable.tables.kinds import LONGEST, SMALLEST, Domain, Kind
 from deniable.tables.operators import OPERATORS
 
 _LARGEST_REAL: Final = 1.7976931348623157e308
@@ -324,14 +335,14 @@ def _prefix(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
     size = parts[1].domain.keys
     assert size is not None
     assert isinstance(size[0], int)
-    return function("SUBSTRING", parts[0].sql, number(1), number(size[0])), parts
+    return first_of(parts[0].sql, size[0]), parts
 
 
 def _concat(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
     sql = parts[0].sql
     for part in parts[1:]:
         sql = exp.DPipe(this=sql, expression=part.sql, safe=True)
-    return exp.Paren(this=sql), parts
+    return first_of(sql, LONGEST), parts
 
 
 def _like(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
