@@ -87,6 +87,26 @@ def test_an_answer_can_be_looked_at(answer: Answer) -> None:
         s.sql("SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > -100000", mu=1).plot()
 
 
+TOWNS = "SELECT town, COUNT(*) AS n FROM visits GROUP BY town"
+
+
+def test_an_answer_says_from_which_number_of_people_on_keys_are_shown(s: Session, answer: Answer) -> None:
+    few = s.sql(TOWNS, mu=0.001, delta=1e-9)  # about 28,000 people are needed, and there are 600
+    assert len(few) == 0
+    threshold = s.price(TOWNS, mu=0.001, delta=1e-9).threshold
+    assert threshold is not None
+    said = f"keys are not public: only those with about {threshold:,} people or more are shown"
+    for shown in (str(few), few._repr_html_(), few.to_json()):
+        assert said in " ".join(shown.split())
+    with pytest.raises(InvalidParameter, match="has no rows to draw; keys are not public"):
+        few.plot("n")
+    more = s.sql(TOWNS, mu=1)
+    assert "keys are not public" in str(more)
+    assert s.sql(TOWNS, mu=1).notes == more.notes, "told again when it is replayed"
+    assert s.refine(few, mu=1).released.threshold is not None
+    assert not any("keys are not public" in note for note in answer.notes)
+
+
 def test_html_holds_no_markup_of_keys() -> None:
     import pandas as pd
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from deniable.errors import NOTHING, InvalidParameter, MissingExtra
 from deniable.queries.intervals import Estimate, reach
+from deniable.queries.notes import threshold_note, wrapped
 from deniable.queries.recipes import Counted
 from deniable.tables.expressions import Column, Expression, columns_used
 from deniable.tables.operators import typed
@@ -239,6 +240,7 @@ class Answer:
             "intervals": [[None if each is None else list(each) for each in row] for row in self._intervals],
             "confidence": self.confidence,
             "adjusted": self.adjusted,
+            "notes": list(self.notes),
             "provenance": {
                 "question": plan.question.hash,
                 "tables": [table.name for table in plan.question.relation.tables],
@@ -260,9 +262,15 @@ class Answer:
     def _said(self, row: int, column: int) -> str:
         return spoken(self._cells[row][column], self._intervals[row][column])
 
-    def _caption(self) -> str:
-        said = [f"± is the noise interval at {100 * self.confidence:g} %", self.adjusted, str(self.receipt)]
-        return "; ".join(each for each in said if each)
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know when reading it, a sentence each: from the question, the public schema and the cost alone."""
+        said = [threshold_note(self._plan, self._released.threshold)]
+        return tuple(each for each in said if each)
+
+    def _caption(self) -> list[str]:
+        said = [f"± is the noise interval at {100 * self.confidence:g} %", self.adjusted, *self.notes, str(self.receipt)]
+        return [each for each in said if each]
 
     def __repr__(self) -> str:
         return f"<Answer: {len(self._cells)} rows of {', '.join(self._names)}; entry {self.receipt.entry}>"
@@ -274,7 +282,7 @@ class Answer:
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
         ]
         lines.insert(1, "  ".join("─" * width for width in widths))
-        return "\n".join([*lines, self._caption()])
+        return "\n".join([*lines, *wrapped(self._caption())])
 
     def __rich__(self) -> Any:
         from rich.console import Group
@@ -287,7 +295,7 @@ class Answer:
             table.add_column(name, justify="right" if measured & set(columns_used(expression)) else "left")
         for i in range(len(self)):
             table.add_row(*(Text(self._said(i, j)) for j in range(len(self._names))))
-        return Group(table, Text(self._caption(), "dim"))
+        return Group(table, Text("\n".join(self._caption()), "dim"))
 
     def _repr_html_(self) -> str:
         heads = "".join(f"<th>{escape(name)}</th>" for name in self._names)
@@ -295,13 +303,15 @@ class Answer:
             "<tr>" + "".join(f"<td>{escape(self._said(i, j))}</td>" for j in range(len(self._names))) + "</tr>"
             for i in range(len(self))
         )
-        caption = f"<caption>{escape(self._caption())}</caption>"
+        caption = f"<caption>{'<br>'.join(escape(each) for each in self._caption())}</caption>"
         return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
     def plot(self, column: str | None = None) -> Figure:
         """A measure as points with noise intervals, one for each row (`plots.render` draws it)."""
         from deniable.plots.figures import intervals as drawn
 
+        if not self._cells:
+            raise InvalidParameter("answer", NOTHING, "has no rows to draw", "; ".join(self.notes))
         measured = [name for name in self._names if any(each is not None for each in self.interval(name))]
         if not measured:
             raise InvalidParameter("column", column, "this answer has no measured column to draw")
