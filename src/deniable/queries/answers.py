@@ -269,7 +269,12 @@ class Answer:
         return tuple(each for each in said if each)
 
     def _caption(self) -> list[str]:
-        said = [f"± is the noise interval at {100 * self.confidence:g} %", self.adjusted, *self.notes, str(self.receipt)]
+        said = [
+            f"± is the noise interval at {100 * self.confidence:g} %",
+            self.adjusted,
+            *self.notes,
+            str(self.receipt),
+        ]
         return [each for each in said if each]
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ from deniable.queries.aggregations import Aggregation
 from deniable.queries.disjoint import disjoint
 from deniable.queries.names import apart, fresh
 from deniable.queries.question import Key, Measure, Post, Question, asked, public_values
-from deniable.queries.rules import MOST_NODES, refuse
+from deniable.queries.rules import MOST_NODES, choices, refuse
 from deniable.tables.expressions import Column, Expression, Literal, as_expression, call, columns_used, renamed
 from deniable.tables.fitting import fitted
 from deniable.tables.kinds import Scalar
@@ -223,7 +223,7 @@ class Grouped:
 
 def _table(name: str, tables: Mapping[str, Table]) -> Table:
     if name not in tables:
-        raise QuestionRefused("table", f"there is no table {name!r}", f"choose from {', '.join(tables)}")
+        raise QuestionRefused("table", f"there is no table {name!r}", choices(name, tables))
     return tables[name]
 
 
@@ -233,7 +233,7 @@ def _no_column(name: str, frame: Frame) -> None:
             "person", "whose row it is can be counted, joined on and gathered by, and read in no other way",
             "write count_persons(), per_person(...) or people_in(...)",
         )  # fmt: skip
-    raise QuestionRefused("column", f"there is no column {name!r} here", f"choose from {', '.join(frame.columns)}")
+    raise QuestionRefused("column", f"there is no column {name!r} here", choices(name, frame.columns))
 
 
 def nodes(relation: Relation) -> int:
