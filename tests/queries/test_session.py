@@ -68,6 +68,23 @@ def test_an_answer_is_charged_before_it_is_given_and_replayed_for_nothing(kind: 
         assert [entry.state for entry in s.ledger.entries()] == [State.RESERVED, State.SEALED]
 
 
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_a_share_of_a_budget_that_is_spent_still_reads_old_answers(kind: str) -> None:
+    town = "SELECT town, COUNT(*) AS n FROM visits GROUP BY town"
+    with opened(budget=BUDGETS[kind]) as s:
+        first = s.batch([WARDS, town], share=0.5)
+        last = s.sql("SELECT COUNT(*) AS n FROM visits", share=1)
+        assert s.ledger.remaining.units == 0
+        again = s.sql("SELECT COUNT(*) AS n FROM visits", share=1)
+        assert again.receipt.replayed
+        assert again.rows == last.rows
+        assert [each.rows for each in s.batch([WARDS, town], share=0.5)] == [each.rows for each in first]
+        with pytest.raises(BudgetExceeded):
+            s.batch([WARDS, "SELECT COUNT(*) AS n FROM visits WHERE age > 5"], share=0.5)
+        with pytest.raises(InvalidParameter):
+            s.sql(WARDS, share=1, confidence=2.0)
+
+
 def own(kind: str, amount: float) -> dict[str, float]:
     return {{"gaussian": "mu", "pure": "epsilon", "zcdp": "rho"}[kind]: amount}
 

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
 
-from deniable.errors import NOTHING, EngineFailed, InvalidOperation, InvalidParameter, UnreadableRecord
+from deniable.errors import (
+    NOTHING,
+    BudgetExceeded,
+    EngineFailed,
+    InvalidOperation,
+    InvalidParameter,
+    UnreadableRecord,
+)
 from deniable.ledger import Budget, Cost, Entry, Ledger
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
@@ -56,11 +63,17 @@ class Session:
 
     def ask(self, question: str | Question, **cost: Any) -> Answer:
         """Answer a question, in SQL or built from `table(...)`."""
-        made = self._planned(question)
-        price = self._price(made, Asked(**cost))
-        old = self._replayed(made, price)
-        if old is not None:
-            return old
+        made, asked = self._planned(question), Asked(**cost)
+        try:
+            price = self._price(made, asked)
+        except BudgetExceeded:  # a share of nothing: any answer that is there is worth more
+            stored = self._stored(made)
+            if stored is None:
+                raise
+            return self._answer(made, *stored, asked.confidence, replayed=True)
+        known = self._known(made, price)
+        if known is not None:
+            return self._answer(made, *known, price.confidence, replayed=True)
         drawn = self._noise(made, price)
         entry = self._ledger.reserve(price.cost, question=made.question.hash, description=_words(question, made))
         [released] = self._released([(made, drawn, price.cost)], [entry])
@@ -105,10 +118,20 @@ class Session:
             if plans.setdefault(made.question.hash, made) is made:
                 words[made.question.hash] = _words(each, made)
         shares, helps = batch.shares(list(plans.values()))
-        prices = {
-            name: self._price(made, asked.part(share))
-            for (name, made), share in zip(plans.items(), shares, strict=True)
-        }
+        try:
+            prices = {
+                name: self._price(made, asked.part(share))
+                for (name, made), share in zip(plans.items(), shares, strict=True)
+            }
+        except BudgetExceeded:  # as in `ask`: what was asked before can still be read
+            stored = [self._stored(made) for made in given]
+            if None in stored:
+                raise
+            return [
+                self._answer(made, *each, asked.confidence, replayed=True)
+                for made, each in zip(given, stored, strict=True)
+                if each is not None
+            ]
         known = {name: self._known(made, prices[name]) for name, made in plans.items()}
         new = [name for name, each in known.items() if each is None]
         tasks = [(plans[name], self._noise(plans[name], prices[name]), prices[name].cost) for name in new]
@@ -237,20 +260,20 @@ class Session:
         left = self._ledger.remaining
         return Price(made, self.budget, asked.cost(made, self.budget, left), left, asked.confidence)
 
-    def _known(self, made: Plan, price: Price) -> tuple[Released, Entry] | None:
-        """What the ledger has of this question, if it is as exact as what is asked."""
+    def _stored(self, made: Plan) -> tuple[Released, Entry] | None:
+        """What the ledger has of this question."""
         entry = self._ledger.answer(made.question.hash)
         if entry is None or entry.answer is None:
             return None
         try:
-            known = Released.from_bytes(entry.answer, made)
+            return Released.from_bytes(entry.answer, made), entry
         except UnreadableRecord:  # by an older version: it must be asked anew
             return None
-        return (known, entry) if price.cost <= known.precision else None
 
-    def _replayed(self, made: Plan, price: Price) -> Answer | None:
-        known = self._known(made, price)
-        return None if known is None else self._answer(made, *known, price.confidence, replayed=True)
+    def _known(self, made: Plan, price: Price) -> tuple[Released, Entry] | None:
+        """The same, if it is as exact as what is asked."""
+        stored = self._stored(made)
+        return stored if stored is not None and price.cost <= stored[0].precision else None
 
     def _noise(self, made: Plan, price: Price) -> Noise:
         """The noise of a price, made before anything is charged: whatever is wrong with it, is wrong in public."""
