@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import deniable as dn
@@ -107,9 +108,19 @@ def test_an_answer_says_from_which_number_of_people_on_keys_are_shown(s: Session
     assert not any("keys are not public" in note for note in answer.notes)
 
 
-def test_html_holds_no_markup_of_keys() -> None:
-    import pandas as pd
+def test_an_answer_says_how_many_rows_of_a_person_were_read(answer: Answer) -> None:
+    assert "at most 3 rows of each person were read" in str(answer)
+    bounded = {"a": dn.Unit.person("who", rows=1), "b": dn.Unit.person("who", rows=7)}
+    tables = {name: pd.DataFrame({"who": [1, 2]}) for name in bounded}
+    with dn.session(tables, unit=bounded, budget=BUDGETS["gaussian"]) as s:
+        both = s.sql("SELECT COUNT(*) AS n FROM a JOIN b ON a.who = b.who", mu=1)
+        assert both.notes == ("of each person were read at most 1 row of a, 7 rows of b",)
+        assert "at most 1 row of each person was read" in str(s.sql("SELECT COUNT(*) AS n FROM a", mu=1))
+    with dn.session({"a": tables["a"]}, unit=dn.Unit.row(), budget=BUDGETS["gaussian"]) as s:
+        assert s.sql("SELECT COUNT(*) AS n FROM a", mu=1).notes == ()
 
+
+def test_html_holds_no_markup_of_keys() -> None:
     table = pd.DataFrame({"patient_id": range(2000), "town": ["<script>alert(1)</script>"] * 2000})
     with dn.session({"t": table}, unit=dn.Unit.person("patient_id", rows=1), budget=BUDGETS["gaussian"]) as s:
         found = s.sql("SELECT town, COUNT(*) AS n FROM t GROUP BY town", mu=5)

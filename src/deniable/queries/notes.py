@@ -21,6 +21,21 @@ def threshold_note(plan: Plan, threshold: int | None) -> str:
     return f"keys are not public: only {few} are shown; declare keys, name them with IN, or spend more"
 
 
+def rows_note(plan: Plan) -> str:
+    """How many rows of a person were read, at most: the owner's bound, which holds before anything else is done."""
+    bounds = {table.name: table.unit.rows for table in plan.question.relation.tables if table.unit and table.unit.column}
+    if not bounds:
+        return ""
+    if len(bounds) == 1:
+        [rows] = bounds.values()
+        return f"at most {_rows(rows)} of each person {'was' if rows == 1 else 'were'} read"
+    return "of each person were read at most " + ", ".join(f"{_rows(n)} of {name}" for name, n in bounds.items())
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
 def wrapped(lines: Iterable[str], indent: str = "") -> list[str]:
     """Lines that fit into a terminal; what is left out by `textwrap` is spaces."""
     return [
