@@ -159,7 +159,9 @@ class Asked:
     mu: Amount | None = None
     rho: Amount | None = None
     share: Amount | None = None
-    """A part of what is left."""
+    """A part of what is left, in what the budget adds up: μ² under a Gaussian budget, else ε or ρ. So a tenth of μ²,
+    told as an ε, is about a third of it.
+    """
     within: float | Mapping[str, float] | None = None
     """How near the answer shall be, at `confidence`: the cheapest noise is found."""
     delta: Amount | None = None

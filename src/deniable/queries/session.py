@@ -53,8 +53,9 @@ class Session:
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def sql(self, question: str, **cost: Any) -> Answer:
-        """Answer a question in SQL. Say what to spend by one of `epsilon=`, `mu=`, `rho=`, `share=` (of what is left)
-        or `within=` (how near, at `confidence=`); `delta=` is for keys that are not public.
+        """Answer a question in SQL. Say what to spend by one of `epsilon=`, `mu=`, `rho=`, `share=` (of what is left,
+        in what the budget adds up: μ², or ε or ρ) or `within=` (how near, at `confidence=`); `delta=` is for keys that
+        are not public.
 
         The cost is charged before any data is read, and stays charged if the run fails. A question that was answered
         before, at this cost or a higher one, is answered again from the ledger, for nothing.
