@@ -85,6 +85,22 @@ def test_a_share_of_a_budget_that_is_spent_still_reads_old_answers(kind: str) ->
             s.sql(WARDS, share=1, confidence=2.0)
 
 
+def test_a_replay_says_when_it_was_answered(tmp_path: Path) -> None:
+    """Of the table as it was then: the table that is there now plays no part."""
+    path = tmp_path / "visits.ledger"
+    with opened(ledger=path) as s:
+        first = s.sql(WARDS, mu=1)
+        sealed = s.ledger.entry(2)
+        assert sealed is not None
+        assert first.receipt.time == sealed.time
+        assert "the answer is of" not in str(first)
+    with opened(visits().head(10), ledger=path) as s:
+        again = s.sql(WARDS, mu=1)
+        assert again.rows == first.rows
+        assert f"asked before; the answer is of {sealed.time[:10]}" in " ".join(str(again).split())
+        assert again.to_dict()["provenance"]["time"] == sealed.time
+
+
 def own(kind: str, amount: float) -> dict[str, float]:
     return {{"gaussian": "mu", "pure": "epsilon", "zcdp": "rho"}[kind]: amount}
 

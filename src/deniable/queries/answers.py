@@ -40,11 +40,15 @@ class Receipt:
     rest: Cost
     budget: Budget
     replayed: bool
+    time: str
+    """When it was answered, by the ledger's clock: a replay tells the table as it was then."""
 
     @property
     def paid(self) -> str:
         """The cost in words; nothing, for an answer that was paid for before."""
-        return "nothing (asked before)" if self.replayed else self.cost.describe(self.budget)
+        if self.replayed:
+            return f"nothing (asked before; the answer is of {self.time[:10]})"
+        return self.cost.describe(self.budget)
 
     @property
     def left(self) -> str:
@@ -250,6 +254,7 @@ class Answer:
                 "paid": self.receipt.paid,
                 "left": self.receipt.left,
                 "replayed": self.receipt.replayed,
+                "time": self.receipt.time,
             },
         }
 

@@ -307,6 +307,7 @@ class Session:
             self._ledger.remaining,
             self.budget,
             replayed,
+            entry.time,
         )
         promise = Guarantee(self.budget.curve(released.cost), self._ledger.unit, assumptions=ASSUMPTIONS)
         return Answer(made, released, self.budget, promise, receipt, confidence)
