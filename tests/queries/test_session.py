@@ -294,6 +294,21 @@ def test_refining_adds_precision_as_it_adds_cost() -> None:
         assert s.sql(text, mu=4.2).receipt.replayed, "what it is worth now is what both cost together"
 
 
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_refining_one_answer_twice_keeps_both_purchases(kind: str) -> None:
+    with opened(budget=BUDGETS[kind]) as s:
+        first = s.sql(WARDS, **own(kind, 0.5))
+        chain = s.refine(s.refine(first, **own(kind, 0.5)), **own(kind, 0.5))
+    with opened(budget=BUDGETS[kind]) as s:
+        first = s.sql(WARDS, **own(kind, 0.5))
+        s.refine(first, **own(kind, 0.5))
+        twice = s.refine(first, **own(kind, 0.5))
+        assert twice.released.precision == chain.released.precision
+        assert twice.released.cost == chain.released.cost == s.ledger.charged
+        cheap = s.sql(WARDS, **own(kind, 0.1))
+        assert cheap.rows == twice.rows
+
+
 def test_a_key_that_only_one_answer_shows_keeps_that_answers_noise() -> None:
     with opened() as s:
         text = "SELECT town, COUNT(*) AS n FROM visits GROUP BY town"

@@ -87,7 +87,8 @@ class Session:
     def refine(self, answer: Answer, **cost: Any) -> Answer:
         """Spend more on a question that was answered: a second answer is merged with the first by inverse variance.
 
-        Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once.
+        Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once. If the ledger has
+        a more exact answer to this question by now, that one is refined, so that no purchase is lost either.
         """
         if not isinstance(answer, Answer):
             raise InvalidParameter("answer", type(answer).__name__, "must be an Answer of this session")
@@ -97,10 +98,13 @@ class Session:
             raise InvalidParameter("answer", NOTHING, "is about other tables or another budget", "ask it here first")
         price = self._price(made, Asked(**cost))
         drawn = self._noise(made, price)
+        stored, base = self._stored(made), answer.released
+        if stored is not None and stored[0].precision.units > base.precision.units:
+            base = stored[0]
         words = f"refined: {_words(made.question, made)}"
         entry = self._ledger.reserve(price.cost, question=made.question.hash, description=words)
         [released] = self._released([(made, drawn, price.cost)], [entry])
-        return self._sealed(made, answer.released.merged(released, self.budget), entry, price.confidence)
+        return self._sealed(made, base.merged(released, self.budget), entry, price.confidence)
 
     def batch(self, questions: Sequence[str | Question], **cost: Any) -> list[Answer]:
         """Several questions at once, for one cost that they share: all are paid for, or none.
