@@ -220,6 +220,43 @@ def test_a_price_does_not_open_the_file(tmp_path: Path) -> None:
         assert len(s.sql(WARDS, mu=1)) == 3  # registered once, read never again
 
 
+@pytest.mark.parametrize(
+    ("where", "none"),
+    [
+        ("WHERE ward = 'surgery'", True),
+        ("WHERE ward LIKE 'X%'", True),
+        ("WHERE age = 200", True),
+        ("WHERE cost > 3000", True),
+        ("WHERE cost < 0", True),
+        ("WHERE cost <= 0", False),
+        ("WHERE ward IS NULL", True),
+        ("WHERE cost IS NULL", False),
+        ("WHERE town = 'Ghent' AND town = 'Lyon'", True),
+        ("WHERE stay > 10 AND stay < 5", True),
+        ("WHERE 1 = 2", True),
+        ("WHERE 1 = 1", False),
+        ("WHERE town = 'nowhere'", False),
+        ("WHERE ward = 'surgery' OR age > 3", False),
+        ("JOIN visits AS b ON visits.patient_id = b.patient_id WHERE b.ward = 'X'", True),
+        ("LEFT JOIN (SELECT * FROM visits WHERE ward = 'X') AS b ON visits.patient_id = b.patient_id", False),
+        ("JOIN (SELECT * FROM visits WHERE ward = 'X') AS b ON visits.patient_id = b.patient_id", True),
+        ("WHERE patient_id IN (SELECT patient_id FROM visits WHERE age > 500)", True),
+    ],
+)  # fmt: skip
+def test_what_no_row_can_fulfil_is_told_before_it_is_paid_for(where: str, none: bool) -> None:
+    with opened(engine=Tripwire()) as s:
+        price = s.price(f"SELECT COUNT(*) AS n FROM visits {where}", mu=1)
+        assert ("no row can fulfil" in str(price)) is none
+        assert bool(price.to_dict()["note"]) is none
+
+
+def test_an_answer_says_that_no_row_can_fulfil_its_conditions() -> None:
+    with opened() as s:
+        text = "SELECT ward, COUNT(*) AS n FROM visits WHERE ward = 'surgery' GROUP BY ward"
+        assert "no row can fulfil the conditions" in str(s.sql(text, mu=1))
+        assert "no row can fulfil the conditions" not in str(s.sql(WARDS, mu=1))
+
+
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_accuracy_can_be_asked_for_and_is_kept(kind: str) -> None:
     with opened(budget=BUDGETS[kind]) as s:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from deniable.errors import NOTHING, InvalidParameter, MissingExtra
 from deniable.queries.intervals import Estimate, reach
-from deniable.queries.notes import rows_note, threshold_note, wrapped
+from deniable.queries.notes import empty_note, rows_note, threshold_note, wrapped
 from deniable.queries.recipes import Counted
 from deniable.tables.expressions import Column, Expression, columns_used
 from deniable.tables.operators import typed
@@ -270,7 +270,8 @@ class Answer:
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know when reading it, a sentence each: from the question, the public schema and the cost alone."""
-        said = [threshold_note(self._plan, self._released.threshold), rows_note(self._plan)]
+        plan = self._plan
+        said = [empty_note(plan), threshold_note(plan, self._released.threshold), rows_note(plan)]
         return tuple(each for each in said if each)
 
     def _caption(self) -> list[str]:

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from deniable.queries.disjoint import empty
+
 if TYPE_CHECKING:
     from deniable.queries.planner import Plan
 
@@ -19,6 +21,13 @@ def threshold_note(plan: Plan, threshold: int | None) -> str:
         return ""
     few = "those that many people share" if threshold is None else f"those with about {threshold:,} people or more"
     return f"keys are not public: only {few} are shown; declare keys, name them with IN, or spend more"
+
+
+def empty_note(plan: Plan) -> str:
+    """That no row can be asked for, if keys and bounds show it."""
+    if not empty(plan.question.relation):
+        return ""
+    return "by the public keys and bounds no row can fulfil the conditions: what is told is noise alone"
 
 
 def rows_note(plan: Plan) -> str:

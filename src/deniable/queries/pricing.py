@@ -12,6 +12,7 @@ from deniable.curves.filters import Amount, exact_amount
 from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
 from deniable.ledger import Budget, Cost
 from deniable.mechanisms import tails
+from deniable.queries.notes import empty_note
 from deniable.queries.planner import Plan, noise
 from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
 
@@ -84,6 +85,7 @@ class Price:
             "errors_at_rows": TYPICAL_ROWS,
             "threshold": self.threshold,
             "split": [[name, str(share)] for name, share in self.split()],
+            "note": empty_note(self.plan),
             "question": self.plan.question.hash,
         }
 
@@ -101,6 +103,8 @@ class Price:
             said.append(f"keys     shown from about {self.threshold} people on")
         if len(self.plan.parts) > 1:
             said.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
+        if note := empty_note(self.plan):
+            said.append(f"note     {note}")
         left = self.left.describe_rest(self.budget)
         said.append(
             f"left     {left}: about {self.times:,} such questions" if self.fits else f"left     {left}: too little"
