@@ -17,7 +17,7 @@ QUESTIONS: Final = {
         ("SELECT COUNT(age) FROM visits", "rows where it is not NULL"),
         ("SELECT COUNT(DISTINCT patient_id) FROM visits", "people"),
         ("SELECT COUNT(DISTINCT CASE WHEN age > 60 THEN patient_id END) FROM visits", "people with such a row"),
-        ("SELECT COUNT(DISTINCT diagnosis) FROM visits", "different values"),
+        ("SELECT COUNT(DISTINCT diagnosis), APPROX_COUNT_DISTINCT(diagnosis) FROM visits", "different values, both the same"),
         ("SELECT COUNT(*) FILTER (WHERE age > 60), COUNT_IF(age > 60) FROM visits", "rows that fulfil a condition"),
     ],
     "Numbers with public bounds": [

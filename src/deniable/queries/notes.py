@@ -32,7 +32,9 @@ def empty_note(plan: Plan) -> str:
 
 def rows_note(plan: Plan) -> str:
     """How many rows of a person were read, at most: the owner's bound, which holds before anything else is done."""
-    bounds = {table.name: table.unit.rows for table in plan.question.relation.tables if table.unit and table.unit.column}
+    bounds = {
+        table.name: table.unit.rows for table in plan.question.relation.tables if table.unit and table.unit.column
+    }
     if not bounds:
         return ""
     if len(bounds) == 1:

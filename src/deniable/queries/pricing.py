@@ -272,7 +272,7 @@ def _within(plan: Plan, budget: Budget, within: float | Mapping[str, float], con
     while not fits(high):
         low, high = high, high * 1024
         if high > 10**36:
-            raise InvalidParameter("within", within, "no noise is as small as that", "ask for less")
+            raise InvalidParameter("within", within, "no noise is as small as that", "give a larger number")
     while high - low > max(1, low // 10**6):
         middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
         if fits(middle):

@@ -283,7 +283,9 @@ def check_measure(measure: Measure, relation: Relation) -> None:
     if measure.function in {"count", "count_persons", "count_distinct"}:
         return
     if found.kind not in NUMBERS:
-        raise QuestionRefused("kinds", f"{measure.function} takes numbers, not {found.kind.value}", _counted(measure))
+        raise QuestionRefused(
+            "kinds", f"{measure.function} takes numbers, not {found.kind.value}", _instead(measure, found.kind)
+        )
     if found.bounds is None or max(abs(end) for end in found.bounds) > _WIDEST:
         raise QuestionRefused(
             "bounds", f"{measure.function} needs public bounds, and this number has none",
@@ -309,10 +311,14 @@ def _written(expression: Expression) -> str:
     return expression.name if isinstance(expression, Column) else "x"
 
 
-def _counted(measure: Measure) -> str:
+def _instead(measure: Measure, kind: Kind) -> str:
     """What to ask instead of a number of what is none."""
     assert measure.expression is not None
     name = _written(measure.expression)
+    if kind is Kind.BOOLEAN:
+        return (
+            f"write COUNT_IF({name}), or {measure.function.upper()}(CAST({name} AS INTEGER)) for the part that is true"
+        )
     return f"count instead: COUNT({name}), or GROUP BY {name}"
 
 

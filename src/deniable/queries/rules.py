@@ -166,7 +166,7 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits WHERE patient_id = 'p17'", "SELECT COUNT(DISTINCT patient_id) FROM visits",
     ),
     "function": Rule(
-        "function", "{what} is not in the closed table of functions",
+        "function", "{what} is not in the closed table of functions, which the page on the SQL dialect lists",
         "SELECT COUNT(*) FROM visits WHERE random() < 0.5", "SELECT COUNT(*) FROM visits WHERE age % 2 = 0",
     ),
     "private aggregate": Rule(
@@ -180,6 +180,11 @@ RULES: Final = {
     "log": Rule(
         "function", "LOG has another base from one database to another",
         "SELECT AVG(LOG(cost + 1)) FROM visits", "SELECT AVG(LN(cost + 1)) FROM visits",
+    ),
+    "date format": Rule(
+        "function", "dates are not written out as text, which differs from one database to another",
+        "SELECT STRFTIME(visited, '%Y-%m') AS m, COUNT(*) FROM visits GROUP BY m",
+        "SELECT DATE_TRUNC('month', visited) AS m, COUNT(*) FROM visits GROUP BY m",
     ),
     "weekday": Rule(
         "function", "the first day of the week differs from one database to another, except in ISO's count",
