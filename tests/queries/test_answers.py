@@ -120,6 +120,26 @@ def test_an_answer_says_how_many_rows_of_a_person_were_read(answer: Answer) -> N
         assert s.sql("SELECT COUNT(*) AS n FROM a", mu=1).notes == ()
 
 
+def test_what_is_printed_fits_and_explains_itself(s: Session) -> None:
+    table = pd.DataFrame({"who": range(3000), "town": ["a\nb", None, "c"] * 1000})
+    with dn.session({"t": table}, unit=dn.Unit.person("who", rows=1), budget=dn.Budget(epsilon=50, delta=1e-3)) as own:
+        found = own.sql(
+            "SELECT town, COUNT(*) AS n, COUNT(*) / (COUNT(*) - COUNT(*)) AS q FROM t GROUP BY town", epsilon=5
+        )
+        assert len(found) == 3  # 1000 people each, and a threshold of some ten
+        lines = str(found).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert {line.split("  ")[0] for line in lines[2:5]} == {"NULL", "a\\nb", "c"}
+        assert all(line.endswith("–") for line in lines[2:5])
+        assert "– is a number that cannot be told" in lines
+        assert len({len(line) for line in lines[2:5]}) == 1, "numbers stand below each other by their last digits"
+        assert " ".join(lines).count("for unlisted keys") == 2, "of what was paid and of what is left"
+        assert "cannot be told" not in str(own.sql("SELECT COUNT(*) AS n FROM t", epsilon=5))
+    price = s.price("SELECT AVG(cost) AS c, STDDEV(age) AS d, COUNT(*) AS n FROM visits", mu=1)
+    assert all(len(line) <= 80 for line in str(price).splitlines())
+    assert "for unlisted keys" in str(price)
+
+
 def test_html_holds_no_markup_of_keys() -> None:
     table = pd.DataFrame({"patient_id": range(2000), "town": ["<script>alert(1)</script>"] * 2000})
     with dn.session({"t": table}, unit=dn.Unit.person("patient_id", rows=1), budget=BUDGETS["gaussian"]) as s:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from deniable.queries.disjoint import empty
 
 if TYPE_CHECKING:
+    from deniable.ledger import Budget, Cost
     from deniable.queries.planner import Plan
 
 WIDTH: Final = 80
@@ -45,6 +46,20 @@ def rows_note(plan: Plan) -> str:
 
 def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
+
+
+_KEYS: Final = " for unlisted keys"
+"""What a δ beside the noise is for: the first δ in such a line belongs to ε, the second to thresholds."""
+
+
+def cost_said(cost: Cost, budget: Budget) -> str:
+    """A cost in words, each δ with what it is for."""
+    return cost.describe(budget) + (_KEYS if cost.delta_units else "")
+
+
+def rest_said(rest: Cost, budget: Budget) -> str:
+    """What is left in words, each δ with what it is for."""
+    return rest.describe_rest(budget) + _KEYS
 
 
 def wrapped(lines: Iterable[str], indent: str = "") -> list[str]:

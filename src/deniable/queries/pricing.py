@@ -12,7 +12,7 @@ from deniable.curves.filters import Amount, exact_amount
 from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
 from deniable.ledger import Budget, Cost
 from deniable.mechanisms import tails
-from deniable.queries.notes import empty_note
+from deniable.queries.notes import cost_said, empty_note, rest_said, wrapped
 from deniable.queries.planner import Plan, noise
 from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
 
@@ -77,7 +77,7 @@ class Price:
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
         return {
-            "cost": self.cost.describe(self.budget),
+            "cost": cost_said(self.cost, self.budget),
             "fits": self.fits,
             "times": self.times,
             "confidence": self.confidence,
@@ -90,9 +90,9 @@ class Price:
         }
 
     def lines(self) -> list[str]:
-        """For people."""
+        """For people, as wide as a terminal."""
         named = {recipe.name: recipe for recipe in self.plan.recipes}
-        said = [f"cost     {self.cost.describe(self.budget)}"]
+        said = [f"cost     {cost_said(self.cost, self.budget)}"]
         for name, error in self.errors().items():
             if error is None:
                 said.append(f"error    {name}: depends on how the values lie")
@@ -105,11 +105,11 @@ class Price:
             said.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
         if note := empty_note(self.plan):
             said.append(f"note     {note}")
-        left = self.left.describe_rest(self.budget)
+        left = rest_said(self.left, self.budget)
         said.append(
             f"left     {left}: about {self.times:,} such questions" if self.fits else f"left     {left}: too little"
         )
-        return said
+        return wrapped(said, " " * 9)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
