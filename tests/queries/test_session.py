@@ -432,6 +432,22 @@ def test_sql_and_dataframes_are_one_question() -> None:
         assert s.price(question, mu=1).cost == answer.receipt.cost
 
 
+def test_the_tables_can_be_listed() -> None:
+    with opened() as s:
+        lines = str(s.tables).splitlines()
+        assert lines[0] == "visits: protects one person ('patient_id', at most 3 rows) added or removed"
+        assert "  age         integer(0, 100, nullable=False)" in lines
+        assert repr(s.tables) == str(s.tables)
+        assert s.tables["visits"].name == "visits"
+
+
+def test_an_answer_can_be_explained() -> None:
+    with opened() as s:
+        answer = s.sql(WARDS, mu=1)
+        assert s.explain(answer) == s.explain(WARDS)
+        assert s.explain(WARDS).startswith(dn.explain(answer))
+
+
 def test_what_is_left_speaks_in_questions() -> None:
     with opened(budget=dn.Budget(epsilon=1, delta=1e-6)) as s:
         assert "counts at ±" in str(s.remaining)

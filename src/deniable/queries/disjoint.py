@@ -1,4 +1,4 @@
-"""Whether the parts of a union are disjoint, and whether a relation is empty: proved from conditions and schema alone."""
+"""Whether the parts of a union are disjoint, or a relation is empty: proved from conditions and public schema alone."""
 
 from __future__ import annotations
 

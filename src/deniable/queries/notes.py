@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from deniable.queries.disjoint import empty
@@ -11,6 +11,7 @@ from deniable.queries.disjoint import empty
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Cost
     from deniable.queries.planner import Plan
+    from deniable.tables.kinds import Domain
 
 WIDTH: Final = 80
 """As wide as a terminal is, at the least."""
@@ -60,6 +61,12 @@ def cost_said(cost: Cost, budget: Budget) -> str:
 def rest_said(rest: Cost, budget: Budget) -> str:
     """What is left in words, each δ with what it is for."""
     return rest.describe_rest(budget) + _KEYS
+
+
+def listed(columns: Mapping[str, Domain]) -> list[str]:
+    """A line for each column, with what is public about it."""
+    width = max(map(len, columns), default=0)
+    return [f"  {name.ljust(width)}  {str(each).removeprefix('Domain.')}" for name, each in columns.items()]
 
 
 def wrapped(lines: Iterable[str], indent: str = "") -> list[str]:

@@ -133,6 +133,11 @@ class Question:
         """The names of the columns of the result."""
         return tuple(name for name, _ in self.post.columns)
 
+    def __repr__(self) -> str:
+        of = ", ".join(table.name for table in self.relation.tables)
+        by = f" by {', '.join(key.name for key in self.keys)}" if self.keys else ""
+        return f"<Question: {', '.join(self.names)} of {of}{by}; {self.hash[:12]}>"
+
     def with_columns(self, **expressions: Expression) -> Question:
         """Further columns made of the noisy answers: `question.with_columns(each=col("cost") / col("n"))`."""
         kept = tuple((name, each) for name, each in self.post.columns if name not in expressions)

@@ -19,6 +19,7 @@ from deniable.errors import (
 from deniable.ledger import Budget, Cost, Entry, Ledger
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
+from deniable.queries.notes import listed
 from deniable.queries.planner import Plan, noise, plan
 from deniable.queries.pricing import Asked, PartOf, Price
 from deniable.queries.question import Question
@@ -87,8 +88,8 @@ class Session:
     def refine(self, answer: Answer, **cost: Any) -> Answer:
         """Spend more on a question that was answered: a second answer is merged with the first by inverse variance.
 
-        Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once. If the ledger has
-        a more exact answer to this question by now, that one is refined, so that no purchase is lost either.
+        Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once. If the ledger
+        has a more exact answer to this question by now, that one is refined, so that no purchase is lost either.
         """
         if not isinstance(answer, Answer):
             raise InvalidParameter("answer", type(answer).__name__, "must be an Answer of this session")
@@ -172,9 +173,9 @@ class Session:
 
         return Frame.of(name, self._tables)
 
-    def explain(self, question: str | Question | Price) -> str:
+    def explain(self, question: str | Question | Price | Answer) -> str:
         """The plan of a question: each step with its stability, each statistic with its sensitivity, and the SQL that
-        the engine runs; of a price also the noise. Free: no data is read.
+        the engine runs; of a price also the noise, of an answer that of its question. Free: no data is read.
         """
         from deniable.queries.explain import explained
 
@@ -182,15 +183,15 @@ class Session:
         if isinstance(question, Price):
             made, drawn = question.plan, noise(question.plan, question.budget, question.cost)
             return explained(made, drawn, self._engine.sql(made.collect))
-        made = self._planned(question)
+        made = question.plan if isinstance(question, Answer) else self._planned(question)
         return explained(made, None, self._engine.sql(made.collect))
 
     # -- the account ---------------------------------------------------------------------------------------------------
 
     @property
-    def tables(self) -> dict[str, Table]:
-        """The schemas, by name. All of it is public."""
-        return dict(self._tables)
+    def tables(self) -> Tables:
+        """The schemas, by name; print it to see the columns. All of it is public."""
+        return Tables(self._tables)
 
     @property
     def budget(self) -> Budget:
@@ -315,6 +316,20 @@ class Session:
         )
         promise = Guarantee(self.budget.curve(released.cost), self._ledger.unit, assumptions=ASSUMPTIONS)
         return Answer(made, released, self.budget, promise, receipt, confidence)
+
+
+@final
+class Tables(dict[str, "Table"]):
+    """Schemas by name, printed as a list of columns with what is public about each."""
+
+    def __repr__(self) -> str:
+        lines: list[str] = []
+        for name, table in self.items():
+            whose = "public" if table.unit is None else f"protects {table.unit.describe()}"
+            lines += [f"{name}: {whose}", *listed(dict(table.columns))]
+        return "\n".join(lines)
+
+    __str__ = __repr__
 
 
 @final
