@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -138,6 +139,23 @@ def test_what_is_printed_fits_and_explains_itself(s: Session) -> None:
     price = s.price("SELECT AVG(cost) AS c, STDDEV(age) AS d, COUNT(*) AS n FROM visits", mu=1)
     assert all(len(line) <= 80 for line in str(price).splitlines())
     assert "for unlisted keys" in str(price)
+
+
+def test_a_picture_is_saved_and_says_what_it_leaves_out(s: Session, answer: Answer, tmp_path: Path) -> None:
+    figure = answer.plot("n")
+    figure.save(tmp_path / "n.svg")
+    assert (tmp_path / "n.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
+    assert repr(figure) == "<Figure 'n with noise intervals at 95 %' of 1 panel; .save(path)>"
+    assert "not drawn" not in figure.note
+    many = s.sql("SELECT age, COUNT(*) AS n FROM visits GROUP BY age", mu=2).plot("n")
+    assert len(many.panels[0].y.names) == 101
+    text = "SELECT ward, COUNT(*) AS n, CASE WHEN ward = 'A' THEN NULL ELSE COUNT(*) END AS m FROM visits GROUP BY ward"
+    part = s.sql(text, mu=2)
+    assert len(part.plot("n").panels[0].y.names) == 3
+    assert part.plot("m").panels[0].y.names == ("C", "B")
+    assert "1 row is not drawn, because the number cannot be told" in part.plot("m").note
+    with pytest.raises(InvalidParameter, match="no number that can be drawn"):
+        part.plot("ward")
 
 
 def test_html_holds_no_markup_of_keys() -> None:

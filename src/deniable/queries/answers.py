@@ -339,7 +339,7 @@ class Answer:
         return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
     def plot(self, column: str | None = None) -> Figure:
-        """A measure as points with noise intervals, one for each row (`plots.render` draws it)."""
+        """A measure as points with noise intervals, one for each row: `answer.plot("n").save("n.png")`."""
         from deniable.plots.figures import intervals as drawn
 
         if not self._cells:
@@ -356,7 +356,12 @@ class Answer:
                 name = " · ".join(key_said(self[other][i]) for other in others) or chosen
                 points.append((name, float(value), *bounds))
         title = f"{chosen} with noise intervals at {100 * self.confidence:g} %"
-        return drawn(points, label=chosen, by=", ".join(others), title=title)
+        left_out = len(self._cells) - len(points)
+        if not points:
+            raise InvalidParameter("column", chosen, "has no number that can be drawn", f"draw {', '.join(measured)}")
+        rows = "1 row is" if left_out == 1 else f"{left_out} rows are"
+        note = f"{rows} not drawn, because the number cannot be told." if left_out else ""
+        return drawn(points, label=chosen, by=", ".join(others), title=title, note=note)
 
 
 def key_said(cell: Cell) -> str:
