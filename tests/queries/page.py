@@ -17,7 +17,7 @@ QUESTIONS: Final = {
         ("SELECT COUNT(age) FROM visits", "rows where it is not NULL"),
         ("SELECT COUNT(DISTINCT patient_id) FROM visits", "people"),
         ("SELECT COUNT(DISTINCT CASE WHEN age > 60 THEN patient_id END) FROM visits", "people with such a row"),
-        ("SELECT COUNT(DISTINCT diagnosis) FROM visits", "different values"),
+        ("SELECT COUNT(DISTINCT diagnosis), APPROX_COUNT_DISTINCT(diagnosis) FROM visits", "different values, both the same"),
         ("SELECT COUNT(*) FILTER (WHERE age > 60), COUNT_IF(age > 60) FROM visits", "rows that fulfil a condition"),
     ],
     "Numbers with public bounds": [
@@ -152,11 +152,15 @@ def page() -> str:
         "",
         "All are total: they have a value for every row, on every engine the same. Unless said otherwise, NULL in gives NULL out.",
         "Integer arithmetic is exact where public bounds show that it stays within 64 bits; else it is done in reals, and so is",
-        "arithmetic on integers without bounds.",
+        "arithmetic on integers without bounds. In Python an operator that has no sign is applied by its name:",
+        '`col("visited").apply("month")`.',
         "",
-        "| written | takes | gives | |",
-        "|---|---|---|---|",
-        *(f"| {code(o.sql)} | {cell(o.takes)} | {o.gives} | {cell(o.meaning)} |" for o in OPERATORS.values()),
+        "| written | name | takes | gives | |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {code(o.sql)} | `{name}` | {cell(o.takes)} | {o.gives} | {cell(o.meaning)} |"
+            for name, o in OPERATORS.items()
+        ),
         "",
         "Also read, as combinations of these: `BETWEEN`, `IS [NOT] TRUE`, `IF`, `ILIKE`, `ROUND(a, 2)`, `TRUNC`, `SIGN`, `STARTS_WITH`,",
         "`SUBSTRING(a, 1, n)`, `WIDTH_BUCKET`, `CASE a WHEN …`, `IFNULL`, `a::BIGINT`, `TRY_CAST`.",

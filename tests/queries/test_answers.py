@@ -7,8 +7,10 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import deniable as dn
@@ -87,9 +89,76 @@ def test_an_answer_can_be_looked_at(answer: Answer) -> None:
         s.sql("SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > -100000", mu=1).plot()
 
 
-def test_html_holds_no_markup_of_keys() -> None:
-    import pandas as pd
+TOWNS = "SELECT town, COUNT(*) AS n FROM visits GROUP BY town"
 
+
+def test_an_answer_says_from_which_number_of_people_on_keys_are_shown(s: Session, answer: Answer) -> None:
+    few = s.sql(TOWNS, mu=0.001, delta=1e-9)  # about 28,000 people are needed, and there are 600
+    assert len(few) == 0
+    threshold = s.price(TOWNS, mu=0.001, delta=1e-9).threshold
+    assert threshold is not None
+    said = f"keys are not public: only those with about {threshold:,} people or more are shown"
+    for shown in (str(few), few._repr_html_(), few.to_json()):
+        assert said in " ".join(shown.split())
+    with pytest.raises(InvalidParameter, match="has no rows to draw; keys are not public"):
+        few.plot("n")
+    more = s.sql(TOWNS, mu=1)
+    assert "keys are not public" in str(more)
+    assert s.sql(TOWNS, mu=1).notes == more.notes, "told again when it is replayed"
+    assert s.refine(few, mu=1).released.threshold is not None
+    assert not any("keys are not public" in note for note in answer.notes)
+
+
+def test_an_answer_says_how_many_rows_of_a_person_were_read(answer: Answer) -> None:
+    assert "at most 3 rows of each person were read" in str(answer)
+    bounded = {"a": dn.Unit.person("who", rows=1), "b": dn.Unit.person("who", rows=7)}
+    tables = {name: pd.DataFrame({"who": [1, 2]}) for name in bounded}
+    with dn.session(tables, unit=bounded, budget=BUDGETS["gaussian"]) as s:
+        both = s.sql("SELECT COUNT(*) AS n FROM a JOIN b ON a.who = b.who", mu=1)
+        assert both.notes == ("of each person were read at most 1 row of a, 7 rows of b",)
+        assert "at most 1 row of each person was read" in str(s.sql("SELECT COUNT(*) AS n FROM a", mu=1))
+    with dn.session({"a": tables["a"]}, unit=dn.Unit.row(), budget=BUDGETS["gaussian"]) as s:
+        assert s.sql("SELECT COUNT(*) AS n FROM a", mu=1).notes == ()
+
+
+def test_what_is_printed_fits_and_explains_itself(s: Session) -> None:
+    table = pd.DataFrame({"who": range(3000), "town": ["a\nb", None, "c"] * 1000})
+    with dn.session({"t": table}, unit=dn.Unit.person("who", rows=1), budget=dn.Budget(epsilon=50, delta=1e-3)) as own:
+        found = own.sql(
+            "SELECT town, COUNT(*) AS n, COUNT(*) / (COUNT(*) - COUNT(*)) AS q FROM t GROUP BY town", epsilon=5
+        )
+        assert len(found) == 3  # 1000 people each, and a threshold of some ten
+        lines = str(found).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert {line.split("  ")[0] for line in lines[2:5]} == {"NULL", "a\\nb", "c"}
+        assert all(line.endswith("–") for line in lines[2:5])
+        assert "– is a number that cannot be told" in lines
+        assert len({len(line) for line in lines[2:5]}) == 1, "numbers stand below each other by their last digits"
+        assert " ".join(lines).count("for unlisted keys") == 2, "of what was paid and of what is left"
+        assert "cannot be told" not in str(own.sql("SELECT COUNT(*) AS n FROM t", epsilon=5))
+    price = s.price("SELECT AVG(cost) AS c, STDDEV(age) AS d, COUNT(*) AS n FROM visits", mu=1)
+    assert all(len(line) <= 80 for line in str(price).splitlines())
+    assert "for unlisted keys" in str(price)
+
+
+def test_a_picture_is_saved_and_says_what_it_leaves_out(s: Session, answer: Answer, tmp_path: Path) -> None:
+    figure = answer.plot("n")
+    figure.save(tmp_path / "n.svg")
+    assert (tmp_path / "n.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
+    assert repr(figure) == "<Figure 'n with noise intervals at 95 %' of 1 panel; .save(path)>"
+    assert "not drawn" not in figure.note
+    many = s.sql("SELECT age, COUNT(*) AS n FROM visits GROUP BY age", mu=2).plot("n")
+    assert len(many.panels[0].y.names) == 101
+    text = "SELECT ward, COUNT(*) AS n, CASE WHEN ward = 'A' THEN NULL ELSE COUNT(*) END AS m FROM visits GROUP BY ward"
+    part = s.sql(text, mu=2)
+    assert len(part.plot("n").panels[0].y.names) == 3
+    assert part.plot("m").panels[0].y.names == ("C", "B")
+    assert "1 row is not drawn, because the number cannot be told" in part.plot("m").note
+    with pytest.raises(InvalidParameter, match="no number that can be drawn"):
+        part.plot("ward")
+
+
+def test_html_holds_no_markup_of_keys() -> None:
     table = pd.DataFrame({"patient_id": range(2000), "town": ["<script>alert(1)</script>"] * 2000})
     with dn.session({"t": table}, unit=dn.Unit.person("patient_id", rows=1), budget=BUDGETS["gaussian"]) as s:
         found = s.sql("SELECT town, COUNT(*) AS n FROM t GROUP BY town", mu=5)

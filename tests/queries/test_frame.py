@@ -152,6 +152,36 @@ def test_what_a_frame_refuses(wrong: Callable[[], object], error: type[Exception
     assert getattr(refused.value, "code", None) == code
 
 
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        (lambda: visits.group_by(["ward", "age"]), r'write group_by\("ward", "sex"\)'),
+        (lambda: visits.group_by(col("age") // 10), r"named, as in group_by\(decade="),
+        (lambda: visits.select(["ward"]), "one by one"),
+        (lambda: visits.agg(ask.count()), r"write agg\(n=count\(\)\)"),
+        (lambda: visits.group_by("ward").agg(ask.count()), r"write agg\(n=count\(\)\)"),
+        (lambda: visits["age"], r'write col\("age"\)'),
+    ],
+    ids=range(6),
+)  # fmt: skip
+def test_habits_of_other_dataframes_are_told_what_to_write(wrong: Callable[[], object], remedy: str) -> None:
+    with pytest.raises((InvalidParameter, InvalidOperation), match=remedy):
+        wrong()
+
+
+def test_frames_and_questions_print_shortly() -> None:
+    said = repr(visits.filter(col("age") > 60).select("weight", twice=col("cost") * 2))
+    assert said.splitlines() == [
+        "Frame of visits, at most 20 rows of a person",
+        "  weight  real()",
+        "  twice   real(0, 20000)",
+    ]
+    grouped = stays.group_by("place")
+    assert repr(grouped).endswith("grouped by place")
+    question = grouped.agg(n=ask.count())
+    assert repr(question) == f"<Question: place, n of stays by place; {question.hash[:12]}>"
+
+
 def grown(frame: Frame, by: str) -> Frame:
     for _ in range(40):
         match by:

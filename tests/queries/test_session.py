@@ -68,6 +68,39 @@ def test_an_answer_is_charged_before_it_is_given_and_replayed_for_nothing(kind: 
         assert [entry.state for entry in s.ledger.entries()] == [State.RESERVED, State.SEALED]
 
 
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_a_share_of_a_budget_that_is_spent_still_reads_old_answers(kind: str) -> None:
+    town = "SELECT town, COUNT(*) AS n FROM visits GROUP BY town"
+    with opened(budget=BUDGETS[kind]) as s:
+        first = s.batch([WARDS, town], share=0.5)
+        last = s.sql("SELECT COUNT(*) AS n FROM visits", share=1)
+        assert s.ledger.remaining.units == 0
+        again = s.sql("SELECT COUNT(*) AS n FROM visits", share=1)
+        assert again.receipt.replayed
+        assert again.rows == last.rows
+        assert [each.rows for each in s.batch([WARDS, town], share=0.5)] == [each.rows for each in first]
+        with pytest.raises(BudgetExceeded):
+            s.batch([WARDS, "SELECT COUNT(*) AS n FROM visits WHERE age > 5"], share=0.5)
+        with pytest.raises(InvalidParameter):
+            s.sql(WARDS, share=1, confidence=2.0)
+
+
+def test_a_replay_says_when_it_was_answered(tmp_path: Path) -> None:
+    """Of the table as it was then: the table that is there now plays no part."""
+    path = tmp_path / "visits.ledger"
+    with opened(ledger=path) as s:
+        first = s.sql(WARDS, mu=1)
+        sealed = s.ledger.entry(2)
+        assert sealed is not None
+        assert first.receipt.time == sealed.time
+        assert "the answer is of" not in str(first)
+    with opened(visits().head(10), ledger=path) as s:
+        again = s.sql(WARDS, mu=1)
+        assert again.rows == first.rows
+        assert f"asked before; the answer is of {sealed.time[:10]}" in " ".join(str(again).split())
+        assert again.to_dict()["provenance"]["time"] == sealed.time
+
+
 def own(kind: str, amount: float) -> dict[str, float]:
     return {{"gaussian": "mu", "pure": "epsilon", "zcdp": "rho"}[kind]: amount}
 
@@ -187,6 +220,43 @@ def test_a_price_does_not_open_the_file(tmp_path: Path) -> None:
         assert len(s.sql(WARDS, mu=1)) == 3  # registered once, read never again
 
 
+@pytest.mark.parametrize(
+    ("where", "none"),
+    [
+        ("WHERE ward = 'surgery'", True),
+        ("WHERE ward LIKE 'X%'", True),
+        ("WHERE age = 200", True),
+        ("WHERE cost > 3000", True),
+        ("WHERE cost < 0", True),
+        ("WHERE cost <= 0", False),
+        ("WHERE ward IS NULL", True),
+        ("WHERE cost IS NULL", False),
+        ("WHERE town = 'Ghent' AND town = 'Lyon'", True),
+        ("WHERE stay > 10 AND stay < 5", True),
+        ("WHERE 1 = 2", True),
+        ("WHERE 1 = 1", False),
+        ("WHERE town = 'nowhere'", False),
+        ("WHERE ward = 'surgery' OR age > 3", False),
+        ("JOIN visits AS b ON visits.patient_id = b.patient_id WHERE b.ward = 'X'", True),
+        ("LEFT JOIN (SELECT * FROM visits WHERE ward = 'X') AS b ON visits.patient_id = b.patient_id", False),
+        ("JOIN (SELECT * FROM visits WHERE ward = 'X') AS b ON visits.patient_id = b.patient_id", True),
+        ("WHERE patient_id IN (SELECT patient_id FROM visits WHERE age > 500)", True),
+    ],
+)  # fmt: skip
+def test_what_no_row_can_fulfil_is_told_before_it_is_paid_for(where: str, none: bool) -> None:
+    with opened(engine=Tripwire()) as s:
+        price = s.price(f"SELECT COUNT(*) AS n FROM visits {where}", mu=1)
+        assert ("no row can fulfil" in str(price)) is none
+        assert bool(price.to_dict()["note"]) is none
+
+
+def test_an_answer_says_that_no_row_can_fulfil_its_conditions() -> None:
+    with opened() as s:
+        text = "SELECT ward, COUNT(*) AS n FROM visits WHERE ward = 'surgery' GROUP BY ward"
+        assert "no row can fulfil the conditions" in str(s.sql(text, mu=1))
+        assert "no row can fulfil the conditions" not in str(s.sql(WARDS, mu=1))
+
+
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_accuracy_can_be_asked_for_and_is_kept(kind: str) -> None:
     with opened(budget=BUDGETS[kind]) as s:
@@ -200,6 +270,9 @@ def test_accuracy_can_be_asked_for_and_is_kept(kind: str) -> None:
         assert (both.errors()["a"] or 0) <= 1000
         with pytest.raises(InvalidParameter, match="counts and sums"):
             s.price("SELECT AVG(age) AS a FROM visits", within=1)
+        if kind != "pure":  # at a high ε whole numbers have no Laplace noise that anybody would ever see
+            with pytest.raises(InvalidParameter, match="give a larger number"):
+                s.price(WARDS, within=1e-20)
 
 
 def test_bigquery_options_are_a_cost() -> None:
@@ -259,6 +332,21 @@ def test_refining_adds_precision_as_it_adds_cost() -> None:
         assert abs(claimed / (1000 / 3 / np.sqrt(2)) - 1) < 1e-3
         assert abs(np.sqrt(np.mean(np.square(found))) / claimed - 1) < 0.24
         assert s.sql(text, mu=4.2).receipt.replayed, "what it is worth now is what both cost together"
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_refining_one_answer_twice_keeps_both_purchases(kind: str) -> None:
+    with opened(budget=BUDGETS[kind]) as s:
+        first = s.sql(WARDS, **own(kind, 0.5))
+        chain = s.refine(s.refine(first, **own(kind, 0.5)), **own(kind, 0.5))
+    with opened(budget=BUDGETS[kind]) as s:
+        first = s.sql(WARDS, **own(kind, 0.5))
+        s.refine(first, **own(kind, 0.5))
+        twice = s.refine(first, **own(kind, 0.5))
+        assert twice.released.precision == chain.released.precision
+        assert twice.released.cost == chain.released.cost == s.ledger.charged
+        cheap = s.sql(WARDS, **own(kind, 0.1))
+        assert cheap.rows == twice.rows
 
 
 def test_a_key_that_only_one_answer_shows_keeps_that_answers_noise() -> None:
@@ -342,6 +430,22 @@ def test_sql_and_dataframes_are_one_question() -> None:
         assert again.receipt.replayed
         assert again.rows == answer.rows
         assert s.price(question, mu=1).cost == answer.receipt.cost
+
+
+def test_the_tables_can_be_listed() -> None:
+    with opened() as s:
+        lines = str(s.tables).splitlines()
+        assert lines[0] == "visits: protects one person ('patient_id', at most 3 rows) added or removed"
+        assert "  age         integer(0, 100, nullable=False)" in lines
+        assert repr(s.tables) == str(s.tables)
+        assert s.tables["visits"].name == "visits"
+
+
+def test_an_answer_can_be_explained() -> None:
+    with opened() as s:
+        answer = s.sql(WARDS, mu=1)
+        assert s.explain(answer) == s.explain(WARDS)
+        assert s.explain(WARDS).startswith(dn.explain(answer))
 
 
 def test_what_is_left_speaks_in_questions() -> None:

@@ -7,6 +7,9 @@ import pytest
 from deniable.errors import REFUSALS, QuestionRefused
 from deniable.queries.rules import EXAMPLE, RULES
 from deniable.queries.sql import parse
+from deniable.tables.kinds import Domain
+from deniable.tables.schema import Table
+from deniable.units import Unit
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -14,7 +17,45 @@ def test_what_breaks_a_rule_is_refused_with_it(name: str) -> None:
     with pytest.raises(QuestionRefused) as refused:
         parse(RULES[name].refused, EXAMPLE)
     assert refused.value.code == RULES[name].code
-    assert refused.value.rewrite == f"for example: {RULES[name].rewrite}"
+    if name in {"table", "column"}:
+        assert "choose from" in refused.value.rewrite, "names that are there, instead of an example"
+    else:
+        assert refused.value.rewrite == f"for example: {RULES[name].rewrite}"
+
+
+MINE = {"bills": Table.of("bills", Unit.person("who", rows=2), cost=Domain.real(0, 9), paid=Domain.boolean(), size=Domain.real())}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "rewrite"),
+    [
+        ("SELECT AVG(csot) FROM bills", "did you mean 'cost'? choose from cost, paid, size, who"),
+        ("SELECT AVG(b.csot) FROM bills b", "did you mean 'cost'? choose from cost, paid, size, who"),
+        ("SELECT COUNT(*) FROM bils", "did you mean 'bills'? choose from bills"),
+        ("SELECT COUNT(*) FROM visits", "choose from bills"),
+        ("SELECT m + 1 FROM (SELECT COUNT(*) AS n FROM bills)", "choose from n"),
+        ("SELECT COUNT(*) FROM bills a JOIN bills b ON a.whom = b.who", "did you mean 'who'? choose from cost, paid, size, who"),
+        ("SELECT SUM(size) FROM bills", "SELECT SUM(LEAST(GREATEST(size, 0), 100)) FROM bills"),
+        ("SELECT AVG(paid) FROM bills", "write COUNT_IF(paid), or AVG(CAST(paid AS INTEGER)) for the part that is true"),
+        ("SELECT STRFTIME(day, '%Y') AS m, COUNT(*) FROM bills GROUP BY m", "for example, with a table visits: SELECT DATE_TRUNC('month', visited) AS m, COUNT(*) FROM visits GROUP BY m"),
+        ("SELECT * FROM bills", "for example, with a table visits: SELECT ward, COUNT(*) FROM visits GROUP BY ward"),
+    ],
+)  # fmt: skip
+def test_a_refusal_speaks_about_the_tables_that_are_there(text: str, rewrite: str) -> None:
+    with pytest.raises(QuestionRefused) as refused:
+        parse(text, MINE)
+    assert refused.value.rewrite == rewrite
+
+
+def test_what_a_refusal_says_to_write_works() -> None:
+    for aggregate in ("COUNT_IF(paid)", "AVG(CAST(paid AS INTEGER))", "SUM(LEAST(GREATEST(size, 0), 100))"):
+        assert parse(f"SELECT {aggregate} FROM bills", MINE).measures
+    one, two = (
+        parse(f"SELECT {each} FROM bills", MINE) for each in ("APPROX_COUNT_DISTINCT(size)", "COUNT(DISTINCT size)")
+    )
+    assert one.hash == two.hash
+    people = parse("SELECT APPROX_COUNT_DISTINCT(who) FROM bills", MINE)
+    assert people.hash == parse("SELECT COUNT(DISTINCT who) FROM bills", MINE).hash
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -22,7 +22,7 @@ from deniable.plots.spec import REFERENCE, Axis, Band, Bars, Figure, Labels, Lev
 MOST_CURVES = 7
 """More lines than colours that everybody can tell apart are not a picture."""
 
-MOST_INTERVALS = 60
+MOST_INTERVALS = 200
 LONGEST_NAME = 44
 PRINTED = "2ε√(2k log 1/δ)"
 SMALLEST_DELTA = 1e-10
@@ -121,9 +121,11 @@ def growth(curve: Curve, *, delta: float, most: int, name: str = "this mechanism
     return Figure(f"Composition at δ = {_power(allowed)}, ε = {each:.3g} each", (panel,), note, height=4.6)
 
 
-def intervals(points: Sequence[tuple[str, float, float, float]], *, label: str, by: str, title: str) -> Figure:
+def intervals(
+    points: Sequence[tuple[str, float, float, float]], *, label: str, by: str, title: str, note: str = ""
+) -> Figure:
     """Numbers with their intervals, one below the other, the first on top: (name, value, low, high) each; `by`
-    says what the names are.
+    says what the names are, `note` what else is to be said.
     """
     if not 1 <= len(points) <= MOST_INTERVALS:
         rule = f"between 1 and {MOST_INTERVALS} intervals can be drawn together"
@@ -138,8 +140,8 @@ def intervals(points: Sequence[tuple[str, float, float, float]], *, label: str, 
     return Figure(
         title,
         (panel,),
-        "The dot is the noisy answer, the line how far noise may have moved it.",
-        height=1.5 + 0.3 * len(points),
+        " ".join(("The dot is the noisy answer, the line how far noise may have moved it.", note)).strip(),
+        height=1.5 + 0.3 * min(len(points), 60) + 0.18 * max(len(points) - 60, 0),  # many stand closer together
     )
 
 

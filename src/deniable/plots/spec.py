@@ -6,6 +6,7 @@ renderer) can read what a picture says without looking at it. No drawing library
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Literal, final
 
@@ -122,12 +123,21 @@ class Panel:
 @final
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture: a title, panels from left to right, and a note below. `plots.render(figure, "out.png")` draws it."""
+    """A picture: a title, panels from left to right, and a note below. `figure.save("out.png")` saves it."""
 
     title: str
     panels: tuple[Panel, ...]
     note: str = ""
     height: float = field(default=4.0, kw_only=True)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Draw it into a file: PNG, SVG or PDF, by the ending of the name. Needs matplotlib, as `plots.render` does."""
+        from deniable.plots.render import render
+
+        render(self, path)
+
+    def __repr__(self) -> str:
+        return f"<Figure {self.title!r} of {len(self.panels)} panel{'s' if len(self.panels) > 1 else ''}; .save(path)>"
 
     def _repr_svg_(self) -> str | None:
         """Drawn by itself in a notebook, where matplotlib is there."""

@@ -71,6 +71,9 @@ def aggregate(node: exp.Expression, rows: Rows) -> Aggregate:
         return _bounded(node, rows)
     if isinstance(node, exp.Count):
         return _count(node, rows)
+    if isinstance(node, exp.ApproxDistinct):  # noise is added anyway, so the count before it may as well be exact
+        only(node, "this")
+        return _distinct(unwrapped(node.this), rows)
     if isinstance(node, exp.CountIf):
         only(node, "this")
         return Aggregate("count", case((rows.fitted(node.this), 1)))
@@ -104,16 +107,19 @@ def _count(node: exp.Count, rows: Rows) -> Aggregate:
         only(inner, "expressions")
         if len(inner.expressions) != 1:
             refuse("distinct aggregate")
-        inner = unwrapped(inner.expressions[0])
-        if rows.is_person(inner):
-            return Aggregate("count_persons", None)
-        if isinstance(inner, exp.Case | exp.If) and (condition := _person_if(inner, rows)) is not None:
-            return Aggregate("count_persons", case((condition, 1)))
-        return Aggregate("count_distinct", rows.fitted(inner))
+        return _distinct(unwrapped(inner.expressions[0]), rows)
     if rows.is_person(inner):
         return Aggregate("count", None)  # a row without a person is not registered
     expression = rows.fitted(inner)
     return Aggregate("count", None if isinstance(expression, Literal) and expression.value is not None else expression)
+
+
+def _distinct(inner: exp.Expression, rows: Rows) -> Aggregate:
+    if rows.is_person(inner):
+        return Aggregate("count_persons", None)
+    if isinstance(inner, exp.Case | exp.If) and (condition := _person_if(inner, rows)) is not None:
+        return Aggregate("count_persons", case((condition, 1)))
+    return Aggregate("count_distinct", rows.fitted(inner))
 
 
 def _person_if(node: exp.Expression, rows: Rows) -> Expression | None:

@@ -8,10 +8,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.errors import NOTHING, InvalidParameter, MissingExtra
 from deniable.queries.intervals import Estimate, reach
+from deniable.queries.notes import cost_said, empty_note, rest_said, rows_note, threshold_note, wrapped
 from deniable.queries.recipes import Counted
 from deniable.tables.expressions import Column, Expression, columns_used
 from deniable.tables.operators import typed
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from deniable.queries.recipes import Drawn
     from deniable.queries.release import Released
     from deniable.tables.kinds import Domain
+
+UNTOLD: Final = "–"
+"""Stands for a measured number that is NULL: an average of what may be nobody, a quotient by 0."""
 
 Cell = bool | int | float | str | dt.date | dt.datetime | None
 
@@ -39,16 +43,20 @@ class Receipt:
     rest: Cost
     budget: Budget
     replayed: bool
+    time: str
+    """When it was answered, by the ledger's clock: a replay tells the table as it was then."""
 
     @property
     def paid(self) -> str:
         """The cost in words; nothing, for an answer that was paid for before."""
-        return "nothing (asked before)" if self.replayed else self.cost.describe(self.budget)
+        if self.replayed:
+            return f"nothing (asked before; the answer is of {self.time[:10]})"
+        return cost_said(self.cost, self.budget)
 
     @property
     def left(self) -> str:
         """What was left, in words."""
-        return self.rest.describe_rest(self.budget)
+        return rest_said(self.rest, self.budget)
 
     def __str__(self) -> str:
         return f"entry {self.entry}: paid {self.paid}; left {self.left}"
@@ -239,6 +247,7 @@ class Answer:
             "intervals": [[None if each is None else list(each) for each in row] for row in self._intervals],
             "confidence": self.confidence,
             "adjusted": self.adjusted,
+            "notes": list(self.notes),
             "provenance": {
                 "question": plan.question.hash,
                 "tables": [table.name for table in plan.question.relation.tables],
@@ -248,6 +257,7 @@ class Answer:
                 "paid": self.receipt.paid,
                 "left": self.receipt.left,
                 "replayed": self.receipt.replayed,
+                "time": self.receipt.time,
             },
         }
 
@@ -257,24 +267,58 @@ class Answer:
 
     # -- looking at it -------------------------------------------------------------------------------------------------
 
-    def _said(self, row: int, column: int) -> str:
-        return spoken(self._cells[row][column], self._intervals[row][column])
+    @property
+    def _measured(self) -> tuple[bool, ...]:
+        """For each column, whether it was computed from noisy numbers; else it shows keys."""
+        measures = {measure.name for measure in self._plan.question.measures}
+        return tuple(bool(measures & set(columns_used(each))) for _, each in self._plan.question.post.columns)
 
-    def _caption(self) -> str:
-        said = [f"± is the noise interval at {100 * self.confidence:g} %", self.adjusted, str(self.receipt)]
-        return "; ".join(each for each in said if each)
+    def _texts(self) -> list[list[str]]:
+        """All cells for people."""
+        noisy = self._measured
+        return [
+            [
+                spoken(cell, around) if measured else key_said(cell)
+                for cell, around, measured in zip(row, intervals, noisy, strict=True)
+            ]
+            for row, intervals in zip(self._cells, self._intervals, strict=True)
+        ]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know when reading it, a sentence each: from the question, the public schema and the cost alone."""
+        plan = self._plan
+        said = [empty_note(plan), threshold_note(plan, self._released.threshold), rows_note(plan)]
+        return tuple(each for each in said if each)
+
+    def _caption(self) -> list[str]:
+        untold = any(
+            cell is None for row in self._cells for cell, noisy in zip(row, self._measured, strict=True) if noisy
+        )
+        said = [
+            f"± is the noise interval at {100 * self.confidence:g} %",
+            f"{UNTOLD} is a number that cannot be told" if untold else "",
+            self.adjusted,
+            *self.notes,
+            str(self.receipt),
+        ]
+        return [each for each in said if each]
 
     def __repr__(self) -> str:
         return f"<Answer: {len(self._cells)} rows of {', '.join(self._names)}; entry {self.receipt.entry}>"
 
     def __str__(self) -> str:
-        table = [list(self._names), *([self._said(i, j) for j in range(len(self._names))] for i in range(len(self)))]
+        table = [list(self._names), *self._texts()]
         widths = [max(len(row[j]) for row in table) for j in range(len(self._names))]
         lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+            "  ".join(
+                cell.rjust(width) if right else cell.ljust(width)
+                for cell, width, right in zip(row, widths, self._measured, strict=True)
+            ).rstrip()
+            for row in table
         ]
         lines.insert(1, "  ".join("─" * width for width in widths))
-        return "\n".join([*lines, self._caption()])
+        return "\n".join([*lines, *wrapped(self._caption())])
 
     def __rich__(self) -> Any:
         from rich.console import Group
@@ -282,26 +326,24 @@ class Answer:
         from rich.text import Text
 
         table = Table()
-        measured = {m.name for m in self._plan.question.measures}
-        for name, expression in self._plan.question.post.columns:
-            table.add_column(name, justify="right" if measured & set(columns_used(expression)) else "left")
-        for i in range(len(self)):
-            table.add_row(*(Text(self._said(i, j)) for j in range(len(self._names))))
-        return Group(table, Text(self._caption(), "dim"))
+        for name, right in zip(self._names, self._measured, strict=True):
+            table.add_column(name, justify="right" if right else "left")
+        for row in self._texts():
+            table.add_row(*(Text(cell) for cell in row))
+        return Group(table, Text("\n".join(self._caption()), "dim"))
 
     def _repr_html_(self) -> str:
         heads = "".join(f"<th>{escape(name)}</th>" for name in self._names)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(self._said(i, j))}</td>" for j in range(len(self._names))) + "</tr>"
-            for i in range(len(self))
-        )
-        caption = f"<caption>{escape(self._caption())}</caption>"
+        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in self._texts())
+        caption = f"<caption>{'<br>'.join(escape(each) for each in self._caption())}</caption>"
         return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
     def plot(self, column: str | None = None) -> Figure:
-        """A measure as points with noise intervals, one for each row (`plots.render` draws it)."""
+        """A measure as points with noise intervals, one for each row: `answer.plot("n").save("n.png")`."""
         from deniable.plots.figures import intervals as drawn
 
+        if not self._cells:
+            raise InvalidParameter("answer", NOTHING, "has no rows to draw", "; ".join(self.notes))
         measured = [name for name in self._names if any(each is not None for each in self.interval(name))]
         if not measured:
             raise InvalidParameter("column", column, "this answer has no measured column to draw")
@@ -311,16 +353,29 @@ class Answer:
         points = []
         for i, (value, bounds) in enumerate(zip(self[chosen], self.interval(chosen), strict=True)):
             if isinstance(value, int | float) and bounds is not None:
-                name = " · ".join(spoken(self[other][i], None) for other in others) or chosen
+                name = " · ".join(key_said(self[other][i]) for other in others) or chosen
                 points.append((name, float(value), *bounds))
         title = f"{chosen} with noise intervals at {100 * self.confidence:g} %"
-        return drawn(points, label=chosen, by=", ".join(others), title=title)
+        left_out = len(self._cells) - len(points)
+        if not points:
+            raise InvalidParameter("column", chosen, "has no number that can be drawn", f"draw {', '.join(measured)}")
+        rows = "1 row is" if left_out == 1 else f"{left_out} rows are"
+        note = f"{rows} not drawn, because the number cannot be told." if left_out else ""
+        return drawn(points, label=chosen, by=", ".join(others), title=title, note=note)
+
+
+def key_said(cell: Cell) -> str:
+    """A key for people: NULL by its name, and in one line whatever is in it."""
+    if cell is None:
+        return "NULL"
+    said = str(cell) if isinstance(cell, int) else spoken(cell, None)  # years have no thousands
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in said)
 
 
 def spoken(cell: Cell, interval: tuple[float, float] | None) -> str:
     """A cell for people: as many digits as the noise leaves, and the noise after ±."""
     if cell is None:
-        return "–"
+        return UNTOLD
     if isinstance(cell, bool) or not isinstance(cell, int | float):
         return str(cell)
     if interval is None:

@@ -497,6 +497,9 @@ class Scalars(ABC):
             refuse("unit", what="DAY alone for DATE_DIFF")
         return call("days_between", self.read(node.args["expression"]), self.read(node.this))
 
+    def _timetostr(self, node: exp.Expression) -> Expression:
+        refuse("date format")
+
     def _dayofweek(self, node: exp.Expression) -> Expression:
         refuse("weekday")
 

@@ -1,4 +1,4 @@
-"""Whether the parts of a union are disjoint, proved from their conditions alone."""
+"""Whether the parts of a union are disjoint, or a relation is empty: proved from conditions and public schema alone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import combinations
 from typing import Any, Final, final
 
 from deniable.queries.canonical import Form, Forms, expression_form, relation_form
-from deniable.queries.question import conjuncts
+from deniable.queries.question import conjuncts, public_values
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, renamed
 from deniable.tables.kinds import Domain, Kind, kind_of
 from deniable.tables.operators import typed
-from deniable.tables.plan import Filter, Project, Relation
+from deniable.tables.plan import Filter, How, JoinPrivate, Project, Relation, Union
 
 _MOST_USED: Final = 200
 _TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
@@ -65,6 +65,47 @@ def disjoint(parts: Sequence[Relation]) -> bool:
         for (base, conditions), (_, columns) in zip(found, forms, strict=True)
     ]
     return all(any(a[form].excludes(b[form]) for form in a.keys() & b.keys()) for a, b in combinations(limits, 2))
+
+
+def empty(relation: Relation) -> bool:
+    """Whether no row can be there, whatever the data: keys and bounds rule the conditions out, or they each other."""
+    if isinstance(relation, Union):
+        return all(empty(part) for part in relation.parts)
+    if isinstance(relation, JoinPrivate):
+        return empty(relation.left) or (relation.how is How.INNER and empty(relation.right))
+    if not isinstance(relation, Filter | Project):
+        return any(empty(child) for child in relation.children)
+    base, conditions = _filters(relation)
+    _, forms = relation_form(base)
+    domains = {expression_form(Column(name), forms): each for name, each in base.columns.items()}
+    for form, limits in _Reading(base.columns, forms).limits(conditions).items():
+        if limits.excludes(limits) or (form in domains and _outside(limits, domains[form])):
+            return True
+    return _unfulfilled(relation) or empty(base)
+
+
+def _outside(limits: _Limits, domain: Domain) -> bool:
+    """Whether no value of a column is within these limits."""
+    if limits.null:
+        return not domain.nullable
+    if domain.bounds is None:
+        return False
+    low, high = domain.bounds
+    return limits.excludes(_Limits(low=(low, False), high=(high, False)))
+
+
+def _unfulfilled(relation: Relation) -> bool:
+    """Whether a filter above the base lets none of a column's public values pass, or is never true."""
+    while isinstance(relation, Filter | Project):
+        if isinstance(relation, Filter):
+            for each in conjuncts(relation.condition):
+                names = set(columns_used(each))
+                if not names and typed(each, relation.columns).value({}) is not True:
+                    return True
+                if len(names) == 1 and public_values(Column(*names), relation) == ():
+                    return True
+        relation = relation.child
+    return False
 
 
 def _filters(relation: Relation) -> tuple[Relation, list[Expression]]:

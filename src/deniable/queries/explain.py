@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import InvalidParameter
 from deniable.mechanisms.prefix import GaussianPrefixSums, LaplacePrefixSums
+from deniable.queries.answers import Answer
 from deniable.queries.planner import noise, plan
 from deniable.queries.pricing import Price, describe
 from deniable.queries.question import Question
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from deniable.queries.session import Session
 
 
-def explain(question: str | Question | Price, *, session: Session | None = None) -> str:
+def explain(question: str | Question | Price | Answer, *, session: Session | None = None) -> str:
     """The plan of a question: each step with its stability, each statistic with its sensitivity.
 
-    A price (`session.price(...)`) also has its noise explained; with `session`, the SQL that its engine runs is shown,
-    and the question may be SQL itself. Free: no data is read.
+    A price (`session.price(...)`) also has its noise explained, and of an answer its question is. With `session`, the
+    SQL that its engine runs is shown, and the question may be SQL itself. Free: no data is read.
     """
     if session is not None:
         return session.explain(question)
@@ -38,8 +39,13 @@ def explain(question: str | Question | Price, *, session: Session | None = None)
         return explained(question.plan, noise(question.plan, question.budget, question.cost), None)
     if isinstance(question, Question):
         return explained(plan(question), None, None)
+    if isinstance(question, Answer):
+        return explained(question.plan, None, None)
     raise InvalidParameter(
-        "question", type(question).__name__, "must be a Question or a Price", "SQL needs session=, which has its tables"
+        "question",
+        type(question).__name__,
+        "must be a Question, a Price or an Answer",
+        "SQL needs session=, which has its tables",
     )
 
 

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import NoReturn, final
 
-from deniable.errors import InvalidParameter, QuestionRefused
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, QuestionRefused
 from deniable.queries.aggregations import Aggregation
 from deniable.queries.disjoint import disjoint
 from deniable.queries.names import apart, fresh
+from deniable.queries.notes import listed
 from deniable.queries.question import Key, Measure, Post, Question, asked, public_values
-from deniable.queries.rules import MOST_NODES, refuse
+from deniable.queries.rules import MOST_NODES, choices, refuse
 from deniable.tables.expressions import Column, Expression, Literal, as_expression, call, columns_used, renamed
 from deniable.tables.fitting import fitted
 from deniable.tables.kinds import Scalar
@@ -65,6 +66,17 @@ class Frame:
         """The names of the columns."""
         return tuple(self.names)
 
+    def __repr__(self) -> str:
+        of, rows = ", ".join(table.name for table in self.relation.tables), self.relation.rows
+        columns = {name: self.relation.columns[inner] for name, inner in self.names.items()}
+        return "\n".join([f"Frame of {of}, at most {rows} row{'s' if rows > 1 else ''} of a person", *listed(columns)])
+
+    def __getitem__(self, name: object) -> NoReturn:
+        """Refused: rows cannot be looked at, and columns are named by `col`."""
+        raise InvalidOperation(
+            'a frame has no cells to look at; write col("age") for a column, or filter(...), select(...)'
+        )
+
     def filter(self, *conditions: Expression) -> Frame:
         """The rows for which all conditions are true."""
         if not conditions:
@@ -75,21 +87,21 @@ class Frame:
     def with_columns(self, **expressions: object) -> Frame:
         """Further columns, computed from those that are there; one of the same name is replaced."""
         kept = [(name, inner) for name, inner in self.names.items() if name not in expressions]
-        listed = [(name, self._own(as_expression(each))) for name, each in expressions.items()]
-        names = {name: fresh(name, [other for _, other in kept]) for name, _ in listed}
+        added = [(name, self._own(as_expression(each))) for name, each in expressions.items()]
+        names = {name: fresh(name, [other for _, other in kept]) for name, _ in added}
         project = Project(
             self.relation,
-            (*((inner, Column(inner)) for _, inner in kept), *((names[name], each) for name, each in listed)),
+            (*((inner, Column(inner)) for _, inner in kept), *((names[name], each) for name, each in added)),
         )
         return Frame(project, {**dict(kept), **names}, self.tables)
 
     def select(self, *columns: str, **expressions: object) -> Frame:
         """These columns only, and further ones computed from what is there."""
-        listed = [(name, self._own(Column(name))) for name in columns]
-        listed += [(name, self._own(as_expression(each))) for name, each in expressions.items()]
-        if not listed:
-            listed = [("row", Literal(1))]
-        return Frame(Project(self.relation, tuple(listed)), {name: name for name, _ in listed}, self.tables)
+        shown = [(name, self._own(Column(name))) for name in _plain("select", columns)]
+        shown += [(name, self._own(as_expression(each))) for name, each in expressions.items()]
+        if not shown:
+            shown = [("row", Literal(1))]
+        return Frame(Project(self.relation, tuple(shown)), {name: name for name, _ in shown}, self.tables)
 
     def join(self, other: Frame | str, on: str | Iterable[str | tuple[str, str]] = (), *, how: str = "inner") -> Frame:
         """With a public table by its name, on equal columns; or with another frame, on the person (and `on`).
@@ -125,25 +137,25 @@ class Frame:
 
     def per_person(self, *keys: str, **aggregates: Aggregation) -> Frame:
         """One row for each person (and value of the keys), with exact aggregates of that person's rows."""
-        listed = tuple((key, self._own(Column(key))) for key in keys)
+        by = tuple((key, self._own(Column(key))) for key in _plain("per_person", keys))
         exact = tuple(
             (name, Exact(each.function, None if each.expression is None else self._own(each.expression)))
             for name, each in aggregates.items()
         )
-        if not listed and not exact:
+        if not by and not exact:
             exact = (("rows", Exact("count", None)),)
-        relation = PerPerson(self.relation, listed, exact)
+        relation = PerPerson(self.relation, by, exact)
         return Frame(relation, {name: name for name in relation.columns}, self.tables)
 
     def group_by(self, *keys: str, **expressions: object) -> Grouped:
         """Groups by columns, and by expressions that are given a name."""
-        listed = [(key, self._own(Column(key))) for key in keys]
-        listed += [(name, self._own(as_expression(each))) for name, each in expressions.items()]
-        return Grouped(self, tuple(Key(name, each, public_values(each, self.relation)) for name, each in listed))
+        by = [(key, self._own(Column(key))) for key in _plain("group_by", keys)]
+        by += [(name, self._own(as_expression(each))) for name, each in expressions.items()]
+        return Grouped(self, tuple(Key(name, each, public_values(each, self.relation)) for name, each in by))
 
-    def agg(self, **aggregates: Aggregation) -> Question:
-        """The question that asks these of all rows together."""
-        return Grouped(self, ()).agg(**aggregates)
+    def agg(self, *unnamed: object, **aggregates: Aggregation) -> Question:
+        """The question that asks these of all rows together, each by its name: `agg(n=count())`."""
+        return Grouped(self, ()).agg(*unnamed, **aggregates)
 
     def _over(self, relation: Relation) -> Frame:
         return Frame(relation, self.names, self.tables)
@@ -205,8 +217,13 @@ class Grouped:
         )
         return Grouped(self.frame, keys)
 
-    def agg(self, **aggregates: Aggregation) -> Question:
-        """The question that asks these of each group."""
+    def __repr__(self) -> str:
+        return f"{self.frame!r}\ngrouped by {', '.join(key.name for key in self.keys)}"
+
+    def agg(self, *unnamed: object, **aggregates: Aggregation) -> Question:
+        """The question that asks these of each group, each by its name: `agg(n=count())`."""
+        if unnamed:
+            raise InvalidParameter("aggregates", NOTHING, "each has a name in the answer", "write agg(n=count())")
         taken = {key.name for key in self.keys}
         measures = []
         for name, each in aggregates.items():
@@ -223,8 +240,19 @@ class Grouped:
 
 def _table(name: str, tables: Mapping[str, Table]) -> Table:
     if name not in tables:
-        raise QuestionRefused("table", f"there is no table {name!r}", f"choose from {', '.join(tables)}")
+        raise QuestionRefused("table", f"there is no table {name!r}", choices(name, tables))
     return tables[name]
+
+
+def _plain(method: str, names: tuple[object, ...]) -> tuple[str, ...]:
+    """Columns by name, one after the other."""
+    found = tuple(name for name in names if isinstance(name, str))
+    if len(found) < len(names):
+        raise InvalidParameter(
+            "columns", NOTHING, "are given by name, one by one",
+            f'write {method}("ward", "sex"); what is computed is named, as in {method}(decade=col("age") // 10)',
+        )  # fmt: skip
+    return found
 
 
 def _no_column(name: str, frame: Frame) -> None:
@@ -233,7 +261,7 @@ def _no_column(name: str, frame: Frame) -> None:
             "person", "whose row it is can be counted, joined on and gathered by, and read in no other way",
             "write count_persons(), per_person(...) or people_in(...)",
         )  # fmt: skip
-    raise QuestionRefused("column", f"there is no column {name!r} here", f"choose from {', '.join(frame.columns)}")
+    raise QuestionRefused("column", f"there is no column {name!r} here", choices(name, frame.columns))
 
 
 def nodes(relation: Relation) -> int:

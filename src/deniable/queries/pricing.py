@@ -12,6 +12,7 @@ from deniable.curves.filters import Amount, exact_amount
 from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
 from deniable.ledger import Budget, Cost
 from deniable.mechanisms import tails
+from deniable.queries.notes import cost_said, empty_note, rest_said, wrapped
 from deniable.queries.planner import Plan, noise
 from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
 
@@ -76,7 +77,7 @@ class Price:
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
         return {
-            "cost": self.cost.describe(self.budget),
+            "cost": cost_said(self.cost, self.budget),
             "fits": self.fits,
             "times": self.times,
             "confidence": self.confidence,
@@ -84,13 +85,14 @@ class Price:
             "errors_at_rows": TYPICAL_ROWS,
             "threshold": self.threshold,
             "split": [[name, str(share)] for name, share in self.split()],
+            "note": empty_note(self.plan),
             "question": self.plan.question.hash,
         }
 
     def lines(self) -> list[str]:
-        """For people."""
+        """For people, as wide as a terminal."""
         named = {recipe.name: recipe for recipe in self.plan.recipes}
-        said = [f"cost     {self.cost.describe(self.budget)}"]
+        said = [f"cost     {cost_said(self.cost, self.budget)}"]
         for name, error in self.errors().items():
             if error is None:
                 said.append(f"error    {name}: depends on how the values lie")
@@ -101,11 +103,13 @@ class Price:
             said.append(f"keys     shown from about {self.threshold} people on")
         if len(self.plan.parts) > 1:
             said.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
-        left = self.left.describe_rest(self.budget)
+        if note := empty_note(self.plan):
+            said.append(f"note     {note}")
+        left = rest_said(self.left, self.budget)
         said.append(
             f"left     {left}: about {self.times:,} such questions" if self.fits else f"left     {left}: too little"
         )
-        return said
+        return wrapped(said, " " * 9)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -159,7 +163,9 @@ class Asked:
     mu: Amount | None = None
     rho: Amount | None = None
     share: Amount | None = None
-    """A part of what is left."""
+    """A part of what is left, in what the budget adds up: μ² under a Gaussian budget, else ε or ρ. So a tenth of μ²,
+    told as an ε, is about a third of it.
+    """
     within: float | Mapping[str, float] | None = None
     """How near the answer shall be, at `confidence`: the cheapest noise is found."""
     delta: Amount | None = None
@@ -266,7 +272,7 @@ def _within(plan: Plan, budget: Budget, within: float | Mapping[str, float], con
     while not fits(high):
         low, high = high, high * 1024
         if high > 10**36:
-            raise InvalidParameter("within", within, "no noise is as small as that", "ask for less")
+            raise InvalidParameter("within", within, "no noise is as small as that", "give a larger number")
     while high - low > max(1, low // 10**6):
         middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
         if fits(middle):

@@ -133,6 +133,11 @@ class Question:
         """The names of the columns of the result."""
         return tuple(name for name, _ in self.post.columns)
 
+    def __repr__(self) -> str:
+        of = ", ".join(table.name for table in self.relation.tables)
+        by = f" by {', '.join(key.name for key in self.keys)}" if self.keys else ""
+        return f"<Question: {', '.join(self.names)} of {of}{by}; {self.hash[:12]}>"
+
     def with_columns(self, **expressions: Expression) -> Question:
         """Further columns made of the noisy answers: `question.with_columns(each=col("cost") / col("n"))`."""
         kept = tuple((name, each) for name, each in self.post.columns if name not in expressions)
@@ -167,7 +172,8 @@ def asked(
 ) -> Question:
     """A checked question. Measures that mean the same become one, and all are put in the order of their forms."""
     if not measures:
-        raise QuestionRefused("aggregate", "a question asks for at least one aggregate", "SELECT COUNT(*) FROM visits")
+        example = f"SELECT COUNT(*) FROM {_first(relation)}"
+        raise QuestionRefused("aggregate", "a question asks for at least one aggregate", example)
     if len(measures) > MOST_MEASURES:
         raise QuestionRefused(
             "too_deep", f"a question has at most {MOST_MEASURES} aggregates", "ask in several questions"
@@ -271,29 +277,54 @@ def check_measure(measure: Measure, relation: Relation) -> None:
             "function", f"{measure.function} cannot be measured", f"choose from {', '.join(FUNCTIONS)}"
         )
     if measure.function == "count_persons" and not relation.people:
-        raise QuestionRefused("unit", "every row is its own person here", "SELECT COUNT(*) FROM visits")
+        raise QuestionRefused("unit", "every row is its own person here", f"SELECT COUNT(*) FROM {_first(relation)}")
     if measure.expression is None:
         if measure.function not in {"count", "count_persons"}:
-            raise QuestionRefused("aggregate", f"{measure.function} needs a column", "SELECT AVG(cost) FROM visits")
+            raise QuestionRefused(
+                "aggregate", f"{measure.function} needs a column", f"name one in {measure.function.upper()}(...)"
+            )
         return
     found = typed(measure.expression, relation.columns).domain
     if measure.function in {"count", "count_persons", "count_distinct"}:
         return
     if found.kind not in NUMBERS:
         raise QuestionRefused(
-            "kinds", f"{measure.function} takes numbers, not {found.kind.value}", "SELECT COUNT(ward) FROM visits"
+            "kinds", f"{measure.function} takes numbers, not {found.kind.value}", _instead(measure, found.kind)
         )
     if found.bounds is None or max(abs(end) for end in found.bounds) > _WIDEST:
         raise QuestionRefused(
             "bounds", f"{measure.function} needs public bounds, and this number has none",
             f"SELECT {measure.function.upper() if measure.function != 'quantile' else 'MEDIAN'}"
-            "(LEAST(GREATEST(weight, 0), 100)) FROM visits",
+            f"(LEAST(GREATEST({_written(measure.expression)}, 0), 100)) FROM {_first(relation)}",
         )  # fmt: skip
     q = measure.options.get("q")
     if measure.function == "quantile" and (q is None or not 0 <= q <= 1):
         raise QuestionRefused(
-            "constant", "the fraction of a quantile lies from 0 to 1", "SELECT QUANTILE(cost, 0.9) FROM visits"
+            "constant",
+            "the fraction of a quantile lies from 0 to 1",
+            f"SELECT QUANTILE({_written(measure.expression)}, 0.9) FROM {_first(relation)}",
         )
+
+
+def _first(relation: Relation) -> str:
+    """The first private table, for examples."""
+    return next(table.name for table in relation.tables if table.unit is not None)
+
+
+def _written(expression: Expression) -> str:
+    """A column by its name, anything else as x: for examples."""
+    return expression.name if isinstance(expression, Column) else "x"
+
+
+def _instead(measure: Measure, kind: Kind) -> str:
+    """What to ask instead of a number of what is none."""
+    assert measure.expression is not None
+    name = _written(measure.expression)
+    if kind is Kind.BOOLEAN:
+        return (
+            f"write COUNT_IF({name}), or {measure.function.upper()}(CAST({name} AS INTEGER)) for the part that is true"
+        )
+    return f"count instead: COUNT({name}), or GROUP BY {name}"
 
 
 def answer_domain(measure: Measure, relation: Relation) -> Domain:

@@ -47,6 +47,8 @@ class Released:
     """The cost at which one answer would carry as little noise: more than `cost` where other answers helped."""
     units: tuple[int, ...]
     """The same for each group: a key that only one of several answers showed carries that one's noise."""
+    threshold: int | None = None
+    """The noisy number of people from which on a key was shown; None where keys are public."""
 
     def drawn(self, plan: Plan, budget: Budget) -> list[list[Drawn]]:
         """For each group, each part's noisy value with its noise."""
@@ -81,7 +83,10 @@ class Released:
         both = precise(self.precision.units, budget) + precise(other.precision.units, budget)
         delta = max(self.precision.delta_units, other.precision.delta_units)
         precision = Cost(at_precision(both, budget), delta)
-        return Released(groups, tuple(parts), self.cost + other.cost, precision, tuple(units))
+        thresholds = [each for each in (self.threshold, other.threshold) if each is not None]
+        return Released(
+            groups, tuple(parts), self.cost + other.cost, precision, tuple(units), min(thresholds, default=None)
+        )  # fmt: skip
 
     def to_bytes(self) -> bytes:
         """For the ledger."""
@@ -93,6 +98,7 @@ class Released:
             "precision": [str(self.precision.units), str(self.precision.delta_units)],
             # Most often one number for all.
             "units": [str(each) for each in (set(self.units) if len(set(self.units)) == 1 else self.units)],
+            "threshold": self.threshold,
         }
         return json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
@@ -108,7 +114,7 @@ class Released:
         cost, precision = (Cost(*(int(amount) for amount in record[name])) for name in ("cost", "precision"))
         units = [int(each) for each in record["units"]]
         each = units if len(units) == len(groups) else units * len(groups)
-        return cls(groups, parts, cost, precision, tuple(each))
+        return cls(groups, parts, cost, precision, tuple(each), record.get("threshold"))
 
 
 def _placed(values: Any, at: Mapping[Group, int], groups: tuple[Group, ...]) -> Any:
@@ -169,7 +175,7 @@ def release(
         drawn[index] if index in drawn else _noisy(plan, made, index, groups, counts, source)
         for index in range(len(plan.parts))
     )
-    return Released(groups, parts, cost, cost, (cost.units,) * len(groups))
+    return Released(groups, parts, cost, cost, (cost.units,) * len(groups), made.threshold)
 
 
 def _noisy(

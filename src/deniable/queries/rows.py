@@ -159,10 +159,10 @@ class Relations:
             only(node, "this", "alias")
             return self.relation(node, known).called(_alias(node))
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
-            refuse("table", name=type(node).__name__.lower())
+            refuse("table", name=type(node).__name__.lower(), among=self.tables)
         name = str(node.name)
         if node.args.get("db") or node.args.get("catalog"):
-            refuse("table", name=f"{node.db}.{name}")
+            refuse("table", name=f"{node.db}.{name}", among=self.tables)
         only(node, "this", "alias")
         qualifier = _alias(node) or name
         definition = known.get(name.casefold())
@@ -172,7 +172,7 @@ class Relations:
             return definition.scope.called(qualifier)
         table = next((each for key, each in self.tables.items() if key.casefold() == name.casefold()), None)
         if table is None:
-            refuse("table", name=name)
+            refuse("table", name=name, among=self.tables)
         if table.unit is None:
             return _Public(table, qualifier)
         source = Source(table)
@@ -298,7 +298,7 @@ def _starred(node: exp.Expression, scope: Scope) -> list[tuple[str, Expression |
     qualifier = "" if isinstance(node, exp.Star) else str(node.args["table"].name).casefold()
     listed = [e for e in scope.entries if (e.qualifier.casefold() == qualifier if qualifier else e.bare)]
     if not listed:
-        refuse("table", name=qualifier)
+        refuse("table", name=qualifier, among=(entry.qualifier for entry in scope.entries if entry.qualifier))
     return [
         (e.name, None if e.column is None else Column(e.column)) for e in listed if e.column is not None or e.certain
     ]
@@ -339,7 +339,8 @@ def _side(node: exp.Expression, left: Scope, right: _Item) -> str:
         if ours and theirs:
             refuse("ambiguous", name=name)
         if not ours and not theirs:
-            refuse("column", name=f"{qualifier}.{name}" if qualifier else name)
+            here = (entry.name for entry in (*left.entries, *right.entries))
+            refuse("column", name=f"{qualifier}.{name}" if qualifier else name, among=here)
         sides.add("left" if ours else "right")
     return sides.pop() if len(sides) == 1 else ""
 
@@ -381,7 +382,7 @@ def _with_public(left: Scope, right: _Public, pairs: list[_Pair], how: How, usin
         if not isinstance(node, exp.Column):
             refuse("join public")
         name = str(node.name)
-        theirs.append(str(meant(matching(right.entries, name, str(node.table or "")), name, "").column))
+        theirs.append(str(meant(right.entries, name, str(node.table or "")).column))
     if not pairs:
         refuse("join public")
     left, ours = _columns_for(left, [node for node, _ in pairs], [name for name, _ in right.table.columns])

@@ -5,6 +5,8 @@ The table is data: the front raises from it, the dialect page prints it, and a t
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NoReturn, final
 
@@ -16,6 +18,9 @@ from deniable.units import Unit
 MOST_BYTES: Final = 10_000
 MOST_NESTED: Final = 40
 MOST_NODES: Final = 200
+_MOST_LISTED: Final = 30
+
+EXAMPLE_OF: Final = "for example: "
 
 
 @final
@@ -161,7 +166,7 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits WHERE patient_id = 'p17'", "SELECT COUNT(DISTINCT patient_id) FROM visits",
     ),
     "function": Rule(
-        "function", "{what} is not in the closed table of functions",
+        "function", "{what} is not in the closed table of functions, which the page on the SQL dialect lists",
         "SELECT COUNT(*) FROM visits WHERE random() < 0.5", "SELECT COUNT(*) FROM visits WHERE age % 2 = 0",
     ),
     "private aggregate": Rule(
@@ -175,6 +180,11 @@ RULES: Final = {
     "log": Rule(
         "function", "LOG has another base from one database to another",
         "SELECT AVG(LOG(cost + 1)) FROM visits", "SELECT AVG(LN(cost + 1)) FROM visits",
+    ),
+    "date format": Rule(
+        "function", "dates are not written out as text, which differs from one database to another",
+        "SELECT STRFTIME(visited, '%Y-%m') AS m, COUNT(*) FROM visits GROUP BY m",
+        "SELECT DATE_TRUNC('month', visited) AS m, COUNT(*) FROM visits GROUP BY m",
     ),
     "weekday": Rule(
         "function", "the first day of the week differs from one database to another, except in ISO's count",
@@ -283,9 +293,27 @@ RULES: Final = {
 }  # fmt: skip
 
 
-def refuse(rule: str, *, name: str = "", what: str = "") -> NoReturn:
-    """Raise the refusal of a rule; `name` and `what` are from the question's own text or the public schema."""
+def refuse(rule: str, *, name: str = "", what: str = "", among: Iterable[str] = ()) -> NoReturn:
+    """Raise the refusal of a rule; `name` and `what` are from the question's own text or the public schema.
+
+    With `among`, the names that could have been meant are listed instead of an example.
+    """
     found = RULES[rule]
     shown = repr(name if len(name) <= 60 else name[:57] + "...")
     message = found.rule.replace("{name}", shown).replace("{what}", what if len(what) <= 200 else what[:197] + "...")
-    raise QuestionRefused(found.code, message, f"for example: {found.rewrite}")
+    names = list(dict.fromkeys(among))
+    raise QuestionRefused(found.code, message, choices(name, names) if names else f"{EXAMPLE_OF}{found.rewrite}")
+
+
+def choices(name: str, among: Iterable[str]) -> str:
+    """What to write instead of a name that means nothing.
+
+    >>> choices("csot", ["ward", "cost"])
+    "did you mean 'cost'? choose from ward, cost"
+    """
+    names = list(among)
+    folded = {each.casefold(): each for each in names}
+    wanted = name.rpartition(".")[2].casefold()
+    near = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.6)
+    meant = f"did you mean {folded[near[0]]!r}? " if near else ""
+    return f"{meant}choose from {', '.join(names[:_MOST_LISTED])}{', …' if len(names) > _MOST_LISTED else ''}"

@@ -69,10 +69,11 @@ def matching(entries: Iterable[Entry], name: str, qualifier: str) -> list[Entry]
     ]
 
 
-def meant(found: Sequence[Entry], name: str, qualifier: str) -> Entry:
-    """The one entry among those found; refused if there is none, or more than one."""
+def meant(entries: Sequence[Entry], name: str, qualifier: str) -> Entry:
+    """The one entry that a name means; refused if there is none, or more than one."""
+    found = matching(entries, name, qualifier)
     if not found:
-        refuse("column", name=f"{qualifier}.{name}" if qualifier else name)
+        refuse("column", name=f"{qualifier}.{name}" if qualifier else name, among=(each.name for each in entries))
     if len({entry.column for entry in found}) > 1:
         refuse("ambiguous", name=name)
     return found[0]
@@ -84,7 +85,7 @@ def named(scope: Scope, node: exp.Column) -> Entry:
         refuse("star")
     only(node, "this", "table")
     name, qualifier = str(node.name), str(node.table or "")
-    return meant(scope.matching(name, qualifier), name, qualifier)
+    return meant(scope.entries, name, qualifier)
 
 
 @final

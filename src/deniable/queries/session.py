@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
 
-from deniable.errors import NOTHING, EngineFailed, InvalidOperation, InvalidParameter, UnreadableRecord
+from deniable.errors import (
+    NOTHING,
+    BudgetExceeded,
+    EngineFailed,
+    InvalidOperation,
+    InvalidParameter,
+    UnreadableRecord,
+)
 from deniable.ledger import Budget, Cost, Entry, Ledger
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
+from deniable.queries.notes import listed
 from deniable.queries.planner import Plan, noise, plan
 from deniable.queries.pricing import Asked, PartOf, Price
 from deniable.queries.question import Question
@@ -46,8 +54,9 @@ class Session:
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def sql(self, question: str, **cost: Any) -> Answer:
-        """Answer a question in SQL. Say what to spend by one of `epsilon=`, `mu=`, `rho=`, `share=` (of what is left)
-        or `within=` (how near, at `confidence=`); `delta=` is for keys that are not public.
+        """Answer a question in SQL. Say what to spend by one of `epsilon=`, `mu=`, `rho=`, `share=` (of what is left,
+        in what the budget adds up: μ², or ε or ρ) or `within=` (how near, at `confidence=`); `delta=` is for keys that
+        are not public.
 
         The cost is charged before any data is read, and stays charged if the run fails. A question that was answered
         before, at this cost or a higher one, is answered again from the ledger, for nothing.
@@ -56,11 +65,17 @@ class Session:
 
     def ask(self, question: str | Question, **cost: Any) -> Answer:
         """Answer a question, in SQL or built from `table(...)`."""
-        made = self._planned(question)
-        price = self._price(made, Asked(**cost))
-        old = self._replayed(made, price)
-        if old is not None:
-            return old
+        made, asked = self._planned(question), Asked(**cost)
+        try:
+            price = self._price(made, asked)
+        except BudgetExceeded:  # a share of nothing: any answer that is there is worth more
+            stored = self._stored(made)
+            if stored is None:
+                raise
+            return self._answer(made, *stored, asked.confidence, replayed=True)
+        known = self._known(made, price)
+        if known is not None:
+            return self._answer(made, *known, price.confidence, replayed=True)
         drawn = self._noise(made, price)
         entry = self._ledger.reserve(price.cost, question=made.question.hash, description=_words(question, made))
         [released] = self._released([(made, drawn, price.cost)], [entry])
@@ -73,7 +88,8 @@ class Session:
     def refine(self, answer: Answer, **cost: Any) -> Answer:
         """Spend more on a question that was answered: a second answer is merged with the first by inverse variance.
 
-        Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once.
+        Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once. If the ledger
+        has a more exact answer to this question by now, that one is refined, so that no purchase is lost either.
         """
         if not isinstance(answer, Answer):
             raise InvalidParameter("answer", type(answer).__name__, "must be an Answer of this session")
@@ -83,10 +99,13 @@ class Session:
             raise InvalidParameter("answer", NOTHING, "is about other tables or another budget", "ask it here first")
         price = self._price(made, Asked(**cost))
         drawn = self._noise(made, price)
+        stored, base = self._stored(made), answer.released
+        if stored is not None and stored[0].precision.units > base.precision.units:
+            base = stored[0]
         words = f"refined: {_words(made.question, made)}"
         entry = self._ledger.reserve(price.cost, question=made.question.hash, description=words)
         [released] = self._released([(made, drawn, price.cost)], [entry])
-        return self._sealed(made, answer.released.merged(released, self.budget), entry, price.confidence)
+        return self._sealed(made, base.merged(released, self.budget), entry, price.confidence)
 
     def batch(self, questions: Sequence[str | Question], **cost: Any) -> list[Answer]:
         """Several questions at once, for one cost that they share: all are paid for, or none.
@@ -105,10 +124,20 @@ class Session:
             if plans.setdefault(made.question.hash, made) is made:
                 words[made.question.hash] = _words(each, made)
         shares, helps = batch.shares(list(plans.values()))
-        prices = {
-            name: self._price(made, asked.part(share))
-            for (name, made), share in zip(plans.items(), shares, strict=True)
-        }
+        try:
+            prices = {
+                name: self._price(made, asked.part(share))
+                for (name, made), share in zip(plans.items(), shares, strict=True)
+            }
+        except BudgetExceeded:  # as in `ask`: what was asked before can still be read
+            stored = [self._stored(made) for made in given]
+            if None in stored:
+                raise
+            return [
+                self._answer(made, *each, asked.confidence, replayed=True)
+                for made, each in zip(given, stored, strict=True)
+                if each is not None
+            ]
         known = {name: self._known(made, prices[name]) for name, made in plans.items()}
         new = [name for name, each in known.items() if each is None]
         tasks = [(plans[name], self._noise(plans[name], prices[name]), prices[name].cost) for name in new]
@@ -144,9 +173,9 @@ class Session:
 
         return Frame.of(name, self._tables)
 
-    def explain(self, question: str | Question | Price) -> str:
+    def explain(self, question: str | Question | Price | Answer) -> str:
         """The plan of a question: each step with its stability, each statistic with its sensitivity, and the SQL that
-        the engine runs; of a price also the noise. Free: no data is read.
+        the engine runs; of a price also the noise, of an answer that of its question. Free: no data is read.
         """
         from deniable.queries.explain import explained
 
@@ -154,15 +183,15 @@ class Session:
         if isinstance(question, Price):
             made, drawn = question.plan, noise(question.plan, question.budget, question.cost)
             return explained(made, drawn, self._engine.sql(made.collect))
-        made = self._planned(question)
+        made = question.plan if isinstance(question, Answer) else self._planned(question)
         return explained(made, None, self._engine.sql(made.collect))
 
     # -- the account ---------------------------------------------------------------------------------------------------
 
     @property
-    def tables(self) -> dict[str, Table]:
-        """The schemas, by name. All of it is public."""
-        return dict(self._tables)
+    def tables(self) -> Tables:
+        """The schemas, by name; print it to see the columns. All of it is public."""
+        return Tables(self._tables)
 
     @property
     def budget(self) -> Budget:
@@ -237,20 +266,20 @@ class Session:
         left = self._ledger.remaining
         return Price(made, self.budget, asked.cost(made, self.budget, left), left, asked.confidence)
 
-    def _known(self, made: Plan, price: Price) -> tuple[Released, Entry] | None:
-        """What the ledger has of this question, if it is as exact as what is asked."""
+    def _stored(self, made: Plan) -> tuple[Released, Entry] | None:
+        """What the ledger has of this question."""
         entry = self._ledger.answer(made.question.hash)
         if entry is None or entry.answer is None:
             return None
         try:
-            known = Released.from_bytes(entry.answer, made)
+            return Released.from_bytes(entry.answer, made), entry
         except UnreadableRecord:  # by an older version: it must be asked anew
             return None
-        return (known, entry) if price.cost <= known.precision else None
 
-    def _replayed(self, made: Plan, price: Price) -> Answer | None:
-        known = self._known(made, price)
-        return None if known is None else self._answer(made, *known, price.confidence, replayed=True)
+    def _known(self, made: Plan, price: Price) -> tuple[Released, Entry] | None:
+        """The same, if it is as exact as what is asked."""
+        stored = self._stored(made)
+        return stored if stored is not None and price.cost <= stored[0].precision else None
 
     def _noise(self, made: Plan, price: Price) -> Noise:
         """The noise of a price, made before anything is charged: whatever is wrong with it, is wrong in public."""
@@ -283,9 +312,24 @@ class Session:
             self._ledger.remaining,
             self.budget,
             replayed,
+            entry.time,
         )
         promise = Guarantee(self.budget.curve(released.cost), self._ledger.unit, assumptions=ASSUMPTIONS)
         return Answer(made, released, self.budget, promise, receipt, confidence)
+
+
+@final
+class Tables(dict[str, "Table"]):
+    """Schemas by name, printed as a list of columns with what is public about each."""
+
+    def __repr__(self) -> str:
+        lines: list[str] = []
+        for name, table in self.items():
+            whose = "public" if table.unit is None else f"protects {table.unit.describe()}"
+            lines += [f"{name}: {whose}", *listed(dict(table.columns))]
+        return "\n".join(lines)
+
+    __str__ = __repr__
 
 
 @final

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
+from deniable.errors import QuestionRefused
 from deniable.queries.aggregates import Asked
 from deniable.queries.canonical import Form, expression_form
 from deniable.queries.dialect import Scalars, exp, has_aggregate, is_aggregate, only, read, unwrapped
@@ -14,7 +15,7 @@ from deniable.queries.groups import Items, grouped, item
 from deniable.queries.names import fresh
 from deniable.queries.question import Key, Order, Post, Question, asked, check_post, public_values
 from deniable.queries.rows import Environment, Relations, check_select
-from deniable.queries.rules import refuse
+from deniable.queries.rules import EXAMPLE_OF, refuse
 from deniable.queries.scope import Rows, Scope
 from deniable.tables.expressions import Column, Expression, Literal, call
 from deniable.tables.schema import Table
@@ -28,6 +29,17 @@ def parse(text: str, tables: Mapping[str, Table]) -> Question:
     >>> question.names, question.keys[0].values
     (('ward', 'n'), ('A', 'B', 'C', None))
     """
+    try:
+        return _parsed(text, tables)
+    except QuestionRefused as refused:
+        if "visits" in tables or not refused.rewrite.startswith(EXAMPLE_OF):
+            raise
+        # The examples are about a table of their own: whoever has none of that name is told so.
+        example = f"{EXAMPLE_OF.rstrip(': ')}, with a table visits: {refused.rewrite.removeprefix(EXAMPLE_OF)}"
+        raise QuestionRefused(refused.code, refused.rule, example) from None
+
+
+def _parsed(text: str, tables: Mapping[str, Table]) -> Question:
     found = read(text)
     try:
         tree = found.tree
@@ -57,7 +69,7 @@ class _Shown(Scalars):
         only(node, "this", "table")
         name = str(node.name)
         if name.casefold() not in self.columns:
-            refuse("column", name=name)
+            refuse("column", name=name, among=self.columns)
         return self.columns[name.casefold()]
 
     def aggregate(self, node: exp.Expression) -> Expression:

@@ -1,0 +1,79 @@
+"""What stands below an answer besides its numbers: from the question, the public schema and the cost alone."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from deniable.queries.disjoint import empty
+
+if TYPE_CHECKING:
+    from deniable.ledger import Budget, Cost
+    from deniable.queries.planner import Plan
+    from deniable.tables.kinds import Domain
+
+WIDTH: Final = 80
+"""As wide as a terminal is, at the least."""
+
+
+def threshold_note(plan: Plan, threshold: int | None) -> str:
+    """Which keys are shown, where keys are not public; nothing where they are."""
+    if plan.people is None:
+        return ""
+    few = "those that many people share" if threshold is None else f"those with about {threshold:,} people or more"
+    return f"keys are not public: only {few} are shown; declare keys, name them with IN, or spend more"
+
+
+def empty_note(plan: Plan) -> str:
+    """That no row can be asked for, if keys and bounds show it."""
+    if not empty(plan.question.relation):
+        return ""
+    return "by the public keys and bounds no row can fulfil the conditions: what is told is noise alone"
+
+
+def rows_note(plan: Plan) -> str:
+    """How many rows of a person were read, at most: the owner's bound, which holds before anything else is done."""
+    bounds = {
+        table.name: table.unit.rows for table in plan.question.relation.tables if table.unit and table.unit.column
+    }
+    if not bounds:
+        return ""
+    if len(bounds) == 1:
+        [rows] = bounds.values()
+        return f"at most {_rows(rows)} of each person {'was' if rows == 1 else 'were'} read"
+    return "of each person were read at most " + ", ".join(f"{_rows(n)} of {name}" for name, n in bounds.items())
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+_KEYS: Final = " for unlisted keys"
+"""What a δ beside the noise is for: the first δ in such a line belongs to ε, the second to thresholds."""
+
+
+def cost_said(cost: Cost, budget: Budget) -> str:
+    """A cost in words, each δ with what it is for."""
+    return cost.describe(budget) + (_KEYS if cost.delta_units else "")
+
+
+def rest_said(rest: Cost, budget: Budget) -> str:
+    """What is left in words, each δ with what it is for."""
+    return rest.describe_rest(budget) + _KEYS
+
+
+def listed(columns: Mapping[str, Domain]) -> list[str]:
+    """A line for each column, with what is public about it."""
+    width = max(map(len, columns), default=0)
+    return [f"  {name.ljust(width)}  {str(each).removeprefix('Domain.')}" for name, each in columns.items()]
+
+
+def wrapped(lines: Iterable[str], indent: str = "") -> list[str]:
+    """Lines that fit into a terminal; what is left out by `textwrap` is spaces."""
+    return [
+        part
+        for line in lines
+        if line
+        for part in textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    ]
