@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from typing import Any
 
 import mpmath
@@ -13,7 +14,7 @@ import pytest
 from deniable import Unit, audit, curves, local, mechanisms
 from deniable.audit.exactly import threshold_law
 from deniable.curves import Curve, Kernel
-from deniable.errors import InvalidDistribution, InvalidOperation, InvalidParameter
+from deniable.errors import InvalidDistribution, InvalidOperation, InvalidParameter, NotCertifiable
 from tests.audit.cases import cases
 from tests.mechanisms import exact_laws, lattice_laws
 
@@ -485,6 +486,37 @@ def test_processing_may_raise_or_give_lists() -> None:
     twice = audit.exact(noisy.then(lambda i: [i]).then(lambda i: i[0] == 0), neighbours=pair)
     once = audit.exact(noisy.then(lambda i: i == 0), neighbours=pair)
     assert twice.epsilon(delta=0.0) == pytest.approx(once.epsilon(delta=0.0))
+
+
+PICK, CLOCK = mechanisms.NoisyMax(sensitivity=1, epsilon=1), itertools.count()
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "said"),
+    [
+        (lambda i: (i, random.random()), InvalidOperation, "random"),
+        (lambda i: random.random() < 0.5, InvalidOperation, "random"),
+        (lambda i: (i, next(CLOCK)), InvalidOperation, "remembers"),
+        (lambda i: iter([i]), NotCertifiable, "nothing can be read"),
+        (lambda i: [i, object()], NotCertifiable, "nothing can be read"),
+        (lambda i: {"picked": lambda: i}, NotCertifiable, "nothing can be read"),
+        (lambda i: np.array([object(), i]), NotCertifiable, "nothing can be read"),
+    ],
+    ids=["noise", "coin", "clock", "iterator", "object", "function", "array"],
+)  # fmt: skip
+def test_processing_that_has_no_image_is_refused(function: Any, error: type[Exception], said: str) -> None:
+    """It was ε = ∞ for noise, as no two images were equal, and ε = 0 for what nobody can read, as all were. (A coin is
+    thrown 60 times and more: all alike with 2⁻⁶⁰ at most.)
+    """
+    with pytest.raises(error, match=said):
+        audit.exact(PICK.then(function), neighbours=([0, 1, 1], [1, 0, 0]))
+
+
+def test_processing_may_give_nan_and_arrays() -> None:
+    """Which are not equal to themselves, and are the same answer all the same."""
+    for function in (lambda i: math.nan if i else 0.0, lambda i: np.array([i == 0, math.nan]), lambda i: {"i": i == 0}):
+        found = audit.exact(PICK.then(function), neighbours=([0, 1, 1], [1, 0, 0]))
+        assert found.epsilon(delta=0.0) == pytest.approx(0.7367, abs=1e-4)
 
 
 class Words:

@@ -21,10 +21,10 @@ from typing import Any, Final, final
 import numpy as np
 
 from deniable import curves
-from deniable.audit.answers import Raised, plain
+from deniable.audit.answers import UNREADABLE, Raised, plain, says_nothing
 from deniable.audit.locally import Factors, Law, local_factors
 from deniable.curves import Curve, Kernel
-from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter, NotCertifiable
 from deniable.local import Protocol
 from deniable.mechanisms import (
     AboveThreshold,
@@ -61,6 +61,8 @@ REACH: Final = 40.0
 SIGMAS: Final = 19.0
 """The same for Gaussian noise: less than 10⁻⁷⁹. At twice as many, masses are still floats."""
 MOST_OUTCOMES: Final = 10**6
+ASKED: Final = 64
+"""Calls of what is done to an answer that must agree, two for each outcome at least: coins do so with 2⁻⁶⁴ at most."""
 RAREST: Final = 1e-280
 """Masses below this lose digits: the least float with all of them is 2 × 10⁻³⁰⁸, and masses are products of several."""
 FARTHEST: Final = 640.0
@@ -77,7 +79,8 @@ def exact(mechanism: Any, *, neighbours: tuple[Any, Any] | None = None) -> Curve
 
     A choice or threshold about values so far apart that an outcome is rarer than 10⁻²⁸⁰ is refused. What is done to
     noisy numbers (`then`) is seen as far as 40 scales of noise: images that only farther numbers have add less than
-    10⁻¹⁵ to δ, but a pure ε that hangs on them alone is not seen.
+    10⁻¹⁵ to δ, but a pure ε that hangs on them alone is not seen. It must be no random function: that is refused where
+    two calls differ.
 
     >>> from deniable import audit, mechanisms
     >>> picks = mechanisms.NoisyMax(sensitivity=1, epsilon=1)
@@ -168,16 +171,29 @@ def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
     if read is None:
         raise InvalidOperation("what is done to an answer of several parts mixes them; audit.measure it")
 
-    def image(outcome: Any) -> Any:
+    def once(outcome: Any) -> Any:
         release = read(outcome)
         for function in functions:
             try:
                 release = function(release)
             except Exception as error:  # an error is an output
                 return Raised(type(error).__name__)
+        if says_nothing(release):
+            raise NotCertifiable(f"an answer of type {type(release).__name__} holds something {UNREADABLE}")
         return plain(release)
 
     (p, q) = factors(inner, a, b)[0]
+    again = max(1, math.ceil(ASKED / (len(p) + len(q))))
+
+    def image(outcome: Any) -> Any:
+        found = once(outcome)
+        if any(once(outcome) != found for _ in range(again)):
+            raise InvalidOperation(
+                "what is done to an answer gives now this and now that for the same one: it is random, or remembers, "
+                "and its law is not known; audit.measure it"
+            )
+        return found
+
     return [(pushed(p, image), pushed(q, image))]
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.audit.answers import Answers, Raised, is_opaque
+from deniable.audit.answers import UNREADABLE, Answers, Raised, is_opaque
 from deniable.audit.game import Sample
 from deniable.errors import NOTHING, InvalidParameter, NotCertifiable
 from deniable.local import CohortReports, Protocol
@@ -231,10 +231,7 @@ def _must_say_something(answers: Any) -> None:
             "and see why"
         )
     if is_opaque(answers[0]):
-        raise NotCertifiable(
-            f"all {count:,} answers are of type {kind.__name__}, of which nothing can be read; let it return numbers, "
-            "strings, lists or dicts"
-        )
+        raise NotCertifiable(f"all {count:,} answers are of type {kind.__name__}, {UNREADABLE}")
 
 
 def _in_time(work: Callable[[], Any], seconds: float, done: list[int], total: int, progress: Progress | None) -> Any:
