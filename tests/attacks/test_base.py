@@ -71,6 +71,7 @@ def test_a_mechanism_that_lies_about_its_noise_is_seen_to_beat_the_cap() -> None
 
     class Liar(mechanisms.Mechanism):
         curve = curves.laplace(scale=4.0)
+        sensitivity = 1
 
         def release(self, value, *, entropy=None):
             return mechanisms.Laplace(sensitivity=1.0, scale=0.5).release(float(value))
@@ -229,6 +230,20 @@ def test_a_defence_that_does_not_fit_is_refused(name: str) -> None:
         EVERY[name]().run(MISMATCHED[name], trials=5)
 
 
+class Wrapped(mechanisms.Mechanism):
+    """A user's own wrapper: nobody can see through it."""
+
+    def __init__(self, inner: mechanisms.Mechanism) -> None:
+        self.inner = inner
+
+    @property
+    def curve(self):
+        return self.inner.curve
+
+    def release(self, value, *, entropy=None):
+        return self.inner.release(value, entropy=entropy)
+
+
 SMALL = mechanisms.Laplace(sensitivity=2.0**-7, epsilon=1.0)
 HIDDEN = {
     "then": (SMALL.then(lambda y: y), InvalidParameter, "at least 1"),
@@ -247,6 +262,13 @@ HIDDEN = {
         InvalidOperation,
         "yet to be chosen",
     ),
+    "a catastrophe": (
+        mechanisms.cautionary.Catastrophe(SMALL, statistic=lambda y: y, delta=0),
+        InvalidOperation,
+        "says its sensitivity",
+    ),
+    "one of their own": (Wrapped(SMALL), InvalidOperation, "says its sensitivity"),
+    "one of their own, then": (Wrapped(SMALL).then(float), InvalidOperation, "says its sensitivity"),
 }
 
 

@@ -120,6 +120,39 @@ def coverage(audits: int, trials: int = 400, confidence: float = 0.9) -> bool:
     return well
 
 
+def in_rounds(audits: int, most: int = 3000, confidence: float = 0.9) -> bool:
+    """How often something false is certified by `until_decided`, which looks after every round."""
+    well = True
+    print(
+        f"| {audits:,} audits in rounds, {most} + {most} answers at most, each at {confidence:.0%} | anything false |"
+    )
+    print("|---|---|")
+    for name, (draw, truth, delta) in SOUND.items():
+        claim = curves.approximate(epsilon=truth, delta=delta) if delta else curves.pure(epsilon=truth)
+        if name.startswith("Gaussian"):
+            claim = curves.gaussian(mu=1.0)
+        mechanism, false = Drawn(draw), 0
+        for _ in range(audits):
+            found = audit.until_decided(
+                mechanism, neighbours=(0, 1), claim=claim, most=most, confidence=confidence, delta=delta
+            )
+            false += bool(found.refuted or found.epsilon > truth + 1e-4)
+        fine = statistics.at_least(false, audits, probability=1 - confidence) > 1e-9
+        well &= fine
+        print(f"| {name}{'' if fine else ' **NOT SO**'} | {false / audits:.2%} |", flush=True)
+    return well
+
+
+class Drawn:
+    """Answers by the thousand."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+
+    def many(self, value: int, count: int) -> Any:
+        return self.draw(np.random.default_rng(), value, count)
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", type=int, default=1_000_000, help="trials of mechanisms that answer by the million")
@@ -139,6 +172,7 @@ def main() -> int:
         well &= the_zoo(asked.quick)
     if "coverage" in asked.only:
         well &= coverage(asked.audits)
+        well &= in_rounds(max(1, asked.audits // 4))
     print(f"\n{'all well' if well else 'NOT WELL'}, {time.process_time() - begin:.0f} CPU seconds")
     return 0 if well else 1
 

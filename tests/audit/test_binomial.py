@@ -50,6 +50,17 @@ def test_the_certified_epsilon_solves_its_equation(right: int, wrong: int, miss:
     )
 
 
+def test_a_p_value_pays_for_its_free_guesses() -> None:
+    """In fractions: of 200 trials at δ = 0.02 nine guesses are free but for 0.0125, and that is a part of the p-value."""
+    free, miss = free_guesses(200, 0.02, 0.05 / 4), 0.05
+    assert exact_above(free, 200, Fraction(0.02)) <= Fraction(miss) / 4 < exact_above(free - 1, 200, Fraction(0.02))
+    p = Fraction(1 / (1 + math.exp(-1.0)))
+    for right, wrong in ((90, 18), (80, 20), (100, 40)):
+        wanted = exact_above(right - free - 1, right - free + wrong, p) + Fraction(miss) / 4
+        found = guessing_p_value(right, wrong, 200, epsilon=1.0, delta=0.02, miss=miss)
+        assert found == pytest.approx(float(wanted), rel=1e-9)
+
+
 def test_nearly_sure_guesses_lose_no_digits() -> None:
     """All right: the chance of a wrong guess is 1 - miss^(1/n), far below a float's distance from 1 when squared."""
     n, miss = 10**12, 1e-3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from typing import Any
 
 import mpmath
@@ -13,7 +14,7 @@ import pytest
 from deniable import Unit, audit, curves, local, mechanisms
 from deniable.audit.exactly import threshold_law
 from deniable.curves import Curve, Kernel
-from deniable.errors import InvalidDistribution, InvalidOperation, InvalidParameter
+from deniable.errors import InvalidDistribution, InvalidOperation, InvalidParameter, NotCertifiable
 from tests.audit.cases import cases
 from tests.mechanisms import exact_laws, lattice_laws
 
@@ -167,6 +168,95 @@ def test_one_shot_top(kind: str, count: int) -> None:
     first = audit.exact(top.then(lambda winners: winners[0]), neighbours=pair)
     alone = audit.exact(top.selector, neighbours=pair)
     assert first.delta(epsilon=EPSILONS) == pytest.approx(alone.delta(epsilon=EPSILONS), abs=1e-12)
+
+
+# -- rare outcomes ---------------------------------------------------------------------------------------------------
+
+
+def pure(p: Any, q: Any) -> float:
+    """The largest loss over all outcomes, in both directions."""
+    return float(max(abs(mpmath.log(x / y)) for x, y in zip(p, q, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "positives", "pair"),
+    [
+        (0.1, 1, ([-2263], [-2262])), (1, 1, ([-200], [-199])), (1, 1, ([-300], [-299])), (1, 1, ([300], [299])),
+        (1, 1, ([-300, 40, 0], [-299, 41, -1])), (1, 2, ([30, -300], [31, -299])), (4, 2, ([-90, 90], [-91, 89])),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_pure_epsilon_of_a_threshold_may_hang_on_a_rare_answer(
+    epsilon: float, positives: int, pair: tuple[Any, Any]
+) -> None:
+    """Answers as rare as e^-100, at 400 digits. (That 1 - 10⁻¹⁷ is 1 had lost them: 0.488 for a claim of 0.1.)"""
+    noisy: Any = (
+        mechanisms.AboveThreshold(threshold=0, sensitivity=1, epsilon=epsilon)
+        if positives == 1
+        else mechanisms.SparseVector(threshold=0, sensitivity=1, epsilon=epsilon, positives=positives)
+    )
+    with mpmath.workdps(400):
+        p, q = (
+            exact_laws.threshold(
+                asked, at=0, threshold_scale=noisy.threshold_scale, answer_scale=noisy.answer_scale, positives=positives
+            ).values()
+            for asked in pair
+        )
+        wanted = pure(p, q)
+    assert audit.exact(noisy, neighbours=pair).epsilon(delta=0.0) == pytest.approx(wanted, rel=1e-9)
+
+
+RARE = [([0, 60], [1, 59]), ([0, 500], [1, 499]), ([0, 300, 40], [1, 299, 41])]
+
+
+@pytest.mark.parametrize("pair", RARE, ids=str)
+@pytest.mark.parametrize("kind", ["laplace", "exponential", "gumbel"])
+def test_the_pure_epsilon_of_a_choice_may_hang_on_a_rare_winner(kind: str, pair: tuple[Any, Any]) -> None:
+    """One that is chosen as rarely as e^-500, at 400 digits; picked, peeled and in one shot."""
+    maker: Any = {
+        "laplace": mechanisms.NoisyMax, "exponential": mechanisms.PermuteAndFlip, "gumbel": mechanisms.Exponential
+    }[kind]  # fmt: skip
+    selector = maker(sensitivity=1, epsilon=2)
+    law = exact_laws.softmax if kind == "gumbel" else lambda u, scale: exact_laws.largest(u, scale, kind)
+    with mpmath.workdps(400):
+        wanted = pure(*(law(scores, 1) for scores in pair))
+    picked = [selector, mechanisms.TopK(selector, count=1)]
+    picked += [mechanisms.OneShotTopK(selector, count=1)] if kind != "gumbel" else []
+    for mechanism in picked:
+        assert audit.exact(mechanism, neighbours=pair).epsilon(delta=0.0) == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("apart", [1, 100, 300, 390, 400])
+def test_tails_of_values_far_apart_are_both_whole(apart: int) -> None:
+    """Noise of scale 10 has the loss |a - b|/10 exactly. (A tail that was cut for one of them gave 42.4 at 400.)"""
+    noisy = mechanisms.DiscreteLaplace(sensitivity=1, scale=10)
+    assert audit.exact(noisy, neighbours=(0, apart)).epsilon(delta=0.0) == pytest.approx(apart / 10, rel=1e-9)
+    stairs = mechanisms.Staircase(sensitivity=10, epsilon=1)
+    assert audit.exact(stairs, neighbours=(0, apart - apart % 10)).epsilon(delta=0.0) == pytest.approx(
+        apart // 10, rel=1e-9, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "pair"),
+    [
+        (mechanisms.AboveThreshold(threshold=0, sensitivity=1, epsilon=1), ([-3000], [-2999])),
+        (mechanisms.AboveThreshold(threshold=0, sensitivity=1, epsilon=1), ([10**12], [10**12 + 1])),
+        (mechanisms.NoisyMax(sensitivity=1, epsilon=1), ([0, 1500], [1, 1499])),
+        (mechanisms.Exponential(sensitivity=1, epsilon=1), ([0, 1500], [1, 1499])),
+        (mechanisms.PermuteAndFlip(sensitivity=1, epsilon=1), ([0, 1500], [1, 1499])),
+        (mechanisms.TopK(mechanisms.Exponential(sensitivity=1, epsilon=1), count=2), ([0, 1500], [1, 1499])),
+        (mechanisms.OneShotTopK(mechanisms.NoisyMax(sensitivity=1, epsilon=1), count=2), ([0, 10**8, 5], [1, 10**8, 5])),
+        (mechanisms.OneShotTopK(mechanisms.PermuteAndFlip(sensitivity=1, epsilon=1), count=3), ([0, 600, 1200], [1, 600, 1200])),
+        (mechanisms.InverseSensitivity.median(answers=(0, 1), epsilon=2), ([0] * 3000, [0] * 2999 + [1])),
+        (mechanisms.NoisyMax(sensitivity=1, epsilon=1).then(lambda i: i), ([0, 1500], [1, 1499])),
+    ],
+    ids=["threshold", "far threshold", "noisy max", "exponential", "flips", "peeled", "one shot", "product", "median", "then"],
+)  # fmt: skip
+def test_what_is_too_rare_for_a_float_is_refused(mechanism: Any, pair: tuple[Any, Any]) -> None:
+    """At once, not after 10⁸ pieces; never ε = 0 because both masses are 0."""
+    with pytest.raises(InvalidOperation, match=r"too far apart.*audit\.measure"):
+        audit.exact(mechanism, neighbours=pair)
 
 
 @pytest.mark.parametrize("pair", [(-1.0, 1.0), (-0.2, 0.1), (0.3, 0.3)], ids=str)
@@ -396,6 +486,37 @@ def test_processing_may_raise_or_give_lists() -> None:
     twice = audit.exact(noisy.then(lambda i: [i]).then(lambda i: i[0] == 0), neighbours=pair)
     once = audit.exact(noisy.then(lambda i: i == 0), neighbours=pair)
     assert twice.epsilon(delta=0.0) == pytest.approx(once.epsilon(delta=0.0))
+
+
+PICK, CLOCK = mechanisms.NoisyMax(sensitivity=1, epsilon=1), itertools.count()
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "said"),
+    [
+        (lambda i: (i, random.random()), InvalidOperation, "random"),
+        (lambda i: random.random() < 0.5, InvalidOperation, "random"),
+        (lambda i: (i, next(CLOCK)), InvalidOperation, "remembers"),
+        (lambda i: iter([i]), NotCertifiable, "nothing can be read"),
+        (lambda i: [i, object()], NotCertifiable, "nothing can be read"),
+        (lambda i: {"picked": lambda: i}, NotCertifiable, "nothing can be read"),
+        (lambda i: np.array([object(), i]), NotCertifiable, "nothing can be read"),
+    ],
+    ids=["noise", "coin", "clock", "iterator", "object", "function", "array"],
+)  # fmt: skip
+def test_processing_that_has_no_image_is_refused(function: Any, error: type[Exception], said: str) -> None:
+    """It was ε = ∞ for noise, as no two images were equal, and ε = 0 for what nobody can read, as all were. (A coin is
+    thrown 60 times and more: all alike with 2⁻⁶⁰ at most.)
+    """
+    with pytest.raises(error, match=said):
+        audit.exact(PICK.then(function), neighbours=([0, 1, 1], [1, 0, 0]))
+
+
+def test_processing_may_give_nan_and_arrays() -> None:
+    """Which are not equal to themselves, and are the same answer all the same."""
+    for function in (lambda i: math.nan if i else 0.0, lambda i: np.array([i == 0, math.nan]), lambda i: {"i": i == 0}):
+        found = audit.exact(PICK.then(function), neighbours=([0, 1, 1], [1, 0, 0]))
+        assert found.epsilon(delta=0.0) == pytest.approx(0.7367, abs=1e-4)
 
 
 class Words:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,95 @@ def test_what_never_answers_is_no_finding(mechanism: Any, said: str) -> None:
     with pytest.raises(NotCertifiable, match=said) as caught:
         audit.measure(mechanism, neighbours=(0, 1), trials=200, confidence=0.9)
     assert "secret" not in str(caught.value)
+
+
+# -- mechanisms that write into what they were given, or gave ---------------------------------------------------------
+
+
+WHOLE = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1)
+
+
+def added_in_place(value: Any) -> Any:
+    value += WHOLE.release(0)
+    return value.copy()
+
+
+def appended(value: Any) -> Any:
+    value.append(WHOLE.release(value[0]))
+    return value[-1], len(value)
+
+
+def nested(value: Any) -> Any:
+    value["seen"][0] += 1
+    return WHOLE.release(value["count"]), value["seen"][0]
+
+
+class InPlace:
+    def many(self, value: Any, count: int) -> Any:
+        value += 1
+        return np.array([WHOLE.release(int(value[0])) for _ in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "pair"),
+    [
+        (added_in_place, (np.array([0]), np.array([1]))),
+        (appended, ([0], [1])),
+        (nested, ({"count": 0, "seen": [0]}, {"count": 1, "seen": [0]})),
+        (InPlace(), (np.array([0]), np.array([1]))),
+    ],
+    ids=["array", "list", "nested", "batches"],
+)
+def test_a_call_does_not_see_what_the_one_before_wrote(
+    mechanism: Any, pair: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discrete Laplace noise of scale 1 on values 1 apart keeps ε = 1 each time it is asked (refuted: 1e-9); and what was given
+    to the audit is left as it was.
+    """
+    monkeypatch.setattr(sampling, "CHUNK", 100)
+    before = repr(pair)
+    found = audit.measure(mechanism, neighbours=pair, claim=curves.pure(epsilon=1.0), trials=3000, confidence=SURE)
+    assert found.refuted is False, found.sentence
+    assert repr(pair) == before
+
+
+class Buffer:
+    """Gives the same object every time, with another content."""
+
+    def __init__(self) -> None:
+        self.array, self.list, self.rows = np.zeros(2), [0.0], np.zeros(sampling.CHUNK)
+
+    def array_of(self, value: float) -> Any:
+        self.array[0] = value
+        return self.array
+
+    def list_of(self, value: float) -> Any:
+        self.list[0] = value
+        return self.list
+
+    def dict_of(self, value: float) -> Any:
+        return {"told": self.list_of(value)}
+
+    def many(self, value: float, count: int) -> Any:
+        self.rows[:] = value
+        return self.rows[:count]
+
+
+@pytest.mark.parametrize("way", ["array_of", "list_of", "dict_of", "many", "then"])
+def test_an_answer_is_kept_as_it_was_given(way: str) -> None:
+    """All that is known is told, so it is refuted; as long as a later call filled the earlier answers, ε was 0."""
+    buffer = Buffer()
+    mechanism = {"many": buffer, "then": WHOLE.then(buffer.array_of)}.get(way) or getattr(buffer, way)
+    pair = (0, 50) if way == "then" else (0.0, 1.0)
+    found = audit.measure(mechanism, neighbours=pair, claim=curves.pure(epsilon=1.0), trials=500, confidence=SURE)
+    assert found.refuted, found.sentence
+
+
+def test_what_cannot_be_copied_is_asked_about_all_the_same() -> None:
+    lock = threading.Lock()
+    noisy = WHOLE.on(lambda value: value[1])
+    found = audit.measure(noisy, neighbours=([lock, 0], [lock, 1]), trials=500, confidence=SURE)
+    assert found.refuted is False
 
 
 @pytest.mark.parametrize("seconds", [-1, 0, math.nan, "a"])

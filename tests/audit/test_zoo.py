@@ -93,3 +93,16 @@ def test_everybody_teaches_something() -> None:
         assert entry.name == entry.name.strip()
         if entry.mechanism is not None:
             assert entry.mechanism.release(entry.neighbours[0]) is not ...
+
+
+@pytest.mark.parametrize("name", ["nothing to hide at zero", "noise scaled to the data"])
+def test_an_exact_answer_is_told_from_noise_on_any_grid(name: str) -> None:
+    """ "Not 0" never happens with the one neighbour, and nearly always with the other: ε = ∞ of the sampler too, although
+    it rounds and gives 0 now and then (4 million times as rarely: ε = 15.56 the other way round).
+    """
+    entry = zoo.entries[name]
+    assert entry.mechanism is not None
+    silent, noisy = (entry.mechanism.many(value, 1000) for value in entry.neighbours)
+    assert not silent.any()
+    assert noisy.any()
+    assert entry.truth == math.inf

@@ -15,6 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
@@ -24,7 +25,7 @@ from deniable.curves import Curve, check
 from deniable.curves.looks import percent_up
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.local import Protocol
-from deniable.mechanisms import Adaptive, Composed, Laplace, Mechanism, Staircase
+from deniable.mechanisms import Adaptive, Composed, Laplace, Mechanism
 from deniable.mechanisms.base import Asked, Processed
 from deniable.mechanisms.steps import Additive, noisy_floats
 from deniable.testing.statistics import FALSE_ALARM, clopper_pearson, lower_bound
@@ -237,7 +238,8 @@ def moves_by_one(defence: Mechanism, attack: str) -> Mechanism:
 
     What is done to answers (`then`) and several answers at once (`*`) are looked through, down to the noise. What is
     worked out before the noise (`on`) cannot be seen: the sensitivity of a statistic is its author's word, and here
-    nobody gives it.
+    nobody gives it. Every other mechanism, one of your own too, must say its `sensitivity`, and is refused if it does
+    not: it may wrap another that is made for less.
     """
     if isinstance(defence, Processed):
         moves_by_one(defence.mechanism, attack)
@@ -250,12 +252,16 @@ def moves_by_one(defence: Mechanism, attack: str) -> Mechanism:
         raise InvalidOperation(
             f"{attack} cannot see how far a person moves a statistic; give the mechanism itself, without on()"
         )
-    elif isinstance(defence, Additive | Staircase):
-        if defence.sensitivity < 1:
+    else:
+        said = getattr(defence, "sensitivity", None)
+        if not isinstance(said, int | float | Fraction):
+            raise InvalidOperation(
+                f"{attack} cannot see how far a person may move an answer of {type(defence).__name__}; give it a "
+                "mechanism that says its sensitivity"
+            )
+        if not said >= 1:
             raise InvalidParameter(
-                "sensitivity",
-                float(defence.sensitivity),
-                f"must be at least 1: a person moves an answer of {attack} by 1",
+                "sensitivity", float(said), f"must be at least 1: a person moves an answer of {attack} by 1"
             )
         if isinstance(defence, Additive) and defence.dimension not in (None, 1):
             raise InvalidParameter(

@@ -25,6 +25,9 @@ MOST_COLUMNS: Final = 64
 LONGEST: Final = 40
 """Letters of an answer that are shown."""
 
+UNREADABLE: Final = "of which nothing can be read; let it return numbers, strings, lists or dicts"
+"""What is said of an opaque answer."""
+
 MULTIPLIER: Final = 0x9E3779B97F4A7C15
 """Of the row hash: 2⁶⁴ divided by the golden ratio, an odd number whose bits are well mixed."""
 
@@ -185,6 +188,17 @@ def is_opaque(answer: Any) -> bool:
     if isinstance(answer, Iterator | CoroutineType | FunctionType | MethodType):
         return True
     return kind.__repr__ is object.__repr__ and kind.__hash__ in (object.__hash__, None)
+
+
+def says_nothing(answer: Any) -> bool:
+    """Whether an answer is, or holds, something opaque."""
+    if isinstance(answer, np.ndarray):
+        return answer.dtype.kind == "O" and any(says_nothing(part) for part in answer.ravel().tolist())
+    if isinstance(answer, list | tuple):
+        return any(says_nothing(part) for part in answer)
+    if isinstance(answer, Mapping):
+        return any(says_nothing(part) for item in answer.items() for part in item)
+    return is_opaque(answer)
 
 
 def look(answer: Any) -> str:

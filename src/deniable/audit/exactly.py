@@ -4,6 +4,9 @@ The laws here are written down from the definitions of the mechanisms, by enumer
 with the curves that the mechanisms promise. Answers of independent parts (bins, bits, coordinates) are factors whose
 curves multiply. Infinitely many outcomes are cut in the tails: where the loss is bounded, a tail is one outcome with
 its true masses; where it is not (Gaussian, Poisson), a tail is told apart for sure, which adds below 10⁻¹⁵ to δ.
+
+A pure ε may hang on the rarest outcome alone. So the masses of choices and thresholds are sums of products that never
+cancel, right to many digits however rare they are, and what would be too rare for a float is refused.
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ from typing import Any, Final, final
 import numpy as np
 
 from deniable import curves
-from deniable.audit.answers import Raised, plain
+from deniable.audit.answers import UNREADABLE, Raised, plain, says_nothing
 from deniable.audit.locally import Factors, Law, local_factors
 from deniable.curves import Curve, Kernel
-from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter, NotCertifiable
 from deniable.local import Protocol
 from deniable.mechanisms import (
     AboveThreshold,
@@ -58,6 +61,12 @@ REACH: Final = 40.0
 SIGMAS: Final = 19.0
 """The same for Gaussian noise: less than 10⁻⁷⁹. At twice as many, masses are still floats."""
 MOST_OUTCOMES: Final = 10**6
+ASKED: Final = 64
+"""Calls of what is done to an answer that must agree, two for each outcome at least: coins do so with 2⁻⁶⁴ at most."""
+RAREST: Final = 1e-280
+"""Masses below this lose digits: the least float with all of them is 2 × 10⁻³⁰⁸, and masses are products of several."""
+FARTHEST: Final = 640.0
+"""Scales between two values beyond which some outcome is rarer: e^-640 = 10⁻²⁷⁸, times a factor below 1."""
 
 
 def exact(mechanism: Any, *, neighbours: tuple[Any, Any] | None = None) -> Curve:
@@ -67,6 +76,11 @@ def exact(mechanism: Any, *, neighbours: tuple[Any, Any] | None = None) -> Curve
     Known: selections, thresholds, noise on whole numbers, histograms, unknown keys, Poisson, staircase, inverse
     sensitivity, local protocols, products and parallel parts of these, a `Kernel` (all its pairs), and everything with
     a method `law(value)` that gives a dict of probabilities by outcome.
+
+    A choice or threshold about values so far apart that an outcome is rarer than 10⁻²⁸⁰ is refused. What is done to
+    noisy numbers (`then`) is seen as far as 40 scales of noise: images that only farther numbers have add less than
+    10⁻¹⁵ to δ, but a pure ε that hangs on them alone is not seen. It must be no random function: that is refused where
+    two calls differ.
 
     >>> from deniable import audit, mechanisms
     >>> picks = mechanisms.NoisyMax(sensitivity=1, epsilon=1)
@@ -110,17 +124,31 @@ def factors(mechanism: Any, a: Any, b: Any) -> Factors:
 
 def _single(mechanism: Any, value: Any) -> Law:
     """The law of an answer in one part."""
-    if isinstance(mechanism, Selection | InverseSensitivity | BinaryInverseSensitivity):
-        return dict(enumerate(mechanism.probabilities(value).tolist()))
+    if isinstance(mechanism, Selection):
+        return _not_too_rare(dict(enumerate(_picks(mechanism, exact_scores(value, mechanism.candidates)))))
+    if isinstance(mechanism, InverseSensitivity | BinaryInverseSensitivity):
+        return _not_too_rare(dict(enumerate(mechanism.probabilities(value).tolist())))
     if isinstance(mechanism, TopK):
-        return dict(_peeled(mechanism.selector, list(value), mechanism.count))
+        scores = exact_scores(value, mechanism.selector.candidates)
+        return _not_too_rare(dict(_peeled(mechanism.selector, scores, mechanism.count)))
     if isinstance(mechanism, OneShotTopK):
-        return _one_shot(mechanism, exact_scores(value, mechanism.selector.candidates))
+        scores = exact_scores(value, mechanism.selector.candidates)
+        return _not_too_rare(_one_shot(mechanism.selector, scores, mechanism.count))
     if isinstance(mechanism, AboveThreshold | MonotoneAboveThreshold | SparseVector | MonotoneSparseVector):
         return _thresholds(mechanism, list(value))
     raise InvalidOperation(
         f"the law of {type(mechanism).__name__} is not known; give it a method law(value), or audit.measure it"
     )
+
+
+def _not_too_rare(law: Law) -> Law:
+    if min(law.values()) < RAREST:
+        raise _apart("some outcome is too rare for a float, and a pure ε may hang on it")
+    return law
+
+
+def _apart(why: str) -> InvalidOperation:
+    return InvalidOperation(f"the values are too far apart: {why}; take nearer ones, or audit.measure it")
 
 
 def _checked(law: Any) -> Law:
@@ -143,16 +171,29 @@ def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
     if read is None:
         raise InvalidOperation("what is done to an answer of several parts mixes them; audit.measure it")
 
-    def image(outcome: Any) -> Any:
+    def once(outcome: Any) -> Any:
         release = read(outcome)
         for function in functions:
             try:
                 release = function(release)
             except Exception as error:  # an error is an output
                 return Raised(type(error).__name__)
+        if says_nothing(release):
+            raise NotCertifiable(f"an answer of type {type(release).__name__} holds something {UNREADABLE}")
         return plain(release)
 
     (p, q) = factors(inner, a, b)[0]
+    again = max(1, math.ceil(ASKED / (len(p) + len(q))))
+
+    def image(outcome: Any) -> Any:
+        found = once(outcome)
+        if any(once(outcome) != found for _ in range(again)):
+            raise InvalidOperation(
+                "what is done to an answer gives now this and now that for the same one: it is random, or remembers, "
+                "and its law is not known; audit.measure it"
+            )
+        return found
+
     return [(pushed(p, image), pushed(q, image))]
 
 
@@ -242,15 +283,18 @@ def _is_gaussian(noisy: Any) -> bool:
 
 
 def _noise(noisy: Additive) -> dict[int, float]:
-    """The law of the noise on whole numbers, twice as far as it matters."""
+    """The law of the noise on whole numbers, three times as far as it matters: the tail beyond what matters of two
+    values that far apart is in it for both.
+    """
     if noisy.exponent is not None:
         raise _real(noisy)
     from scipy.special import ndtr
 
     width = float(noisy.width)
-    reach = 2 * math.ceil(width * (SIGMAS if _is_gaussian(noisy) else REACH) + 1)
-    if reach > MOST_OUTCOMES:
+    core = math.ceil(width * (SIGMAS if _is_gaussian(noisy) else REACH) + 1)
+    if 2 * core > MOST_OUTCOMES:
         raise InvalidOperation("the noise is too wide for an enumeration; audit.measure it")
+    reach = 3 * core
     z = np.arange(-reach, reach + 1)
     if isinstance(noisy, Gaussian):
         high = -np.abs(z) + 0.5
@@ -266,7 +310,7 @@ def _noise(noisy: Additive) -> dict[int, float]:
 
 def _stairs(mechanism: Staircase) -> dict[int, float]:
     """e^(-ε) lower after `high` of every `step` numbers."""
-    reach = 2 * mechanism.step * math.ceil(REACH / mechanism.epsilon + 1)
+    reach = 3 * mechanism.step * math.ceil(REACH / mechanism.epsilon + 1)
     full, rest = np.divmod(np.abs(np.arange(-reach, reach + 1)), mechanism.step)
     weights = np.exp(-mechanism.epsilon * (full + (rest >= mechanism.high)))
     masses = weights / math.fsum(weights)
@@ -274,10 +318,10 @@ def _stairs(mechanism: Staircase) -> dict[int, float]:
 
 
 def _shifted(law: dict[int, float], a: int, b: int, *, unbounded: bool = False) -> tuple[Law, Law]:
-    """Noise around two whole numbers: half of the law one by one, the rest at the ends."""
-    core = max(law) // 2
+    """Noise around two whole numbers: a third of the law one by one, the rest at the ends."""
+    core = max(law) // 3
     if abs(a - b) > core:
-        raise InvalidOperation("the values are too far apart for an enumeration; audit.measure it")
+        raise _apart("an enumeration would never end")
     first, last = min(a, b) - core, max(a, b) + core
     return tuple(  # type: ignore[return-value]
         _window(law, at, first, last, side if unbounded else "") for at, side in ((a, "a"), (b, "b"))
@@ -336,7 +380,14 @@ def _is_above(outcome: Any, threshold: int) -> bool:
 # -- choices ---------------------------------------------------------------------------------------------------------
 
 
-def _peeled(selector: Selection, scores: list[Any], count: int) -> Iterator[tuple[tuple[int, ...], float]]:
+def _picks(selector: Selection, scores: list[Fraction]) -> list[float]:
+    """The law of one pick. Noisy maxima are integrated here, from the lowest score upwards."""
+    if isinstance(selector, NoisyMax | MonotoneNoisyMax):
+        return list(_one_shot(selector, scores, 1).values())
+    return selector.probabilities(scores).tolist()  # type: ignore[no-any-return]
+
+
+def _peeled(selector: Selection, scores: list[Fraction], count: int) -> Iterator[tuple[tuple[int, ...], float]]:
     """Winners one after the other, each picked from those that are left."""
     places = list(range(len(scores)))
 
@@ -344,7 +395,7 @@ def _peeled(selector: Selection, scores: list[Any], count: int) -> Iterator[tupl
         if len(taken) == count:
             yield taken, mass
             return
-        law = selector.probabilities([scores[i] for i in left]).tolist()
+        law = _picks(selector, [scores[i] for i in left])
         for place, p in zip(left, law, strict=True):
             yield from go([i for i in left if i != place], (*taken, place), mass * p)
 
@@ -353,19 +404,20 @@ def _peeled(selector: Selection, scores: list[Any], count: int) -> Iterator[tupl
     yield from go(places, (), 1.0)
 
 
-def _one_shot(mechanism: OneShotTopK, scores: list[Fraction]) -> Law:
+def _one_shot(selector: Selection, scores: list[Fraction], count: int) -> Law:
     """The winners in order: P(X₁ > X₂ > … > Xₖ > all others) for independent noisy scores, by as many integrals inside
     each other, from the best downwards: A₀ = 1, Aⱼ(x) = ∫ₓ^∞ fⱼ A_(j-1), and ∫ fₖ A_(k-1) Π F at last.
     """
-    count, size = mechanism.count, len(scores)
+    size = len(scores)
     if math.perm(size, count) > MOST_OUTCOMES:
         raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
-    scale = float(mechanism.selector.scale)
-    at = np.array([float(score - max(scores)) for score in scores]) / scale
-    two_sided = isinstance(mechanism.selector, NoisyMax | MonotoneNoisyMax)
-    # The k-th largest is below the k-th best score by REACH scales next to never, and below it never if one-sided.
-    low = np.sort(at)[-count] - (REACH if two_sided else 0.0)
-    cuts = np.unique([low, REACH, *(u for u in at if u > low), *np.arange(low, REACH, 1.0)])
+    if max(scores) - min(scores) > FARTHEST * selector.scale:
+        raise _apart("some outcome is too rare for a float, and a pure ε may hang on it")
+    at = np.array([float((score - max(scores)) / selector.scale) for score in scores])
+    two_sided = isinstance(selector, NoisyMax | MonotoneNoisyMax)
+    # A rare outcome may lie anywhere between the scores; below the lowest all densities fall, and are 0 if one-sided.
+    low = at.min() - (REACH if two_sided else 0.0)
+    cuts = np.unique([low, REACH, *at, *np.arange(low, REACH, 1.0)])
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     half = np.diff(cuts)[:, None] / 2
     x = cuts[:-1, None] + half * (1 + nodes)
@@ -410,12 +462,13 @@ def _from_node() -> Any:
 
 def _thresholds(mechanism: Any, asked: list[Any]) -> Law:
     """Which questions are above, for each value of the noisy threshold; then the mean over its noise."""
-    return threshold_law(
+    law = threshold_law(
         [float(Fraction(v) - mechanism.threshold) for v in asked],
         threshold_scale=float(mechanism.threshold_scale),
         answer_scale=float(mechanism.answer_scale),
         positives=mechanism.positives,
     )
+    return _not_too_rare(law)
 
 
 def threshold_law(asked: list[float], *, threshold_scale: float, answer_scale: float, positives: int | None) -> Law:
@@ -428,22 +481,28 @@ def threshold_law(asked: list[float], *, threshold_scale: float, answer_scale: f
     """
     if 2 ** len(asked) > MOST_OUTCOMES:
         raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
+    if asked and max(map(abs, asked)) > FARTHEST * max(threshold_scale, answer_scale):
+        raise _apart("some outcome is too rare for a float, and a pure ε may hang on it")
     nodes, weights = laplace_nodes(threshold_scale, asked, answer_scale)
-    below = laplace_cdf(nodes[:, None] - np.array(asked)[None, :], answer_scale)
+    away = nodes[:, None] - np.array(asked)[None, :]
+    # Each side by its own formula: 1 minus the other would leave nothing of what is rarer than 10⁻¹⁶.
+    below, above = laplace_cdf(away, answer_scale), laplace_cdf(-away, answer_scale)
     found: dict[Any, float] = {}
     for answers in product((False, True), repeat=len(asked)):
         ends = [i for i in range(len(asked)) if sum(answers[: i + 1]) == positives]
         seen = answers[: ends[0] + 1] if ends else answers
         if seen not in found:
-            terms = [1 - below[:, i] if above else below[:, i] for i, above in enumerate(seen)]
+            terms = [(above if is_above else below)[:, i] for i, is_above in enumerate(seen)]
             found[seen] = float(weights @ np.prod(terms, axis=0)) if terms else 1.0
     return found
 
 
 def laplace_nodes(scale: float, kinks: list[float], finest: float) -> tuple[Any, Any]:
-    """Nodes and weights for means over Laplace noise of this scale, of functions that are smooth between kinks."""
-    ends = np.array([-REACH * scale, REACH * scale])
-    inner = [k for k in (*kinks, 0.0) if ends[0] < k < ends[1]]
+    """Nodes and weights for means over Laplace noise of this scale, of functions that are smooth between kinks. They go
+    as far as the outermost kinks and REACH beyond: a rare event may need noise that reaches a kink.
+    """
+    inner = (*kinks, 0.0)
+    ends = np.array([min(inner) - REACH * scale, max(inner) + REACH * scale])
     width = PIECES * min(scale, finest or scale)
     cuts = np.unique(np.concatenate([ends, inner, np.arange(ends[0], ends[1], width)]))
     nodes, weights = np.polynomial.legendre.leggauss(NODES)

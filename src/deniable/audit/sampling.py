@@ -4,20 +4,26 @@ A mechanism is a function of a value, or has `release(value)`, or is a local pro
 `many(value, count)`: a list or array of so many independent answers. `many` must be stateless: a single call is made
 when its coin says so, but a batch answers for one neighbour at a time, and a memory, a counter or a clock inside it
 would tell which. What a mechanism raises is an answer too (`Raised`).
+
+Each call has a neighbour to itself: a mechanism may work in the array or list that it is given, and what it writes
+there must not meet the next call. Its answers are kept as they were: it may fill the same array each time.
 """
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from fractions import Fraction
+from types import NoneType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.audit.answers import Answers, Raised, is_opaque
+from deniable.audit.answers import UNREADABLE, Answers, Raised, is_opaque
 from deniable.audit.game import Sample
 from deniable.errors import NOTHING, InvalidParameter, NotCertifiable
 from deniable.local import CohortReports, Protocol
@@ -31,6 +37,9 @@ PATIENCE: Final = 0.05
 """Seconds between two looks at the clock."""
 SMALL: Final = 2**61
 """Whole numbers below this take noise in 64 bits."""
+
+FIXED: Final = frozenset({bool, int, float, complex, str, bytes, NoneType, range, Fraction, Decimal, Raised})
+"""Types of values that nobody can change, so that they need no copies."""
 
 Many = Callable[[Any, int], Any]
 Progress = Callable[[int, int], None]
@@ -59,6 +68,33 @@ def many(mechanism: Any) -> Many | None:
     return None
 
 
+def _is_fixed(value: Any) -> bool:
+    kind = type(value)
+    return kind in FIXED or isinstance(value, np.generic) or (kind is tuple and all(map(_is_fixed, value)))
+
+
+def _copies(value: Any) -> Callable[[], Any]:
+    """How a neighbour is had anew for each call."""
+    if _is_fixed(value):
+        return lambda: value
+    # Looked through once, not for each call.
+    return value.copy if type(value) is list and all(map(_is_fixed, value)) else lambda: _kept(value)
+
+
+def _kept(value: Any) -> Any:
+    """A value as it is now, whatever is written into it later. One that cannot be copied (a connection, a lock) stays
+    the one it is.
+    """
+    if _is_fixed(value):
+        return value
+    if type(value) is np.ndarray and value.dtype.kind != "O":
+        return value.copy()
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # its own __deepcopy__ may raise anything
+        return value
+
+
 def _reports(reports: Any) -> Any:
     """Reports as rows of numbers: those of cohorts are a cohort and the bytes of its bits each."""
     return np.column_stack([reports.cohorts, reports.rows]) if isinstance(reports, CohortReports) else reports
@@ -67,7 +103,8 @@ def _reports(reports: Any) -> Any:
 def _their_own(given: Many) -> Many:
     def call(value: Any, count: int) -> Any:
         try:
-            return given(value, count)
+            found = given(value, count)
+            return found.copy() if isinstance(found, np.ndarray | list) else found
         except BaseException as error:
             raise _Unanswered(type(error).__name__) from None
 
@@ -102,7 +139,7 @@ def _rows(columns: list[Any]) -> Any:
 
 def _answer(call: Callable[[Any], Any], value: Any) -> Any:
     try:
-        return call(value)
+        return _kept(call(value))
     except BaseException as error:  # an error is an output, and leaving is one too
         return Raised(type(error).__name__)
 
@@ -136,18 +173,18 @@ def draw(
         functions.insert(0, inner.function)
         inner = inner.mechanism
     batch, single = many(inner), one(mechanism)
-    done = [0]
+    fresh, done = (_copies(neighbours[0]), _copies(neighbours[1])), [0]
 
     def work() -> Any:
         if batch is None:
             found = []
             for side in is_first.tolist():
-                found.append(_answer(single, neighbours[0] if side else neighbours[1]))
+                found.append(_answer(single, fresh[0]() if side else fresh[1]()))
                 done[0] += 1
             return found
         blocks = []
         for start in range(0, trials, CHUNK):
-            block = _block(batch, neighbours, is_first[start : start + CHUNK])
+            block = _block(batch, (fresh[0](), fresh[1]()), is_first[start : start + CHUNK])
             blocks.append(_done_to(block, functions) if functions else block)
             done[0] += len(block)
         return _joined(blocks)
@@ -231,10 +268,7 @@ def _must_say_something(answers: Any) -> None:
             "and see why"
         )
     if is_opaque(answers[0]):
-        raise NotCertifiable(
-            f"all {count:,} answers are of type {kind.__name__}, of which nothing can be read; let it return numbers, "
-            "strings, lists or dicts"
-        )
+        raise NotCertifiable(f"all {count:,} answers are of type {kind.__name__}, {UNREADABLE}")
 
 
 def _in_time(work: Callable[[], Any], seconds: float, done: list[int], total: int, progress: Progress | None) -> Any:

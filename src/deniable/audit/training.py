@@ -12,6 +12,8 @@ Canaries of one run depend on each other as they like; neither theorem asks for 
 whatever the attack; take m ≪ 1/δ, or the second bound. (2) Guesses are ranked by score; how many are made is fixed
 beforehand, or paid for by a union bound, as here. (3) Coins must be fair and thrown for this run; canaries must not be
 chosen after training. (4) One run proves less than many: a thousand canaries, all guessed right, certify ε = 5.4.
+(5) That all curves of a family are refuted up to a parameter says nothing about the ε of a training whose curve is not
+of the family: randomized response with ε = 1 refutes Gaussian curves whose ε at δ = 10⁻⁵ is well above 1.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from deniable import curves
 from deniable.audit import binomial
 from deniable.audit.promise import Promise, some_delta, widest
 from deniable.curves import Curve, check
+from deniable.curves.looks import rounded_down
 from deniable.errors import NOTHING, InvalidParameter
 
 LARGEST: Final = 60.0
@@ -46,22 +49,33 @@ class OneRun:
     """What one run of training proves."""
 
     epsilon: float
-    """Certified: at `delta`, the training is not ε-DP for any smaller ε."""
+    """Certified, whatever the training is: at `delta`, it is not ε-DP for any smaller ε."""
     delta: float
     confidence: float
     canaries: int
     guesses: int
     """How many canaries were guessed by the rule that proves it."""
     right: int
-    parameter: float | None
+    parameter: float | None = None
     """Of the family of curves: every smaller one is refuted. None where no family was asked about."""
+    implied: float | None = None
+    """ε at `delta` of the family's curve with that parameter: true of a training whose curve is of the family, and of
+    no other.
+    """
+    family: str = ""
+    """"Gaussian", if that was the family."""
 
     @property
     def sentence(self) -> str:
         """The finding in plain words."""
         share = f"{self.right:,} of {self.guesses:,} guesses about {self.canaries:,} canaries were right"
         sure = f"with confidence {self.confidence:.10g}"
-        return f"{share}: {sure}, ε is at least {self.epsilon:.4g} at δ = {self.delta:.3g}."
+        found = f"{share}: {sure}, ε is at least {rounded_down(self.epsilon, 4)} at δ = {self.delta:.3g}"
+        if self.parameter is None or self.implied is None or not self.parameter > 0:
+            return f"{found}."
+        supposed, name = ("Gaussian", "μ") if self.family else ("of the family asked about", "its parameter")
+        least, epsilon = rounded_down(self.parameter, 4), rounded_down(self.implied, 4)
+        return f"{found}; if the training is {supposed}, {name} is at least {least}, and ε at least {epsilon}."
 
     def __str__(self) -> str:
         return self.sentence
@@ -88,12 +102,12 @@ def one_run(
     marks, coins = _canaries(scores, included)
     level, miss = some_delta(delta), 1 - check.inner_probability("confidence", confidence)
     tried = _counts(guesses, len(marks))
-    best = OneRun(0.0, level, 1 - miss, len(marks), 0, 0, None)
+    best = OneRun(0.0, level, 1 - miss, len(marks), 0, 0)
     for count in tried:
         right = _right(marks, coins, count)
         epsilon = _largest(lambda e: run_p_value(e, level, len(marks), count, right) <= miss / len(tried))  # noqa: B023
         if epsilon > best.epsilon or not best.guesses:
-            best = OneRun(epsilon, level, 1 - miss, len(marks), count, right, None)
+            best = OneRun(epsilon, level, 1 - miss, len(marks), count, right)
     return best
 
 
@@ -120,31 +134,43 @@ def one_run_fdp(
     family: Callable[[float], Curve] | None = None,
     guesses: int | Sequence[int] | None = None,
 ) -> OneRun:
-    """The same against whole curves: the largest parameter of a family (μ of Gaussian DP if not given) up to which all
-    curves are refuted, and its ε at `delta`. The family must leak more as the parameter grows.
+    """The same against whole curves: a certified ε, and the largest parameter of a family (μ of Gaussian DP if not
+    given) up to which all curves are refuted. The family must leak more as the parameter grows.
 
     Let p_i be the probability of i right guesses of r, about m canaries, and let the training be f-DP. With
     R_i = Σ_{j>=i} j p_j/m and H_i = Σ_{j>=i} (r - j) p_j/m: flipping a canary's coin makes a right guess wrong and
     leaves all others, so R_{i+1} <= 1 - f(H_i), averaged over the canaries as 1 - f is concave. From P(v or more right)
     = τ these inequalities force R_0 + H_0 upwards; if it must exceed r/m, no f-DP training has such a τ, and v right
     guesses refute f at level τ (Mahloujifar, Melis & Chaudhuri 2024).
+
+    `epsilon` is certified for every training: all (ε, δ)-DP curves below it are refuted so, or as `one_run` does it.
+    `parameter` and `implied` are about a training whose curve is of the family.
     """
     marks, coins = _canaries(scores, included)
     level, miss = some_delta(delta), 1 - check.inner_probability("confidence", confidence)
     curve_of = family if family is not None else (lambda mu: curves.gaussian(mu=mu))
     tried = _counts(guesses, len(marks))
-    best = OneRun(0.0, level, 1 - miss, len(marks), 0, 0, 0.0)
+    # Each of the three says something false only if there are too many right guesses, with its own border of the same
+    # number: together they are wrong no more often than the one with the lowest border.
+    found = []
     for count in tried:
         right = _right(marks, coins, count)
+
+        def leaks_more(e: float, count: int = count, right: int = right) -> bool:
+            each = miss / len(tried)
+            if run_p_value(e, level, len(marks), count, right) <= each:
+                return True
+            return run_refutes(curves.approximate(epsilon=e, delta=level), len(marks), count, right, each)
 
         def refuted(parameter: float, count: int = count, right: int = right) -> bool:
             return run_refutes(curve_of(parameter), len(marks), count, right, miss / len(tried))
 
-        found = _largest(refuted)
-        if found > (best.parameter or 0.0) or not best.guesses:
-            epsilon = float(curve_of(found).epsilon_bounds(delta=level)[0]) if found > 0 else 0.0
-            best = OneRun(epsilon, level, 1 - miss, len(marks), count, right, found)
-    return best
+        found.append((_largest(leaks_more), count, right, _largest(refuted)))
+    epsilon, count, right, _ = max(found, key=lambda one: (one[0], one[3]))
+    parameter = max(one[3] for one in found)
+    implied = float(curve_of(parameter).epsilon_bounds(delta=level)[0]) if parameter > 0 else 0.0
+    name = "Gaussian" if family is None else ""
+    return OneRun(epsilon, level, 1 - miss, len(marks), count, right, parameter, implied, name)
 
 
 def run_refutes(claim: Curve, canaries: int, guesses: int, right: int, miss: float) -> bool:

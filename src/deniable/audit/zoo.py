@@ -67,7 +67,9 @@ class Entry:
 
     @property
     def truth(self) -> float:
-        """The true ε at `delta` on the pair of neighbours."""
+        """The true ε at `delta` on the pair of neighbours, in the worse direction. Of noise on the real line, where the
+        sampler rounds it to multiples of 2⁻²⁰.
+        """
         known = _known(self)
         return float(known.epsilon(delta=self.delta)) if isinstance(known, Curve) else known
 
