@@ -335,3 +335,31 @@ def test_what_is_asked_wrongly_of_a_file(visits: Path, arguments: list[str], mes
     code, said = refused("ask", str(visits), WARDS, *arguments)
     assert code == 2
     assert message in said
+
+
+UNIT = ["--unit", "patient_id", "--rows", "5"]
+
+
+def test_where_a_row_in_another_encoding_stands_changes_nothing(visits: Path) -> None:
+    """At the top of the file it was decoded along with the header: a traceback showed its byte."""
+    header, *rows = visits.read_bytes().splitlines()
+    said = []
+    for odd in ([b"7,caf\xe9,9", *rows], [*rows, b"7,caf\xe9,9"], rows):
+        visits.write_bytes(b"\n".join([header, *odd, b""]))
+        said.append(
+            asked("price", str(visits), "SELECT COUNT(*) AS n FROM visits", *UNIT, "--epsilon", "1", "--budget", "5")
+        )
+        asked("ask", str(visits), "SELECT COUNT(*) AS n FROM visits", *UNIT, "--epsilon", "1", "--budget", "5")
+        (visits.parent / "visits.csv.ledger").unlink()
+    assert len(set(said)) == 1
+
+
+@pytest.mark.parametrize("command", ["ask", "schema"])
+def test_a_damaged_parquet_file_shows_no_traceback(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.parquet"
+    path.write_bytes(b"PAR1 secret PAR1")
+    more = [] if command == "schema" else ["SELECT COUNT(*) FROM broken", *UNIT, "--epsilon", "1", "--budget", "5"]
+    code, said = refused(command, str(path), *more)
+    assert code == 2
+    assert "no Parquet file" in said
+    assert "secret" not in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -169,3 +170,56 @@ def test_kinds_of_types(name: str, kind: Kind) -> None:
 def test_sources_without_types(wrong: Any) -> None:
     with pytest.raises(InvalidParameter):
         propose_schema(wrong)
+
+
+def test_no_line_but_the_first_decides_how_a_file_is_proposed(tmp_path: Path) -> None:
+    """A row in another encoding raised, and its byte was shown; a quote that was left open took in the data."""
+    path = tmp_path / "t.csv"
+    found = []
+    for row in (b"1,A", b"1,caf\xe9", b'1,"', b"\xff\xfe\0\0", b"1," + b"x" * 200_000):
+        path.write_bytes(b"\xef\xbb\xbfid,w\xc3\xa4rd\r\n" + row + b"\r\n")
+        found.append(propose_schema(path).text())
+    assert len(set(found)) == 1
+    assert '"wärd"' in found[0]
+    with gzip.open(tmp_path / "t.csv.gz", "wb") as file:
+        file.write(path.read_bytes())
+    assert propose_schema(tmp_path / "t.csv.gz").text() == found[0]
+
+
+HEADERS = {
+    "empty": (b"", "begin with a line"),
+    "an empty line": (b"\nsecret", "begin with a line"),
+    "latin-1": (b"id,w\xe4rd\nsecret", "UTF-8"),
+    "utf-16": ("id,ward\nsecret".encode("utf-16"), "UTF-8"),
+    "utf-16 without a mark": ("id,ward\nsecret".encode("utf-16-le"), "UTF-8"),
+    "an open quote": (b'id,"ward\nsecret,2\nsecret,"3', "quote not closed"),
+    "semicolons": (b"id;ward\nsecret;2", "semicolons between them, not commas; save"),
+    "tabs": (b"id\tward\nsecret\t2", "tabs between them, not commas; call the file .tsv"),
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_a_first_line_that_names_no_columns_is_refused_without_showing_it(case: str, tmp_path: Path) -> None:
+    content, rule = HEADERS[case]
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(InvalidParameter) as caught:
+        propose_schema(tmp_path / "t.csv")
+    assert rule in str(caught.value)
+    assert "t.csv" in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_a_name_with_a_semicolon_may_be_quoted(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('"a;b"\n1\n')
+    assert [name for name, _ in propose_schema(tmp_path / "t.csv").schema(unit=Unit.row())["data"].columns] == ["a;b"]
+
+
+@pytest.mark.parametrize(("ending", "rule"), [(".parquet", "no Parquet file"), (".csv.gz", "gzip")])
+def test_a_damaged_file_is_refused_in_our_words(ending: str, rule: str, tmp_path: Path) -> None:
+    path = tmp_path / f"t{ending}"
+    path.write_bytes(b"PAR1 secret PAR1")
+    with pytest.raises(InvalidParameter, match=rule) as caught:
+        propose_schema(path)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
