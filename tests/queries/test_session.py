@@ -370,3 +370,35 @@ def test_the_default_engine_is_duckdb() -> None:
         assert isinstance(s._engine, DuckDBEngine)
     with pytest.raises(InvalidParameter, match="must be"):
         opened(engine="oracle")
+
+
+def test_a_session_that_is_refused_leaves_no_account_behind(tmp_path: Path) -> None:
+    """A mistyped person opened an account for a unit that nobody can have; the right one then did not fit it."""
+    path = tmp_path / "visits.ledger"
+    for wrong, rule in (
+        ({"unit": dn.Unit.person("Patient_ID", rows=3)}, "did you mean patient_id"),
+        ({"unit": dn.Unit.person("who", rows=3)}, "it has patient_id, "),
+        ({"schema": {"waard": dn.Domain.text()}}, "did you mean ward"),
+        ({"schema": {"ward": ["A"]}}, "must be a Domain"),
+        ({"schema": {"tables": {"visits": {"columns": {"wart": {"kind": "text"}}}}}}, "no such column"),
+        ({"unit": dn.Unit.person("who", rows=3), "engine": Tripwire()}, "is no column"),
+    ):
+        with pytest.raises(InvalidParameter, match=rule):
+            dn.session(
+                {"visits": visits()}, **{"unit": UNIT, "budget": GAUSSIAN, "schema": SCHEMA, "ledger": path, **wrong}
+            )
+        assert not path.exists()
+    with opened(ledger=path) as s:
+        s.sql(WARDS, mu=1)
+    assert path.exists()
+
+
+def test_an_account_that_does_not_fit_is_refused_before_data_is_read(tmp_path: Path) -> None:
+    class Reader(Tripwire):
+        def register(self, *given: Any, **more: Any) -> Any:
+            raise AssertionError("data was read")
+
+    with opened(ledger=tmp_path / "visits.ledger"):
+        pass
+    with pytest.raises(LedgerMismatch):
+        opened(ledger=tmp_path / "visits.ledger", unit=dn.Unit.person("patient_id", rows=4), engine=Reader())

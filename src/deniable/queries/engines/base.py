@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.tables.propose import types_of
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Cells, Collect, Group
 
@@ -29,7 +30,7 @@ RANK = "rank"
 @final
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
-    """A table inside a database file of DuckDB, as a source."""
+    """A table or view inside a database file of DuckDB (in its schema `main`), as a source."""
 
     path: str | Path
     table: str
@@ -42,6 +43,18 @@ class Engine(ABC):
     it. `collect` answers with exact integers: the same ones on every engine, bit for bit. Neither fails because of what
     is in a row: between tables that differ by a person, both succeed or both fail, and for the same reason.
     """
+
+    def types(self, source: object) -> Mapping[str, str]:
+        """The columns of a source and the names of their types. No value is read."""
+        if isinstance(source, DatabaseTable):
+            from deniable.queries.engines.duckdb import types_of_database
+
+            return types_of_database(source)
+        if type(source).__name__ == "DuckDBPyRelation":
+            # It lives in a connection of its own, which reads what it likes: no answer could vouch for it.
+            remedy = "give DatabaseTable(path, table), or what relation.to_arrow_table() gives"
+            raise InvalidParameter("source", NOTHING, "a relation of DuckDB cannot be read", remedy)
+        return types_of(source)
 
     @abstractmethod
     def register(
