@@ -101,7 +101,7 @@ def add(app: "typer.Typer") -> None:
 
 def _named(source: Path, table: str | None) -> dict[str, object]:
     """What is read, by the name of its table."""
-    from deniable.tables.files import DATABASES, table_name
+    from deniable.tables.files import DATABASES, plain_name, table_name
 
     if not source.name.lower().endswith(DATABASES):
         if table is not None:
@@ -117,7 +117,7 @@ def _named(source: Path, table: str | None) -> dict[str, object]:
             rule = f"{source.name} has {', '.join(tables) or 'no tables'}"
             raise InvalidParameter("--table", NOTHING, rule, "say which one: --table visits")
         table = tables[0]
-    return {table_name(f"{table}.duckdb"): DatabaseTable(source, table)}
+    return {plain_name(table): DatabaseTable(source, table)}
 
 
 def _account(given: dict[str, Any]) -> Path:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import NOTHING, InvalidParameter, LedgerMismatch
 from deniable.ledger import Budget, Ledger
 from deniable.queries.session import Session
-from deniable.tables.files import table_name
+from deniable.tables.files import plain_name, table_name
 from deniable.tables.kinds import Domain
 from deniable.tables.propose import propose_schema
 from deniable.tables.schema import Table, read_schema
@@ -39,10 +39,11 @@ def session(
 ) -> Session:
     """Open a session on one table, or on several: {"visits": "visits.parquet", "patients": frame}.
 
-    `source`: a CSV or Parquet file, a pandas, polars or Arrow table, a table of a DuckDB database, a Spark dataframe
-    (with `engine=` its Spark session). `unit` says whom the budget protects, for all tables or by name; `public` holds
-    tables in which nobody is protected. `schema` declares kinds, bounds and public keys: by column, by table and
-    column, or as a file; what it leaves out is known by its type alone. Nothing is taken from the data.
+    `source`: a CSV or Parquet file, a pandas, polars or Arrow table, or `queries.DatabaseTable(path, table)` for a
+    table of a DuckDB file; with `engine=` a Spark session: a Spark dataframe, or the name of a table there. `unit` says
+    whom the budget protects, for all tables or by name; `public` holds tables in which nobody is protected. `schema`
+    declares kinds, bounds and public keys: by column, by table and column, or as a file; what it leaves out is known by
+    its type alone. Nothing is taken from the data.
 
     `ledger` is a file that keeps the account; sessions on one file share one budget. Without it the account is kept in
     memory, and forgotten with the session: then the budget is only as good as your discipline.
@@ -81,7 +82,7 @@ def _named(source: object) -> dict[str, object]:
     if isinstance(source, str | Path):
         return {table_name(source): source}
     name = getattr(source, "table", None)
-    return {name if isinstance(name, str) and name.isidentifier() else "data": source}
+    return {plain_name(name) if isinstance(name, str) else "data": source}
 
 
 def _tables(

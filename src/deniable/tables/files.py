@@ -28,8 +28,13 @@ def table_name(path: str | os.PathLike[str]) -> str:
     >>> table_name("my visits (2024).csv.gz"), table_name("2024.parquet"), table_name("....csv")
     ('my_visits_2024', 't_2024', 'data')
     """
-    stem = re.sub(r"\W+", "_", Path(path).name.split(".")[0]).strip("_")
-    return "data" if not stem else stem if stem.isidentifier() else f"t_{stem}"
+    return plain_name(Path(path).name.split(".")[0])
+
+
+def plain_name(name: str) -> str:
+    """A name that SQL need not quote."""
+    plain = re.sub(r"\W+", "_", name).strip("_")
+    return "data" if not plain else plain if plain.isidentifier() else f"t_{plain}"
 
 
 def files_of(path: str) -> list[str]:

@@ -78,7 +78,10 @@ def _file(run: Run, path: str | bytes, table: Table) -> Found:
         return _csv(files, table, size)
     if lowered.endswith(DATABASES):
         raise InvalidParameter(
-            "source", path, "a database has several tables", "say which one: DatabaseTable(path, table)"
+            "source",
+            path,
+            "a database has several tables",
+            "say which one: deniable.queries.DatabaseTable(path, table)",
         )
     raise InvalidParameter(
         "source", path, "must be CSV or Parquet by its ending", f"known endings: {', '.join(CSV + PARQUET)}"
