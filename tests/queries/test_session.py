@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from pathlib import Path
 from typing import Any
@@ -402,3 +403,18 @@ def test_an_account_that_does_not_fit_is_refused_before_data_is_read(tmp_path: P
         pass
     with pytest.raises(LedgerMismatch):
         opened(ledger=tmp_path / "visits.ledger", unit=dn.Unit.person("patient_id", rows=4), engine=Reader())
+
+
+def test_the_years_and_months_of_dates_within_bounds_are_public() -> None:
+    frame = pd.DataFrame({"day": [dt.date(2023, 11, 5), dt.date(2024, 1, 9), dt.date(1999, 1, 1)]})
+    bounds = dn.Domain.date(dt.date(2023, 11, 1), dt.date(2024, 2, 29), nullable=False)
+    with dn.session(
+        {"visits": frame}, unit=dn.Unit.row(), budget=dn.Budget.gaussian(mu=1000), schema={"day": bounds}
+    ) as s:
+        # No δ is left for thresholds, so all keys must be public. Half a row is 100 standard deviations of noise.
+        months = s.sql("SELECT DATE_TRUNC('month', day) AS m, COUNT(*) AS n FROM visits GROUP BY m ORDER BY m", mu=200)
+        years = s.sql("SELECT YEAR(day) AS y, MONTH(day) AS m, COUNT(*) AS n FROM visits GROUP BY y, m", mu=200)
+    found = {row[0]: round(row[1]) for row in months.rows}
+    assert found == {dt.date(2023, 11, 1): 2, dt.date(2023, 12, 1): 0, dt.date(2024, 1, 1): 1, dt.date(2024, 2, 1): 0}
+    assert {row[0] for row in years.rows} == {2023, 2024}
+    assert {row[:2]: round(row[2]) for row in years.rows}[2023, 11] == 2

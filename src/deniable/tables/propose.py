@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 from deniable.errors import InvalidParameter, MissingExtra
 from deniable.tables.files import CSV, DATABASES, PARQUET, files_of, header
-from deniable.tables.kinds import Kind
+from deniable.tables.kinds import BOUNDED, Kind
 from deniable.tables.schema import FILL_IN, Schema, read_schema, written
 from deniable.units import Unit
 
@@ -148,7 +148,7 @@ def _types_of_parquet(path: str) -> dict[str, str]:
 
 def _facts(kind: Kind) -> dict[str, Any]:
     facts: dict[str, Any] = {"kind": kind.value}
-    if kind in {Kind.INTEGER, Kind.REAL}:
+    if kind in BOUNDED:
         facts |= {"low": FILL_IN, "high": FILL_IN}
     elif kind is Kind.TEXT:
         facts["keys"] = FILL_IN

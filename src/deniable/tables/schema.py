@@ -12,6 +12,7 @@ A schema is written in Python (`Table`), or as a YAML, TOML or JSON file that `r
           age:  {kind: integer, low: 0, high: 120}
           ward: {kind: text, keys: [A, B, C], nullable: false}
           cost: {kind: real, low: 0, high: 10000}
+          day:  {kind: date, low: 2024-01-01, high: 2024-12-31}
       wards:
         public: true                # nobody is protected in it
         columns:
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from deniable.errors import NOTHING, InvalidParameter, MissingExtra, UnreadableRecord
-from deniable.tables.kinds import NUMBERS, Domain, Kind, declared
+from deniable.tables.kinds import BOUNDED, Domain, Kind, declared, end_of
 from deniable.units import Relation, Unit
 
 FILL_IN: Final = "FILL IN"
@@ -252,8 +253,8 @@ def _domain(where: str, facts: object) -> Domain:
         kind = Kind(facts.get("kind"))
     except ValueError:
         raise UnreadableRecord(f"{where}.kind: must be one of {', '.join(each.value for each in Kind)}") from None
-    if kind not in NUMBERS and ("low" in facts or "high" in facts):
-        raise UnreadableRecord(f"{where}: low and high are for numbers")
+    if kind not in BOUNDED and ("low" in facts or "high" in facts):
+        raise UnreadableRecord(f"{where}: low and high are for numbers and dates")
     if kind is Kind.BOOLEAN:
         return Domain.boolean(nullable=facts.get("nullable", True))
     keys = facts.get("keys")
@@ -261,10 +262,21 @@ def _domain(where: str, facts: object) -> Domain:
         raise UnreadableRecord(f"{where}.keys: must be a list")
     if kind is Kind.REAL and keys is not None:
         raise UnreadableRecord(f"{where}.keys: reals have bounds, not keys")
+    low, high = facts.get("low"), facts.get("high")
+    if kind is Kind.DATE:
+        low, high, keys = _day(low), _day(high), None if keys is None else [_day(key) for key in keys]
     try:
-        return declared(kind, facts.get("low"), facts.get("high"), keys, facts.get("nullable", True))
+        return declared(kind, low, high, keys, facts.get("nullable", True))
     except InvalidParameter as wrong:
         raise InvalidParameter(f"{where}.{wrong.parameter}", NOTHING, wrong.rule, wrong.remedy) from None
+
+
+def _day(value: object) -> object:
+    """JSON has no dates: there they are text, as they are in YAML and TOML when they are quoted."""
+    try:
+        return dt.date.fromisoformat(value) if isinstance(value, str) and len(value) == 10 else value
+    except ValueError:
+        return value
 
 
 def _as_record(table: Table) -> dict[str, Any]:
@@ -282,8 +294,7 @@ def _as_record(table: Table) -> dict[str, Any]:
 def _facts(domain: Domain) -> dict[str, Any]:
     facts: dict[str, Any] = {"kind": domain.kind.value}
     if domain.bounds is not None:
-        number = int if domain.kind is Kind.INTEGER else float
-        facts |= {"low": number(domain.bounds[0]), "high": number(domain.bounds[1])}
+        facts |= {"low": end_of(domain.kind, domain.bounds[0]), "high": end_of(domain.kind, domain.bounds[1])}
     if domain.keys is not None and domain.kind is not Kind.BOOLEAN:
         facts["keys"] = list(domain.keys)
     if not domain.nullable:

@@ -62,10 +62,10 @@ class Engine(ABC):
     ) -> Table:
         """Read a source as `table` declares it and keep it under `name`.
 
-        Values that cannot be read as the declared kind are NULL, numbers are moved into the declared bounds, values
-        outside declared keys are NULL; rows without a person, or with a NULL in a column that has none, are left out.
-        Of each person at most `table.unit.rows` rows are kept: those that come first by a keyed hash of their content.
-        A public table comes back with `most_partners` filled in.
+        Values that cannot be read as the declared kind are NULL, numbers and dates are moved into the declared bounds,
+        values outside declared keys are NULL; rows without a person, or with a NULL in a column that has none, are left
+        out. Of each person at most `table.unit.rows` rows are kept: those that come first by a keyed hash of their
+        content. A public table comes back with `most_partners` filled in.
         """
 
     @abstractmethod
