@@ -243,3 +243,21 @@ def test_a_damaged_file_is_refused_in_our_words(ending: str, rule: str, tmp_path
         propose_schema(path)
     assert "secret" not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        ("yaml", "tables:\n  t:\n    columns: [\n  x: 1\n"),
+        ("toml", "version = 1\n[tables.t]\nrows = \n"),
+        ("json", '{\n"version": 1,\n"tables": }\n'),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_with_the_line(ending: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / f"visits.{ending}"
+    path.write_text(text)
+    with pytest.raises(UnreadableRecord, match=rf"^visits.{ending}: is not {ending.upper()}: .*line [3-5]"):
+        read_schema(path)
+    path.write_bytes(b"\xe9")
+    with pytest.raises(UnreadableRecord, match=rf"^visits.{ending}: must be text in UTF-8$"):
+        read_schema(path)

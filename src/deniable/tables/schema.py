@@ -172,36 +172,45 @@ def _record(source: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
         return source
     if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source):
         path = Path(source)
-        text, form = path.read_text(encoding="utf-8"), path.suffix.lower()
+        where, text, form = path.name, _text(path), path.suffix.lower()
     else:
-        text, form = source, ""
-    found = _parsed(text, form)
+        where, text, form = "schema", source, ""
+    found = _parsed(where, text, form)
     if not isinstance(found, Mapping):
-        raise UnreadableRecord("schema: must be a mapping with the entry tables; see deniable.tables.schema")
+        raise UnreadableRecord(f"{where}: must be a mapping with the entry tables; see deniable.tables.schema")
     return found
 
 
-def _parsed(text: str, form: str) -> object:
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UnreadableRecord(f"{path.name}: must be text in UTF-8") from None
+
+
+def _parsed(where: str, text: str, form: str) -> object:
     if form == ".toml" or (not form and any(line.startswith("[tables.") for line in text.splitlines())):
         import tomllib
 
         try:
             return tomllib.loads(text)
-        except tomllib.TOMLDecodeError:
-            raise UnreadableRecord("schema: is not TOML") from None
+        except tomllib.TOMLDecodeError as wrong:
+            raise UnreadableRecord(f"{where}: is not TOML: {wrong}") from None
     if form == ".json" or (not form and text.lstrip().startswith("{")):
         try:
             return json.loads(text)
-        except ValueError:
-            raise UnreadableRecord("schema: is not JSON") from None
+        except ValueError as wrong:
+            raise UnreadableRecord(f"{where}: is not JSON: {wrong}") from None
     try:
         import yaml
     except ImportError:
         raise MissingExtra("pyyaml", "sql") from None
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise UnreadableRecord("schema: is not YAML") from None
+    except yaml.YAMLError as wrong:
+        mark = getattr(wrong, "problem_mark", None)
+        place = "" if mark is None else f": {getattr(wrong, 'problem', None)} (line {mark.line + 1})"
+        raise UnreadableRecord(f"{where}: is not YAML{place}") from None
 
 
 def _only(record: Mapping[str, Any], allowed: set[str], where: str) -> None:
