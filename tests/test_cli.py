@@ -325,8 +325,9 @@ def test_a_schema_is_proposed_from_the_header_alone(visits: Path) -> None:
         (["--epsilon", "0.1", "--delta", "1e-6"], "give --budget as well"),
         (["--epsilon", "0.1", "--budget", "1", "--unit", "patient_id"], "go together"),
         (["--epsilon", "0.1", "--budget", "1", "--each-row", "--rows", "3"], "leave --unit and --rows out"),
-        (["--epsilon", "0.1", "--budget", "1"], "who is protected"),
-        (["--budget", "1", "--each-row"], "give exactly one of"),
+        (["--epsilon", "0.1", "--budget", "1"], "who is protected?; write --unit patient_id"),
+        (["--budget", "1", "--each-row"], "give exactly one of them, to say what to spend; given: none"),
+        (["--epsilon", "0.1", "--mu", "1", "--budget", "1", "--each-row"], "given: --epsilon, --mu"),
         (["--epsilon", "x", "--budget", "1", "--each-row"], "epsilon"),
         (["--epsilon", "0.1", "--budget", "1", "--each-row"], "needs a delta"),
     ],
@@ -335,3 +336,105 @@ def test_what_is_asked_wrongly_of_a_file(visits: Path, arguments: list[str], mes
     code, said = refused("ask", str(visits), WARDS, *arguments)
     assert code == 2
     assert message in said
+    assert "Unit." not in said
+    assert "None" not in said
+    assert not (visits.parent / "visits.csv.ledger").exists()
+
+
+UNIT = ["--unit", "patient_id", "--rows", "5"]
+
+
+def test_where_a_row_in_another_encoding_stands_changes_nothing(visits: Path) -> None:
+    """At the top of the file it was decoded along with the header: a traceback showed its byte."""
+    header, *rows = visits.read_bytes().splitlines()
+    said = []
+    for odd in ([b"7,caf\xe9,9", *rows], [*rows, b"7,caf\xe9,9"], rows):
+        visits.write_bytes(b"\n".join([header, *odd, b""]))
+        said.append(
+            asked("price", str(visits), "SELECT COUNT(*) AS n FROM visits", *UNIT, "--epsilon", "1", "--budget", "5")
+        )
+        asked("ask", str(visits), "SELECT COUNT(*) AS n FROM visits", *UNIT, "--epsilon", "1", "--budget", "5")
+        (visits.parent / "visits.csv.ledger").unlink()
+    assert len(set(said)) == 1
+
+
+@pytest.mark.parametrize("command", ["ask", "schema"])
+def test_a_damaged_parquet_file_shows_no_traceback(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.parquet"
+    path.write_bytes(b"PAR1 secret PAR1")
+    more = [] if command == "schema" else ["SELECT COUNT(*) FROM broken", *UNIT, "--epsilon", "1", "--budget", "5"]
+    code, said = refused(command, str(path), *more)
+    assert code == 2
+    assert "no Parquet file" in said
+    assert "secret" not in said
+
+
+def test_what_was_mistyped_can_be_typed_again(visits: Path) -> None:
+    """The refused call had opened the account for a person that no table has, and the right one then did not fit."""
+    asks = ["--epsilon", "0.1", "--budget", "1", "--delta", "1e-6"]
+    for question, wrong, message in (
+        (WARDS, ["--unit", "Patient_ID", "--rows", "5", *asks], "did you mean patient_id?"),
+        ("SELECT COUNT(*) FROM wards", [*UNIT, *asks], "wards"),
+        (WARDS, [*UNIT, *asks, "--confidence", "2"], "confidence"),
+    ):
+        code, said = refused("ask", str(visits), question, *wrong)
+        assert code == 2
+        assert message in said
+        assert not (visits.parent / "visits.csv.ledger").exists()
+    asked("ask", str(visits), "SELECT COUNT(*) AS n FROM visits", *UNIT, *asks)
+
+
+def test_the_ledger_remembers_what_was_said_once(visits: Path) -> None:
+    first = asked(
+        "ask",
+        str(visits),
+        "SELECT COUNT(*) AS n FROM visits",
+        *UNIT,
+        "--epsilon",
+        "1",
+        "--budget",
+        "5",
+        "--delta",
+        "1e-6",
+        "--json",
+    )
+    again = asked("ask", str(visits), "SELECT COUNT(*) AS n FROM visits", "--epsilon", "1", "--budget", "5", "--json")
+    assert json.loads(again)["rows"] == json.loads(first)["rows"]
+    assert "cost" in asked("price", str(visits), "SELECT COUNT(*) AS n FROM visits", "--epsilon", "1")
+    for other in (["--budget", "6"], ["--budget", "5", "--delta", "1e-7"], ["--unit", "patient_id", "--rows", "6"]):
+        code, said = refused("ask", str(visits), "SELECT COUNT(*) AS n FROM visits", "--epsilon", "1", *other)
+        assert code == 2
+        assert "ledger" in said
+
+
+def test_a_name_that_sql_would_have_to_quote_is_cleaned(visits: Path) -> None:
+    path = visits.rename(visits.parent / "my visits (2).csv")
+    assert "\n  my_visits_2:\n" in asked("schema", str(path))
+    asked("ask", str(path), "SELECT COUNT(*) AS n FROM my_visits_2", *UNIT, "--epsilon", "1", "--budget", "5")
+
+
+def test_a_table_of_a_database_is_asked(tmp_path: Path) -> None:
+    import duckdb
+
+    path = tmp_path / "hospital.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE visits AS SELECT range % 500 AS patient_id, 'A' AS ward, [1] AS parts FROM range(1000)"
+        )
+    assert "patient_id: {kind: integer" in asked("schema", str(path))
+    cost = [*UNIT, "--epsilon", "1", "--budget", "5", "--json"]
+    found = json.loads(asked("ask", str(path), "SELECT COUNT(*) AS n FROM visits", *cost))
+    assert abs(found["rows"][0][0] - 1000) < 200  # Laplace noise of scale 5: beyond 40 scales once in 10^17
+    with duckdb.connect(str(path)) as connection:
+        connection.execute('CREATE TABLE "my wards" AS SELECT 1 AS ward')
+    code, said = refused("ask", str(path), "SELECT COUNT(*) AS n FROM visits", *cost)
+    assert code == 2
+    assert "has my wards, visits; say which one: --table visits" in said
+    assert "my_wards:" in asked("schema", str(path), "--table", "my wards")
+    assert "no such table; it has my wards, visits" in refused("schema", str(path), "--table", "x")[1]
+    assert "cost" in asked("price", str(path), "SELECT COUNT(*) AS n FROM visits", "--table", "visits", *cost[:-1])
+    path.write_bytes(b"secret")
+    code, said = refused("schema", str(path))
+    assert code == 2
+    assert "cannot be opened as a database of DuckDB" in said
+    assert "secret" not in said

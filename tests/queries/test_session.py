@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from pathlib import Path
 from typing import Any
@@ -474,3 +475,50 @@ def test_the_default_engine_is_duckdb() -> None:
         assert isinstance(s._engine, DuckDBEngine)
     with pytest.raises(InvalidParameter, match="must be"):
         opened(engine="oracle")
+
+
+def test_a_session_that_is_refused_leaves_no_account_behind(tmp_path: Path) -> None:
+    """A mistyped person opened an account for a unit that nobody can have; the right one then did not fit it."""
+    path = tmp_path / "visits.ledger"
+    for wrong, rule in (
+        ({"unit": dn.Unit.person("Patient_ID", rows=3)}, "did you mean patient_id"),
+        ({"unit": dn.Unit.person("who", rows=3)}, "it has patient_id, "),
+        ({"schema": {"waard": dn.Domain.text()}}, "did you mean ward"),
+        ({"schema": {"ward": ["A"]}}, "must be a Domain"),
+        ({"schema": {"tables": {"visits": {"columns": {"wart": {"kind": "text"}}}}}}, "no such column"),
+        ({"unit": dn.Unit.person("who", rows=3), "engine": Tripwire()}, "is no column"),
+    ):
+        with pytest.raises(InvalidParameter, match=rule):
+            dn.session(
+                {"visits": visits()}, **{"unit": UNIT, "budget": GAUSSIAN, "schema": SCHEMA, "ledger": path, **wrong}
+            )
+        assert not path.exists()
+    with opened(ledger=path) as s:
+        s.sql(WARDS, mu=1)
+    assert path.exists()
+
+
+def test_an_account_that_does_not_fit_is_refused_before_data_is_read(tmp_path: Path) -> None:
+    class Reader(Tripwire):
+        def register(self, *given: Any, **more: Any) -> Any:
+            raise AssertionError("data was read")
+
+    with opened(ledger=tmp_path / "visits.ledger"):
+        pass
+    with pytest.raises(LedgerMismatch):
+        opened(ledger=tmp_path / "visits.ledger", unit=dn.Unit.person("patient_id", rows=4), engine=Reader())
+
+
+def test_the_years_and_months_of_dates_within_bounds_are_public() -> None:
+    frame = pd.DataFrame({"day": [dt.date(2023, 11, 5), dt.date(2024, 1, 9), dt.date(1999, 1, 1)]})
+    bounds = dn.Domain.date(dt.date(2023, 11, 1), dt.date(2024, 2, 29), nullable=False)
+    with dn.session(
+        {"visits": frame}, unit=dn.Unit.row(), budget=dn.Budget.gaussian(mu=1000), schema={"day": bounds}
+    ) as s:
+        # No δ is left for thresholds, so all keys must be public. Half a row is 100 standard deviations of noise.
+        months = s.sql("SELECT DATE_TRUNC('month', day) AS m, COUNT(*) AS n FROM visits GROUP BY m ORDER BY m", mu=200)
+        years = s.sql("SELECT YEAR(day) AS y, MONTH(day) AS m, COUNT(*) AS n FROM visits GROUP BY y, m", mu=200)
+    found = {row[0]: round(row[1]) for row in months.rows}
+    assert found == {dt.date(2023, 11, 1): 2, dt.date(2023, 12, 1): 0, dt.date(2024, 1, 1): 1, dt.date(2024, 2, 1): 0}
+    assert {row[0] for row in years.rows} == {2023, 2024}
+    assert {row[:2]: round(row[2]) for row in years.rows}[2023, 11] == 2

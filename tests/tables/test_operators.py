@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from deniable.errors import QuestionRefused
+from deniable.tables import meanings
 from deniable.tables.expressions import Call, Column, Expression, Literal, call, case, coalesce, col, same
 from deniable.tables.fitting import fitted
 from deniable.tables.kinds import LARGEST, SMALLEST, Domain, Kind, kind_of
@@ -28,6 +29,9 @@ COLUMNS = {
     "text": Domain.text(),
     "flag": Domain.boolean(),
     "day": Domain.date(),
+    "winter": Domain.date(dt.date(2023, 11, 30), dt.date(2024, 3, 1)),
+    "ever": Domain.date(dt.date(1, 1, 1), dt.date(9999, 12, 31)),
+    "feast": Domain.date(keys=[dt.date(2024, 12, 25), dt.date(2022, 12, 26)]),
     "moment": Domain.timestamp(),
 }
 CELLS: dict[str, list[Any]] = {
@@ -41,6 +45,9 @@ CELLS: dict[str, list[Any]] = {
     "text": [None, "", " a", "-9223372036854775808", "9223372036854775808", "1e400", "1.5", "tRuE", "2024-02-30", "ß", "2024-01-01 10:20:30"],
     "flag": [None, False, True],
     "day": [None, dt.date(1, 1, 1), dt.date(2024, 2, 29), dt.date(9999, 12, 31)],
+    "winter": [None, dt.date(2023, 11, 30), dt.date(2023, 12, 31), dt.date(2024, 2, 29), dt.date(2024, 3, 1)],
+    "ever": [None, dt.date(1, 1, 1), dt.date(2024, 2, 29), dt.date(9999, 12, 31)],
+    "feast": [None, dt.date(2024, 12, 25), dt.date(2022, 12, 26)],
     "moment": [None, dt.datetime(1, 1, 1), dt.datetime(2024, 12, 31, 23, 59, 59, 999999)],
 }  # fmt: skip
 
@@ -102,7 +109,8 @@ def test_what_is_public_about_a_value_is_true_of_it(name: str) -> None:
                 continue
             assert kind_of(value) is found.domain.kind, expression
             if found.domain.bounds is not None:
-                assert found.domain.bounds[0] <= Fraction(value) <= found.domain.bounds[1], expression  # type: ignore[arg-type]
+                size = value.toordinal() if isinstance(value, dt.date) else value
+                assert found.domain.bounds[0] <= Fraction(size) <= found.domain.bounds[1], expression  # type: ignore[arg-type]
             assert found.values is None or value in found.values, expression
     assert used >= 8
 
@@ -212,6 +220,12 @@ def test_meanings(expression: Expression, value: Any) -> None:
         (call("divide", 1, col("tiny")), Domain.real(1 / 0.3, 10, nullable=False)),
         (call("divide", 1, col("real")), None),
         (call("days_between", col("day"), col("day")), Domain.integer(-3652058, 3652058)),
+        (call("days_between", col("winter"), col("winter")), Domain.integer(-92, 92)),
+        (call("days_between", col("winter"), dt.date(2024, 3, 1)), Domain.integer(0, 92)),
+        (call("year", col("winter")), Domain.integer(2023, 2024)),
+        (call("year", col("feast")), Domain.integer(2022, 2024)),
+        (call("year", col("day")), Domain.integer(1, 9999)),
+        (coalesce(col("winter"), col("moment")), Domain.timestamp()),
         (case((col("flag"), col("small")), otherwise=col("real")), Domain.real(-3, 5)),
     ],
     ids=str,
@@ -223,6 +237,34 @@ def test_bounds(expression: Expression, found: Domain | None) -> None:
         assert computed.bounds is None or computed.bounds[1] >= 2**63
     else:
         assert (computed.kind, computed.bounds, computed.nullable) == (found.kind, found.bounds, found.nullable)
+
+
+@pytest.mark.parametrize("unit", ["year", "quarter", "month", "week", "day"])
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        (dt.date(2023, 11, 30), dt.date(2024, 3, 1)),
+        (dt.date(2024, 2, 29), dt.date(2024, 2, 29)),
+        (dt.date(2000, 1, 1), dt.date(2018, 12, 31)),
+        (dt.date(9995, 7, 1), dt.date(9999, 12, 31)),
+        (dt.date(1, 1, 1), dt.date(9999, 12, 31)),
+    ],
+    ids=str,
+)
+def test_starts_of_dates_within_bounds_are_public_where_they_are_few(unit: str, first: dt.date, last: dt.date) -> None:
+    """All of them and no other, by going through all days."""
+    found = domain(call("date_trunc", unit, col("d")), {"d": Domain.date(first, last)})
+    days = (last - first).days + 1
+    if days > 10_000:
+        assert found.keys is None
+        assert found.bounds == (first.toordinal(), meanings.date_trunc(unit, last).toordinal())  # type: ignore[union-attr]
+        return
+    all_days = (dt.date.fromordinal(first.toordinal() + day) for day in range(days))
+    starts = tuple(dict.fromkeys(meanings.date_trunc(unit, day) for day in all_days))
+    assert found.keys == (starts if len(starts) <= 1000 else None)
+    assert domain(col("d"), {"d": Domain.date(first, last)}).keys == (
+        tuple(dt.date.fromordinal(first.toordinal() + day) for day in range(days)) if days <= 1000 else None
+    )
 
 
 @pytest.mark.parametrize(

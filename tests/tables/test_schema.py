@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ TABLES = {
         cost=Domain.real(-0.5, 1e4),
         level=Domain.integer(keys=[3, 1, 2]),
         seen=Domain.boolean(),
-        on=Domain.date(dt.date(2024, 1, 1), dt.date(2024, 1, 2)),
+        on=Domain.date(keys=[dt.date(2024, 1, 1), dt.date(2024, 1, 2)]),
+        day=Domain.date(dt.date(2024, 1, 1), dt.date(2024, 12, 31)),
         at=Domain.timestamp(),
         note=Domain.text(),
     ),
@@ -36,17 +38,29 @@ TABLES = {
 @pytest.mark.parametrize("form", ["yaml", "toml", "json"])
 def test_a_schema_survives_being_written(form: str, tmp_path: Path) -> None:
     text = write_schema(TABLES, form=form)
-    if form != "json":  # JSON has no dates
-        assert read_schema(text) == TABLES
+    assert read_schema(text) == TABLES
     path = tmp_path / f"schema.{form}"
     path.write_text(text, encoding="utf-8")
-    if form != "json":
-        assert read_schema(path) == read_schema(str(path)) == TABLES
+    assert read_schema(path) == read_schema(str(path)) == TABLES
 
 
-def test_json_without_dates() -> None:
-    tables = {"t": Table.of("t", Unit.row(), x=Domain.real(0, 1), k=Domain.text("a"))}
-    assert read_schema(write_schema(tables, form="json")) == tables
+def test_two_dates_are_bounds_as_two_numbers_are() -> None:
+    """They were two keys: every other day was read as NULL, without a word."""
+    first, last = dt.date(2024, 1, 1), dt.date(2024, 12, 31)
+    year = Domain.date(first, last)
+    assert year.keys is None
+    assert year.bounds == (first.toordinal(), last.toordinal())
+    assert repr(year) == "Domain.date(datetime.date(2024, 1, 1), datetime.date(2024, 12, 31))"
+    assert Domain.date(keys=[first]).bounds is None
+    assert repr(Domain.date(keys=[first])) == "Domain.date(keys=(datetime.date(2024, 1, 1)))"
+    declared = read_schema(
+        "tables:\n  t:\n    columns:\n      d: {kind: date, low: 2024-01-01, high: 2024-12-31}", unit=Unit.row()
+    )
+    assert declared["t"].column("d") == year
+    quoted = {"kind": "date", "keys": ["2024-01-01"]}
+    assert read_schema({"tables": {"t": {"columns": {"d": quoted}}}}, unit=Unit.row())["t"].column("d").keys == (first,)
+    with pytest.raises(TypeError):
+        Domain.date(first, last, last)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +77,8 @@ def test_json_without_dates() -> None:
         ({"tables": {"t": {"columns": {"x": {"kind": "real", "low": "a", "high": 0}}}}}, "t.x.low"),
         ({"tables": {"t": {"columns": {"x": {"kind": "integer", "low": 0.5, "high": 2}}}}}, "t.x.low"),
         ({"tables": {"t": {"columns": {"x": {"kind": "text", "low": 0, "high": 2}}}}}, "t.x"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "date", "low": "2024-13-01", "high": "2024-12-01"}}}}}, "t.x.low"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "timestamp", "low": 1, "high": 2}}}}}, "numbers and dates"),
         ({"tables": {"t": {"columns": {"x": {"kind": "text", "keys": [1]}}}}}, "t.x.keys"),
         ({"tables": {"t": {"columns": {"x": {"kind": "text", "keys": ["a", "a"]}}}}}, "t.x.keys"),
         ({"tables": {"t": {"columns": {"x": {"kind": "text", "keys": []}}}}}, "t.x.keys"),
@@ -75,7 +91,7 @@ def test_json_without_dates() -> None:
         ({"tables": {"t": {"columns": {"x": {"kind": "text", "keys": "FILL IN"}}}}}, "FILL IN"),
         ({"tables": {"t": {"person": "FILL IN", "columns": {"x": {"kind": "text"}}}}}, "FILL IN"),
     ],
-    ids=range(22),
+    ids=range(24),
 )  # fmt: skip
 def test_what_is_wrong_is_named(record: dict[str, Any], where: str) -> None:
     with pytest.raises((UnreadableRecord, InvalidParameter)) as wrong:
@@ -111,10 +127,15 @@ def test_names_that_differ_by_case_alone_are_refused() -> None:
         lambda: Domain.integer(float("nan"), 1),  # type: ignore[arg-type]
         lambda: Domain.integer(0, 3, keys=[4]),
         lambda: Domain.text("a", "a"),
-        lambda: Domain.date(dt.datetime(2024, 1, 1)),
+        lambda: Domain.date(dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 2)),
+        lambda: Domain.date(keys=[dt.datetime(2024, 1, 1)]),
+        lambda: Domain.date(dt.date(2024, 1, 1)),
+        lambda: Domain.date(dt.date(2024, 1, 2), dt.date(2024, 1, 1)),
+        lambda: Domain.date(2023, 2024),  # type: ignore[arg-type]
+        lambda: Domain.date(dt.date(2024, 1, 1), dt.date(2024, 1, 2), keys=[dt.date(2024, 1, 3)]),
         lambda: Domain.real(0, 10**400),
     ],
-    ids=range(11),
+    ids=range(16),
 )
 def test_domains_that_cannot_be(wrong: Any) -> None:
     with pytest.raises(InvalidParameter):
@@ -169,3 +190,74 @@ def test_kinds_of_types(name: str, kind: Kind) -> None:
 def test_sources_without_types(wrong: Any) -> None:
     with pytest.raises(InvalidParameter):
         propose_schema(wrong)
+
+
+def test_no_line_but_the_first_decides_how_a_file_is_proposed(tmp_path: Path) -> None:
+    """A row in another encoding raised, and its byte was shown; a quote that was left open took in the data."""
+    path = tmp_path / "t.csv"
+    found = []
+    for row in (b"1,A", b"1,caf\xe9", b'1,"', b"\xff\xfe\0\0", b"1," + b"x" * 200_000):
+        path.write_bytes(b"\xef\xbb\xbfid,w\xc3\xa4rd\r\n" + row + b"\r\n")
+        found.append(propose_schema(path).text())
+    assert len(set(found)) == 1
+    assert '"wärd"' in found[0]
+    with gzip.open(tmp_path / "t.csv.gz", "wb") as file:
+        file.write(path.read_bytes())
+    assert propose_schema(tmp_path / "t.csv.gz").text() == found[0]
+
+
+HEADERS = {
+    "empty": (b"", "begin with a line"),
+    "an empty line": (b"\nsecret", "begin with a line"),
+    "latin-1": (b"id,w\xe4rd\nsecret", "UTF-8"),
+    "utf-16": ("id,ward\nsecret".encode("utf-16"), "UTF-8"),
+    "utf-16 without a mark": ("id,ward\nsecret".encode("utf-16-le"), "UTF-8"),
+    "an open quote": (b'id,"ward\nsecret,2\nsecret,"3', "quote not closed"),
+    "semicolons": (b"id;ward\nsecret;2", "semicolons between them, not commas; save"),
+    "tabs": (b"id\tward\nsecret\t2", "tabs between them, not commas; call the file .tsv"),
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_a_first_line_that_names_no_columns_is_refused_without_showing_it(case: str, tmp_path: Path) -> None:
+    content, rule = HEADERS[case]
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(InvalidParameter) as caught:
+        propose_schema(tmp_path / "t.csv")
+    assert rule in str(caught.value)
+    assert caught.value.asked == str(tmp_path / "t.csv")
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_a_name_with_a_semicolon_may_be_quoted(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('"a;b"\n1\n')
+    assert [name for name, _ in propose_schema(tmp_path / "t.csv").schema(unit=Unit.row())["data"].columns] == ["a;b"]
+
+
+@pytest.mark.parametrize(("ending", "rule"), [(".parquet", "no Parquet file"), (".csv.gz", "gzip")])
+def test_a_damaged_file_is_refused_in_our_words(ending: str, rule: str, tmp_path: Path) -> None:
+    path = tmp_path / f"t{ending}"
+    path.write_bytes(b"PAR1 secret PAR1")
+    with pytest.raises(InvalidParameter, match=rule) as caught:
+        propose_schema(path)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        ("yaml", "tables:\n  t:\n    columns: [\n  x: 1\n"),
+        ("toml", "version = 1\n[tables.t]\nrows = \n"),
+        ("json", '{\n"version": 1,\n"tables": }\n'),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_with_the_line(ending: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / f"visits.{ending}"
+    path.write_text(text)
+    with pytest.raises(UnreadableRecord, match=rf"^visits.{ending}: is not {ending.upper()}: .*line [3-5]"):
+        read_schema(path)
+    path.write_bytes(b"\xe9")
+    with pytest.raises(UnreadableRecord, match=rf"^visits.{ending}: must be text in UTF-8$"):
+        read_schema(path)

@@ -7,13 +7,16 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from deniable.errors import InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter
 
 if TYPE_CHECKING:
     import typer
 
+    from deniable.ledger import Budget
     from deniable.queries.session import Session
     from deniable.units import Unit
+
+_COSTS = ("epsilon", "mu", "rho", "share", "within")
 
 
 def add(app: "typer.Typer") -> None:
@@ -22,15 +25,23 @@ def add(app: "typer.Typer") -> None:
 
     from deniable.cli import plain_errors
 
-    source = Annotated[Path, typer.Argument(help="A CSV or Parquet file; its name is the table's.", show_default=False)]
+    source = Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV, Parquet or DuckDB file. Questions call its table as the file is called, "
+            "with _ for what SQL would have to quote: my visits.csv is my_visits.",
+            show_default=False,
+        ),
+    ]
     question = Annotated[str, typer.Argument(help='Such as "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward".')]
-    unit = Annotated[str | None, typer.Option(help="The column that says whose row it is.")]
-    rows = Annotated[int | None, typer.Option(help="The most rows of a person that are read.")]
+    table = Annotated[str | None, typer.Option(help="Of a DuckDB file: which table; needed if it has several.")]
+    unit = Annotated[str | None, typer.Option(help="The column that says whose row it is; the ledger remembers it.")]
+    rows = Annotated[int | None, typer.Option(help="The most rows of a person that are read; goes with --unit.")]
     each_row = Annotated[bool, typer.Option("--each-row", help="Instead of --unit: every row is its own person.")]
     epsilon = Annotated[str | None, typer.Option(help="What to spend on this question, as ε.")]
     mu = Annotated[str | None, typer.Option(help="Or as μ.")]
     rho = Annotated[str | None, typer.Option(help="Or as ρ.")]
-    share = Annotated[str | None, typer.Option(help="Or as a part of what is left, from 0 to 1.")]
+    share = Annotated[str | None, typer.Option(help="Or as a part of what is left, from 0 to 1 (of μ², or pure ε).")]
     within = Annotated[float | None, typer.Option(help="Or by how near counts and sums shall be.")]
     budget = Annotated[str | None, typer.Option(help="ε of the whole budget; needed once, for a new ledger.")]
     delta = Annotated[str | None, typer.Option(help="δ of the whole budget; without it the budget is pure ε.")]
@@ -39,95 +50,151 @@ def add(app: "typer.Typer") -> None:
     confidence = Annotated[float, typer.Option(help="Of the noise intervals.")]
     as_json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
-    def opened(given: dict[str, Any], *, reads: bool) -> "Session":
-        path = given["ledger"] or given["source"].with_name(given["source"].name + ".ledger")
-        whose = _unit(given["unit"], given["rows"], given["each_row"])
-        return _opened(given["source"], whose, given["budget"], given["delta"], given["schema"], path, reads=reads)
-
-    def cost(given: dict[str, Any]) -> dict[str, Any]:
-        asked = {name: given[name] for name in ("epsilon", "mu", "rho", "share", "within") if given[name] is not None}
-        return asked | {"confidence": given["confidence"]}
-
     @app.command()
     def ask(
-        source: source, question: question, unit: unit = None, rows: rows = None, each_row: each_row = False,
-        epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None, within: within = None,
-        budget: budget = None, delta: delta = None, schema: schema = None, ledger: ledger = None,
-        confidence: confidence = 0.95, as_json: as_json = False,
+        source: source, question: question, table: table = None, unit: unit = None, rows: rows = None,
+        each_row: each_row = False, epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None,
+        within: within = None, budget: budget = None, delta: delta = None, schema: schema = None,
+        ledger: ledger = None, confidence: confidence = 0.95, as_json: as_json = False,
     ) -> None:  # fmt: skip
         """Answer a question about a file with noise, under a budget that is kept beside the file."""
         given = dict(locals())
-        with plain_errors(), opened(given, reads=True) as session:
-            answer = session.sql(question, **cost(given))
-            if as_json:
-                print(answer.to_json())
-            else:
-                _console().print(answer)
+        with plain_errors():
+            if not _account(given).exists():
+                # Whatever is wrong with the question or its cost is wrong before there is an account.
+                with _opened(given, reads=False) as session:
+                    session.price(question, **_cost(given)).to_dict()
+            with _opened(given, reads=True) as session:
+                answer = session.sql(question, **_cost(given))
+                if as_json:
+                    print(answer.to_json())
+                else:
+                    _console().print(answer)
 
     @app.command()
     def price(
-        source: source, question: question, unit: unit = None, rows: rows = None, each_row: each_row = False,
-        epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None, within: within = None,
-        budget: budget = None, delta: delta = None, schema: schema = None, ledger: ledger = None,
-        confidence: confidence = 0.95, as_json: as_json = False,
+        source: source, question: question, table: table = None, unit: unit = None, rows: rows = None,
+        each_row: each_row = False, epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None,
+        within: within = None, budget: budget = None, delta: delta = None, schema: schema = None,
+        ledger: ledger = None, confidence: confidence = 0.95, as_json: as_json = False,
     ) -> None:  # fmt: skip
         """Say what `ask` would cost and how exact it would be. Free: no data is read, and nothing is written."""
         given = dict(locals())
-        with plain_errors(), opened(given, reads=False) as session:
-            found = session.price(question, **cost(given))
+        with plain_errors(), _opened(given, reads=False) as session:
+            found = session.price(question, **_cost(given))
             print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found)
 
     @app.command("schema")
     def propose(
         source: source,
+        table: table = None,
         form: Annotated[str, typer.Option(help="yaml, toml or json.")] = "yaml",
     ) -> None:
         """Propose a schema from the types of a file; what only its owner can know is left to fill in."""
+        from deniable.queries.engines.unread import Unread
         from deniable.tables import propose_schema
 
         with plain_errors():
-            print(propose_schema(source, name=_name(source)).text(form))
+            [(name, found)] = _named(source, table).items()
+            print(propose_schema(Unread().types(found), name=name).text(form))
 
 
-def _name(source: Path) -> str:
-    stem = source.name.split(".")[0]
-    return stem if stem.isidentifier() else "data"
+def _named(source: Path, table: str | None) -> dict[str, object]:
+    """What is read, by the name of its table."""
+    from deniable.tables.files import DATABASES, plain_name, table_name
+
+    if not source.name.lower().endswith(DATABASES):
+        if table is not None:
+            raise InvalidParameter("--table", table, "is for a file that has several", f"leave it out: {source.name}")
+        return {table_name(source): source}
+    from deniable.queries.engines.base import DatabaseTable
+
+    if table is None:
+        from deniable.queries.engines.duckdb import tables_of_database
+
+        tables = tables_of_database(source)
+        if len(tables) != 1:
+            rule = f"{source.name} has {', '.join(tables) or 'no tables'}"
+            raise InvalidParameter("--table", NOTHING, rule, "say which one: --table visits")
+        table = tables[0]
+    return {plain_name(table): DatabaseTable(source, table)}
 
 
-def _unit(column: str | None, rows: int | None, each_row: bool) -> "Unit | None":
+def _account(given: dict[str, Any]) -> Path:
+    """The file of the ledger."""
+    found = given["ledger"] or given["source"].with_name(given["source"].name + ".ledger")
+    assert isinstance(found, Path)
+    return found
+
+
+def _cost(given: dict[str, Any]) -> dict[str, Any]:
+    asked = {name: given[name] for name in _COSTS if given[name] is not None}
+    # A question may say it itself, as BigQuery's do: OPTIONS (epsilon = 0.1).
+    if len(asked) > 1 or (not asked and "options" not in given["question"].lower()):
+        said = ", ".join(f"--{name}" for name in asked) or "none"
+        listed = ", ".join(f"--{name}" for name in _COSTS)
+        rule = f"give exactly one of them, to say what to spend; given: {said}"
+        raise InvalidParameter(listed, NOTHING, rule, "try --epsilon 0.1")
+    return asked | {"confidence": given["confidence"]}
+
+
+def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
     from deniable.units import Unit
 
-    if each_row:
+    column, rows = given["unit"], given["rows"]
+    if given["each_row"]:
         if column is not None or rows is not None:
             raise InvalidParameter(
-                "--each-row", True, "says that nobody has several rows", "leave --unit and --rows out"
+                "--each-row", NOTHING, "says that nobody has several rows", "leave --unit and --rows out"
             )
         return Unit.row()
-    if (column is None) != (rows is None):
-        raise InvalidParameter("--unit, --rows", (column, rows), "go together", "write --unit patient_id --rows 20")
-    return None if column is None or rows is None else Unit.person(column, rows=rows)
+    if column is not None and rows is not None:
+        return Unit.person(column, rows=rows)
+    if column is not None or rows is not None:
+        given_one = "--unit" if rows is None else "--rows"
+        raise InvalidParameter(given_one, NOTHING, "--unit and --rows go together", "write --unit patient_id --rows 20")
+    if given["schema"] is not None or known is not None:
+        return known if given["schema"] is None else None
+    remedy = "write --unit patient_id --rows 20, or --each-row if nobody has two rows, or name a --schema that says it"
+    raise InvalidParameter("--unit", NOTHING, "who is protected?", remedy)
 
 
-def _opened(
-    source: Path, unit: "Unit | None", budget: str | None, delta: str | None, schema: Path | None, ledger: Path,
-    *, reads: bool,
-) -> "Session":  # fmt: skip
+def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
     from deniable.ledger import Budget
+
+    budget, delta, kept = given["budget"], given["delta"], _account(given).name
+    if budget is None:
+        if delta is not None:
+            raise InvalidParameter("--delta", delta, "is a part of the budget", "give --budget as well")
+        if known is None:
+            remedy = "say once how much may ever be spent: --budget 1.0 --delta 1e-6"
+            raise InvalidParameter("--budget", NOTHING, f"there is no account yet in {kept}", remedy)
+        return None
+    if delta is not None:
+        return Budget(epsilon=budget, delta=delta)
+    asked = Budget.pure(epsilon=budget)
+    # The δ was said when the account was opened; ε alone, said again, is no other budget.
+    return None if known is not None and known.epsilon_units == asked.limit.units else asked
+
+
+def _opened(given: dict[str, Any], *, reads: bool) -> "Session":
+    from deniable.ledger import Ledger
     from deniable.queries.connect import session
     from deniable.queries.engines.unread import Unread
 
-    limit = None
-    if budget is not None:
-        limit = Budget.pure(epsilon=budget) if delta is None else Budget(epsilon=budget, delta=delta)
-    elif delta is not None:
-        raise InvalidParameter("--delta", delta, "is a part of the budget", "give --budget as well")
-    if limit is None and not ledger.exists():
-        rule = f"there is no account yet in {ledger.name}"
-        raise InvalidParameter("--budget", None, rule, "say once how much may ever be spent: --budget 1.0 --delta 1e-6")
-    kept = ledger if reads or ledger.exists() else None  # a price writes nothing
-    engine = "duckdb" if reads else Unread()
+    path, budget, unit = _account(given), None, None
+    if path.exists():
+        with Ledger.open(path) as ledger:
+            budget, unit = ledger.budget, ledger.unit
+    limit, whose = _budget(given, budget), _unit(given, unit)
     return session(
-        {_name(source): source}, unit=unit, budget=limit, schema=schema, ledger=kept, engine=engine, progress=reads
+        _named(given["source"], given["table"]),
+        unit=whose,
+        budget=limit,
+        schema=given["schema"],
+        ledger=path if reads or path.exists() else None,  # a price writes nothing
+        engine="duckdb" if reads else Unread(),
+        progress=reads,
     )
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         var,
     )
     from deniable.queries.answers import Answer
+    from deniable.queries.engines.base import DatabaseTable
     from deniable.queries.frame import Frame
     from deniable.queries.pricing import Price
     from deniable.queries.question import Question
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "DatabaseTable",
     "Frame",
     "Price",
     "Question",
@@ -51,6 +53,7 @@ __all__ = [
 
 _HOMES = {
     "Answer": "answers",
+    "DatabaseTable": "engines.base",
     "Frame": "frame",
     "Price": "pricing",
     "Question": "question",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import NOTHING, InvalidParameter, LedgerMismatch
 from deniable.ledger import Budget, Ledger
 from deniable.queries.session import Session
+from deniable.tables.files import plain_name, table_name
 from deniable.tables.kinds import Domain
 from deniable.tables.propose import propose_schema
 from deniable.tables.schema import Table, read_schema
@@ -36,10 +39,11 @@ def session(
 ) -> Session:
     """Open a session on one table, or on several: {"visits": "visits.parquet", "patients": frame}.
 
-    `source`: a CSV or Parquet file, a pandas, polars or Arrow table, a table of a DuckDB database, a Spark dataframe
-    (with `engine=` its Spark session). `unit` says whom the budget protects, for all tables or by name; `public` holds
-    tables in which nobody is protected. `schema` declares kinds, bounds and public keys: by column, by table and
-    column, or as a file; what it leaves out is known by its type alone. Nothing is taken from the data.
+    `source`: a CSV or Parquet file, a pandas, polars or Arrow table, or `queries.DatabaseTable(path, table)` for a
+    table of a DuckDB file; with `engine=` a Spark session: a Spark dataframe, or the name of a table there. `unit` says
+    whom the budget protects, for all tables or by name; `public` holds tables in which nobody is protected. `schema`
+    declares kinds, bounds and public keys: by column, by table and column, or as a file; what it leaves out is known by
+    its type alone. Nothing is taken from the data.
 
     `ledger` is a file that keeps the account; sessions on one file share one budget. Without it the account is kept in
     memory, and forgotten with the session: then the budget is only as good as your discipline.
@@ -48,19 +52,25 @@ def session(
     opened = public or {}
     if overlap := sorted(set(sources) & set(opened)):
         raise InvalidParameter("public", overlap[0], "is private as well", "give each table one name")
-    tables = _tables(sources, opened, unit, schema)
-    kept = _ledger(ledger, budget, [table.unit for table in tables.values() if table.unit is not None], sources)
     worker = _engine(engine)
+    registered: dict[str, Table] = {}
+    kept: Ledger | None = None
     try:
+        tables = _tables(sources, opened, unit, schema, worker)
+        account = _account(ledger, budget, [table.unit for table in tables.values() if table.unit is not None], sources)
+        if isinstance(ledger, Ledger) or (ledger is not None and Path(ledger).exists()):
+            kept = account()  # what does not fit it is refused before any data is read
         secret = secrets.token_bytes(32)
-        registered = {}
         for name, table in tables.items():
             with _shown(name, progress) as report:
                 given = sources[name] if name in sources else opened[name]
                 registered[name] = worker.register(name, given, table, secret, report)
+        if kept is None:
+            kept = account()  # a new account is opened last: a call that is refused leaves none behind
     except BaseException:
-        worker.close()
-        if not isinstance(ledger, Ledger):
+        if worker is not engine or registered:
+            worker.close()
+        if kept is not None and kept is not ledger:
             kept.close()
         raise
     return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger))
@@ -70,10 +80,9 @@ def _named(source: object) -> dict[str, object]:
     if isinstance(source, Mapping) and all(isinstance(name, str) for name in source):
         return dict(source)
     if isinstance(source, str | Path):
-        stem = Path(source).name.split(".")[0]
-        return {stem if stem.isidentifier() else "data": source}
+        return {table_name(source): source}
     name = getattr(source, "table", None)
-    return {name if isinstance(name, str) and name.isidentifier() else "data": source}
+    return {plain_name(name) if isinstance(name, str) else "data": source}
 
 
 def _tables(
@@ -81,6 +90,7 @@ def _tables(
     public: Mapping[str, object],
     unit: Unit | Mapping[str, Unit] | None,
     schema: Declared,
+    engine: Engine,
 ) -> dict[str, Table]:
     files = schema if isinstance(schema, str | Path) else None
     by_table = isinstance(schema, Mapping) and "tables" in schema
@@ -97,7 +107,8 @@ def _tables(
     for name, source in (*sources.items(), *public.items()):
         own = columns.get(name) if isinstance(columns.get(name), Mapping) else None
         mine = own if own is not None else (columns if len(sources) == 1 and name in sources else {})
-        tables[name] = _typed(name, source, mine, None if name in public else _unit(name, unit))
+        whose = None if name in public else _unit(name, unit)
+        tables[name] = _typed(name, engine.types(source), mine, whose)
     return tables
 
 
@@ -124,24 +135,33 @@ def _unit(name: str, unit: Unit | Mapping[str, Unit] | None) -> Unit:
     return found
 
 
-def _typed(name: str, source: object, declared: Mapping[str, Any], unit: Unit | None) -> Table:
+def _typed(name: str, types: Mapping[str, str], declared: Mapping[str, Any], unit: Unit | None) -> Table:
     """The columns by their types, with what is declared in their place."""
-    open_schema = propose_schema(source, name=name).schema(unit=unit or Unit.row())[name]
+    open_schema = propose_schema(types, name=name).schema(unit=unit or Unit.row())[name]
     known = dict(open_schema.columns)
+    if unit is not None and unit.column is not None and unit.column not in known:
+        raise InvalidParameter("unit", unit.column, f"is no column of {name!r}", _like(unit.column, known))
     for column, domain in declared.items():
         if column not in known:
-            raise InvalidParameter("schema", column, f"is no column of {name!r}", f"it has {', '.join(known)}")
+            raise InvalidParameter("schema", column, f"is no column of {name!r}", _like(column, known))
         if not isinstance(domain, Domain):
             raise InvalidParameter(
-                column, domain, "must be a Domain", "write Domain.integer(0, 120), Domain.text([...])"
+                column, domain, "must be a Domain", 'write Domain.integer(0, 120), Domain.text("A", "B")'
             )
         known[column] = domain
     return Table(name, tuple(known.items()), unit)
 
 
-def _ledger(
+def _like(column: object, known: Mapping[str, Domain]) -> str:
+    folded = {each.casefold(): each for each in known}
+    near = get_close_matches(str(column).casefold(), folded, n=1)
+    return f"did you mean {folded[near[0]]}?" if near else f"it has {', '.join(known)}"
+
+
+def _account(
     ledger: str | Path | Ledger | None, budget: Budget | None, units: list[Unit], sources: Mapping[str, object]
-) -> Ledger:
+) -> Callable[[], Ledger]:
+    """How to open the account, once it is known that everything else fits."""
     if not units:
         raise InvalidParameter("source", NOTHING, "all tables are public", "nobody needs a budget for those")
     if len({unit.relation for unit in units}) > 1:
@@ -156,11 +176,11 @@ def _ledger(
         for field, asked, found in (("budget", budget, ledger.budget), ("unit", most, ledger.unit)):
             if asked is not None and asked != found:
                 raise LedgerMismatch(field, repr(asked), repr(found), "open the session as what the ledger is for")
-        return ledger
+        return lambda: ledger
     if budget is None and (ledger is None or not Path(ledger).exists()):
         raise InvalidParameter("budget", None, "must be given", "write Budget(epsilon=1, delta=1e-6)")
     dataset = ", ".join(sorted(sources))
-    return Ledger.open(ledger, budget=budget, unit=most, dataset=dataset)
+    return partial(Ledger.open, ledger, budget=budget, unit=most, dataset=dataset)
 
 
 def _engine(engine: object) -> Engine:

@@ -8,6 +8,7 @@ widened by 2^-40 of their size, far more than any mathematical library errs.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +24,8 @@ Domains = tuple[Domain, ...]
 _MOST: Final = Fraction(sys.float_info.max)
 _WIDER: Final = Fraction(1, 2**40)
 _DAYS: Final = (Fraction(-3_652_058), Fraction(3_652_058))  # from 0001-01-01 to 9999-12-31
+_LONGEST_UNIT: Final = {"year": 366, "quarter": 92, "month": 31, "week": 7, "day": 1}
+_MOST_STARTS: Final = 1000  # as many as there may be integers in a range that is listed
 _LONGEST: Final = Fraction(2**31 - 1)  # no engine holds a longer text
 
 
@@ -74,6 +77,8 @@ def _between(kinds: set[Kind], first: Kind) -> Kind:
 
 
 def _as(kind: Kind, bounds: Bounds | None) -> Bounds | None:
+    if kind is Kind.TIMESTAMP:
+        return None  # bounds of dates are ordinals, which are no moments
     return _real(*bounds) if bounds is not None and kind is Kind.REAL else bounds
 
 
@@ -388,6 +393,14 @@ def _dates(domains: Domains) -> None:
         raise Unfit("cast it first: CAST(a AS DATE)")
 
 
+def _days(domain: Domain) -> Bounds | None:
+    """The first and the last day, as ordinals, where these are public."""
+    if domain.kind is not Kind.DATE or domain.bounds is not None or not domain.keys:
+        return domain.bounds if domain.kind is Kind.DATE else None
+    ordinals = [key.toordinal() for key in domain.keys if isinstance(key, dt.date)]
+    return Fraction(min(ordinals)), Fraction(max(ordinals))
+
+
 def date_part(low: int, high: int) -> Callable[[Domains], Domain]:
     """The domain of a part of a date that lies between `low` and `high`."""
 
@@ -396,6 +409,13 @@ def date_part(low: int, high: int) -> Callable[[Domains], Domain]:
         return Domain(Kind.INTEGER, (Fraction(low), Fraction(high)), None, nullable(domains))
 
     return domain
+
+
+def year(domains: Domains) -> Domain:
+    _dates(domains)
+    days = _days(domains[0])
+    ends = (1, 9999) if days is None else [dt.date.fromordinal(int(end)).year for end in days]
+    return Domain(Kind.INTEGER, (Fraction(ends[0]), Fraction(ends[1])), None, nullable(domains))
 
 
 def hour(domains: Domains) -> Domain:
@@ -409,9 +429,33 @@ def date_trunc(domains: Domains) -> Domain:
     _dates((a,))
     if _constant(unit) not in meanings.UNITS or (_constant(unit) == "hour" and a.kind is Kind.DATE):
         raise Unfit(f"the unit is one of {', '.join(meanings.UNITS)}; hour needs a timestamp")
-    return Domain(Kind.DATE if only_null(a) else a.kind, None, None, a.nullable)
+    days = _days(a)
+    if days is None:
+        return Domain(Kind.DATE if only_null(a) else a.kind, None, None, a.nullable)
+    first, last = (_start(str(_constant(unit)), dt.date.fromordinal(int(end))) for end in days)
+    # The start of a later day is never earlier, so that of the first and that of the last bound all others.
+    bounds = Fraction(first.toordinal()), Fraction(last.toordinal())
+    starts = None if a.keys is not None else _starts(str(_constant(unit)), first, last)
+    return Domain(Kind.DATE, bounds, starts, a.nullable)
+
+
+def _start(unit: str, day: dt.date) -> dt.date:
+    found = meanings.date_trunc(unit, day)
+    assert found is not None  # no start of a date leaves the calendar
+    return found
+
+
+def _starts(unit: str, first: dt.date, last: dt.date) -> tuple[dt.date, ...] | None:
+    """All starts of years, quarters, ... from `first` to `last`, which are two of them; None if they are many."""
+    longest, found = dt.timedelta(days=_LONGEST_UNIT[unit]), [first]
+    while found[-1] < last and len(found) <= _MOST_STARTS:
+        # The longest time that one takes, from its start, leads into the next one and not beyond it.
+        found.append(_start(unit, found[-1] + longest))
+    return tuple(found) if len(found) <= _MOST_STARTS else None
 
 
 def days_between(domains: Domains) -> Domain:
     _dates(domains)
-    return Domain(Kind.INTEGER, _DAYS, None, nullable(domains))
+    a, b = (_days(domain) for domain in domains)
+    bounds = _DAYS if a is None or b is None else (b[0] - a[1], b[1] - a[0])
+    return Domain(Kind.INTEGER, bounds, None, nullable(domains))

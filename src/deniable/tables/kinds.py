@@ -42,6 +42,8 @@ class Kind(Enum):
 
 
 NUMBERS: Final = frozenset({Kind.INTEGER, Kind.REAL})
+BOUNDED: Final = NUMBERS | {Kind.DATE}
+"""The kinds that can have bounds."""
 
 
 def kind_of(value: object) -> Kind | None:
@@ -72,9 +74,10 @@ def kind_of(value: object) -> Kind | None:
 class Domain:
     """All that is public about a column or an expression.
 
-    `bounds` holds for every value that is not NULL (numbers only): the engine clamps to it, so it is true and not only
-    hoped for. `keys` lists every value that can appear, NULL apart; None where they are not public. A value outside
-    declared keys is read as NULL; a row with a NULL in a column that is not `nullable` is left out.
+    `bounds` holds for every value that is not NULL (numbers; dates by their ordinals): the engine clamps to it, so it
+    is true and not only hoped for. `keys` lists every value that can appear, NULL apart; None where they are not
+    public. A value outside declared keys is read as NULL; a row with a NULL in a column that is not `nullable` is left
+    out.
 
     >>> Domain.integer(0, 120)
     Domain.integer(0, 120)
@@ -115,9 +118,20 @@ class Domain:
         return declared(Kind.TEXT, None, None, keys or None, nullable)
 
     @classmethod
-    def date(cls, *keys: dt.date, nullable: bool = True) -> Domain:
-        """A day; if `keys` are given, one of them."""
-        return declared(Kind.DATE, None, None, keys or None, nullable)
+    def date(
+        cls,
+        low: dt.date | None = None,
+        high: dt.date | None = None,
+        *,
+        keys: Iterable[dt.date] | None = None,
+        nullable: bool = True,
+    ) -> Domain:
+        """A day from `low` to `high`, or one of `keys`. Within bounds, years and the starts of months are public keys.
+
+        >>> Domain.date(dt.date(2024, 1, 1), dt.date(2024, 12, 31))
+        Domain.date(datetime.date(2024, 1, 1), datetime.date(2024, 12, 31))
+        """
+        return declared(Kind.DATE, low, high, keys, nullable)
 
     @classmethod
     def timestamp(cls, *, nullable: bool = True) -> Domain:
@@ -127,13 +141,28 @@ class Domain:
     def __repr__(self) -> str:
         parts: list[str] = []
         if self.bounds is not None:
-            parts += [str(int(end)) if end.denominator == 1 else repr(float(end)) for end in self.bounds]
+            parts += [_shown(self.kind, end) for end in self.bounds]
         if self.keys is not None and self.kind is not Kind.BOOLEAN:
             shown = ", ".join(repr(key) for key in self.keys[:4]) + (", …" if len(self.keys) > 4 else "")
-            parts.append(shown if self.kind in {Kind.TEXT, Kind.DATE} else f"keys=({shown})")
+            parts.append(shown if self.kind is Kind.TEXT else f"keys=({shown})")
         if not self.nullable:
             parts.append("nullable=False")
         return f"Domain.{self.kind.value}({', '.join(parts)})"
+
+
+def end_of(kind: Kind, end: Fraction) -> int | float | dt.date:
+    """One end of the bounds as a value of this kind.
+
+    >>> end_of(Kind.DATE, Fraction(738_886))
+    datetime.date(2024, 1, 1)
+    """
+    if kind is Kind.DATE:
+        return dt.date.fromordinal(int(end))
+    return int(end) if kind is Kind.INTEGER else float(end)
+
+
+def _shown(kind: Kind, end: Fraction) -> str:
+    return str(int(end)) if kind is Kind.REAL and end.denominator == 1 else repr(end_of(kind, end))
 
 
 def declared(kind: Kind, low: object, high: object, keys: Iterable[object] | None, nullable: bool) -> Domain:
@@ -161,7 +190,7 @@ def declared_keys(
     for key in keys:
         if kind_of(key) is not kind or not isinstance(key, Scalar):
             raise InvalidParameter("keys", key, f"must be values of kind {kind.value}")
-        if bounds is not None and not bounds[0] <= Fraction(key) <= bounds[1]:  # type: ignore[arg-type]
+        if bounds is not None and not bounds[0] <= _end(kind, "keys", key) <= bounds[1]:
             raise InvalidParameter("keys", key, "must lie within low and high")
         checked.append(key)
     if len(set(checked)) < len(checked):
@@ -170,6 +199,11 @@ def declared_keys(
 
 
 def _end(kind: Kind, name: str, value: object) -> Fraction:
+    if kind is Kind.DATE:
+        if kind_of(value) is not Kind.DATE:
+            raise InvalidParameter(name, value, "must be a date", "write datetime.date(2024, 1, 1)")
+        assert isinstance(value, dt.date)
+        return Fraction(value.toordinal())
     if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
         raise InvalidParameter(name, value, "must be a number")
     if kind is Kind.INTEGER:

@@ -14,6 +14,7 @@ else, also for integers without public bounds, the arguments become REAL first.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -34,7 +35,7 @@ MOST_VALUES: Final = 10_000
 MOST_WORK: Final = 50_000
 """How many evaluations may be spent on the images in one expression."""
 MOST_RANGE: Final = 1000
-"""Bounded integers up to this many are listed too: an age is a public key, a year from 1 to 9999 is not."""
+"""Bounded integers and dates up to this many are listed too: an age is a public key, a year from 1 to 9999 is not."""
 
 
 @final
@@ -233,9 +234,12 @@ def _listed(domain: Domain) -> tuple[Scalar, ...] | None:
         return domain.keys
     if domain.kind is Kind.BOOLEAN:
         return (False, True)
-    if domain.kind is Kind.INTEGER and domain.bounds is not None:
+    if domain.kind in {Kind.INTEGER, Kind.DATE} and domain.bounds is not None:
         low, high = (int(end) for end in domain.bounds)
-        return tuple(range(low, high + 1)) if high - low < MOST_RANGE else None
+        if high - low >= MOST_RANGE:
+            return None
+        whole = range(low, high + 1)
+        return tuple(whole) if domain.kind is Kind.INTEGER else tuple(dt.date.fromordinal(day) for day in whole)
     return None
 
 
@@ -450,7 +454,7 @@ _TABLE: Final = (
     # dates
     Operator(
         "year", "a date or timestamp", "integer", "YEAR(a)", "1 to 9999.",
-        1, 1, intervals.date_part(1, 9999), meanings.year,
+        1, 1, intervals.year, meanings.year,
     ),
     Operator(
         "quarter", "a date or timestamp", "integer", "QUARTER(a)", "1 to 4.",

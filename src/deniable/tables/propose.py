@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from deniable.errors import InvalidParameter, MissingExtra
-from deniable.tables.kinds import Kind
+from deniable.tables.files import CSV, DATABASES, PARQUET, files_of, header
+from deniable.tables.kinds import BOUNDED, Kind
 from deniable.tables.schema import FILL_IN, Schema, read_schema, written
 from deniable.units import Unit
 
@@ -80,7 +81,8 @@ def propose_schema(source: object, *, name: str = "data") -> Proposal:
     """
     columns = {column: _facts(kind_of_type(type_name)) for column, type_name in types_of(source).items()}
     if not columns:
-        raise InvalidParameter("source", type(source), "has no columns")
+        shown = os.fspath(source) if isinstance(source, str | Path) else type(source)
+        raise InvalidParameter("source", shown, "has no columns")
     return Proposal({name: {"person": FILL_IN, "rows": FILL_IN, "columns": columns}})
 
 
@@ -114,23 +116,39 @@ def types_of(source: object) -> dict[str, str]:
     raise InvalidParameter("source", type(source), rule)
 
 
-def _types_of_file(path: Path) -> dict[str, str]:
-    if path.suffix.lower() in {".csv", ".tsv"}:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header = next(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), [])
-        return dict.fromkeys(header, "varchar")
-    if path.suffix.lower() in {".parquet", ".pq"}:
-        try:
-            from pyarrow import parquet
-        except ImportError:
-            raise MissingExtra("pyarrow", "sql") from None
-        return types_of(parquet.ParquetFile(path).schema_arrow.empty_table())
-    raise InvalidParameter("source", str(path), "must be a .csv, .tsv or .parquet file")
+def _types_of_file(source: Path) -> dict[str, str]:
+    path = os.fspath(source)
+    if path.lower().endswith(CSV):
+        return dict.fromkeys(header(files_of(path)[0]), "varchar")
+    if path.lower().endswith(PARQUET) or source.is_dir():
+        return _types_of_parquet(files_of(path)[0])
+    if path.lower().endswith(DATABASES):
+        raise InvalidParameter(
+            "source",
+            path,
+            "a database has several tables",
+            "say which one: deniable.queries.DatabaseTable(path, table)",
+        )
+    raise InvalidParameter(
+        "source", path, "must be CSV or Parquet by its ending", f"known endings: {', '.join(CSV + PARQUET)}"
+    )
+
+
+def _types_of_parquet(path: str) -> dict[str, str]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise MissingExtra("pyarrow", "sql") from None
+    try:
+        return types_of(parquet.read_schema(path).empty_table())
+    except ArrowException:  # what it says could hold a part of the file
+        pass
+    raise InvalidParameter("source", path, "is no Parquet file, or a damaged one", "write the file again")
 
 
 def _facts(kind: Kind) -> dict[str, Any]:
     facts: dict[str, Any] = {"kind": kind.value}
-    if kind in {Kind.INTEGER, Kind.REAL}:
+    if kind in BOUNDED:
         facts |= {"low": FILL_IN, "high": FILL_IN}
     elif kind is Kind.TEXT:
         facts["keys"] = FILL_IN

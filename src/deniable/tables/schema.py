@@ -12,6 +12,7 @@ A schema is written in Python (`Table`), or as a YAML, TOML or JSON file that `r
           age:  {kind: integer, low: 0, high: 120}
           ward: {kind: text, keys: [A, B, C], nullable: false}
           cost: {kind: real, low: 0, high: 10000}
+          day:  {kind: date, low: 2024-01-01, high: 2024-12-31}
       wards:
         public: true                # nobody is protected in it
         columns:
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from deniable.errors import NOTHING, InvalidParameter, MissingExtra, UnreadableRecord
-from deniable.tables.kinds import NUMBERS, Domain, Kind, declared
+from deniable.tables.kinds import BOUNDED, Domain, Kind, declared, end_of
 from deniable.units import Relation, Unit
 
 FILL_IN: Final = "FILL IN"
@@ -171,36 +172,45 @@ def _record(source: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
         return source
     if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source):
         path = Path(source)
-        text, form = path.read_text(encoding="utf-8"), path.suffix.lower()
+        where, text, form = path.name, _text(path), path.suffix.lower()
     else:
-        text, form = source, ""
-    found = _parsed(text, form)
+        where, text, form = "schema", source, ""
+    found = _parsed(where, text, form)
     if not isinstance(found, Mapping):
-        raise UnreadableRecord("schema: must be a mapping with the entry tables; see deniable.tables.schema")
+        raise UnreadableRecord(f"{where}: must be a mapping with the entry tables; see deniable.tables.schema")
     return found
 
 
-def _parsed(text: str, form: str) -> object:
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UnreadableRecord(f"{path.name}: must be text in UTF-8") from None
+
+
+def _parsed(where: str, text: str, form: str) -> object:
     if form == ".toml" or (not form and any(line.startswith("[tables.") for line in text.splitlines())):
         import tomllib
 
         try:
             return tomllib.loads(text)
-        except tomllib.TOMLDecodeError:
-            raise UnreadableRecord("schema: is not TOML") from None
+        except tomllib.TOMLDecodeError as wrong:
+            raise UnreadableRecord(f"{where}: is not TOML: {wrong}") from None
     if form == ".json" or (not form and text.lstrip().startswith("{")):
         try:
             return json.loads(text)
-        except ValueError:
-            raise UnreadableRecord("schema: is not JSON") from None
+        except ValueError as wrong:
+            raise UnreadableRecord(f"{where}: is not JSON: {wrong}") from None
     try:
         import yaml
     except ImportError:
         raise MissingExtra("pyyaml", "sql") from None
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise UnreadableRecord("schema: is not YAML") from None
+    except yaml.YAMLError as wrong:
+        mark = getattr(wrong, "problem_mark", None)
+        place = "" if mark is None else f": {getattr(wrong, 'problem', None)} (line {mark.line + 1})"
+        raise UnreadableRecord(f"{where}: is not YAML{place}") from None
 
 
 def _only(record: Mapping[str, Any], allowed: set[str], where: str) -> None:
@@ -252,8 +262,8 @@ def _domain(where: str, facts: object) -> Domain:
         kind = Kind(facts.get("kind"))
     except ValueError:
         raise UnreadableRecord(f"{where}.kind: must be one of {', '.join(each.value for each in Kind)}") from None
-    if kind not in NUMBERS and ("low" in facts or "high" in facts):
-        raise UnreadableRecord(f"{where}: low and high are for numbers")
+    if kind not in BOUNDED and ("low" in facts or "high" in facts):
+        raise UnreadableRecord(f"{where}: low and high are for numbers and dates")
     if kind is Kind.BOOLEAN:
         return Domain.boolean(nullable=facts.get("nullable", True))
     keys = facts.get("keys")
@@ -261,10 +271,21 @@ def _domain(where: str, facts: object) -> Domain:
         raise UnreadableRecord(f"{where}.keys: must be a list")
     if kind is Kind.REAL and keys is not None:
         raise UnreadableRecord(f"{where}.keys: reals have bounds, not keys")
+    low, high = facts.get("low"), facts.get("high")
+    if kind is Kind.DATE:
+        low, high, keys = _day(low), _day(high), None if keys is None else [_day(key) for key in keys]
     try:
-        return declared(kind, facts.get("low"), facts.get("high"), keys, facts.get("nullable", True))
+        return declared(kind, low, high, keys, facts.get("nullable", True))
     except InvalidParameter as wrong:
         raise InvalidParameter(f"{where}.{wrong.parameter}", NOTHING, wrong.rule, wrong.remedy) from None
+
+
+def _day(value: object) -> object:
+    """JSON has no dates: there they are text, as they are in YAML and TOML when they are quoted."""
+    try:
+        return dt.date.fromisoformat(value) if isinstance(value, str) and len(value) == 10 else value
+    except ValueError:
+        return value
 
 
 def _as_record(table: Table) -> dict[str, Any]:
@@ -282,8 +303,7 @@ def _as_record(table: Table) -> dict[str, Any]:
 def _facts(domain: Domain) -> dict[str, Any]:
     facts: dict[str, Any] = {"kind": domain.kind.value}
     if domain.bounds is not None:
-        number = int if domain.kind is Kind.INTEGER else float
-        facts |= {"low": number(domain.bounds[0]), "high": number(domain.bounds[1])}
+        facts |= {"low": end_of(domain.kind, domain.bounds[0]), "high": end_of(domain.kind, domain.bounds[1])}
     if domain.keys is not None and domain.kind is not Kind.BOOLEAN:
         facts["keys"] = list(domain.keys)
     if not domain.nullable:

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from deniable.tables.expressions import Expression
-from deniable.tables.kinds import Domain, Kind
+from deniable.tables.kinds import Domain, Kind, end_of
 from deniable.tables.operators import typed
 from deniable.tables.plan import (
     Bound,
@@ -70,7 +70,7 @@ def registered(table: Table, rows: Iterable[Mapping[str, Value]], secret: bytes)
 
 def settled(value: Value, domain: Domain) -> Value:
     if value is not None and domain.bounds is not None:
-        low, high = (int(end) if domain.kind is Kind.INTEGER else float(end) for end in domain.bounds)
+        low, high = (end_of(domain.kind, end) for end in domain.bounds)
         value = min(max(value, low), high)
     return value if domain.keys is None or value in domain.keys else None
 

@@ -71,6 +71,15 @@ CASES: dict[str, tuple[Any, Domain, Sequence[Any]]] = {
         pa.array([-719163, 0, 2932896, 2932897, -719162, None], pa.int32()).cast(pa.date32()), Domain.date(),
         [None, None, None, dt.date(1, 1, 1), dt.date(1970, 1, 1), dt.date(9999, 12, 31)]),
     "dates are their midnights": (pa.array([dt.date(2024, 2, 29)]), Domain.timestamp(), [dt.datetime(2024, 2, 29)]),
+    "dates are moved into their bounds": (
+        pa.array([dt.date(44, 1, 1), dt.date(2024, 2, 28), dt.date(2024, 2, 29), dt.date(2024, 3, 2), dt.date(9999, 12, 31), None]),
+        Domain.date(dt.date(2024, 2, 29), dt.date(2024, 3, 1)),
+        [None, *[dt.date(2024, 2, 29)] * 3, *[dt.date(2024, 3, 1)] * 2],
+    ),
+    "text is a date within bounds": (
+        pa.array(["2023-12-31", "2024-02-30", "2024-06-01"]), Domain.date(dt.date(2024, 1, 1), dt.date(2024, 12, 31)),
+        [None, dt.date(2024, 1, 1), dt.date(2024, 6, 1)],
+    ),
     "moments are their dates": (pa.array([dt.datetime(2024, 2, 29, 23, 59)]), Domain.date(), [dt.date(2024, 2, 29)]),
     "moments with a zone are read in UTC": (
         pa.array([dt.datetime(2024, 3, 10, 7, 30), dt.datetime(1883, 11, 18, 17, 3, 58, 1)], pa.timestamp("us", tz="America/New_York")),
@@ -106,7 +115,7 @@ MANY: dict[str, tuple[Any, Domain, Sequence[Any]]] = {
     "integers": (pa.array([-3, 3, 40, 41, None, 0]), Domain.integer(keys=range(-3, 41)), [None, None, -3, 0, 3, 40]),
     "dates": (
         pa.array([dt.date(44, 1, 1), dt.date(44, 2, 1), dt.date(2024, 2, 29)]),
-        Domain.date(dt.date(44, 1, 1), *(dt.date(2024, 2, day) for day in range(1, 30))),
+        Domain.date(keys=[dt.date(44, 1, 1), *(dt.date(2024, 2, day) for day in range(1, 30))]),
         [None, dt.date(44, 1, 1), dt.date(2024, 2, 29)],
     ),
 }

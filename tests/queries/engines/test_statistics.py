@@ -10,7 +10,7 @@ import pytest
 
 from deniable.errors import InvalidParameter
 from deniable.queries.engines.base import Engine
-from deniable.queries.engines.generate import _even, _exact
+from deniable.queries.engines.cells import even, exactly_divided
 from deniable.tables.expressions import col
 from deniable.tables.kinds import Domain, Kind
 from deniable.tables.plan import Bound, Filter, How, JoinPublic, Source
@@ -118,11 +118,11 @@ def test_values_at_every_edge_fall_into_the_right_cell(kitchen: Kitchen, partiti
 
 def test_both_ways_of_division_are_tried() -> None:
     exact, corrected = PARTITIONS["even, found by division"], PARTITIONS["even, put right by the edges"]
-    assert _even(exact)
-    assert _exact(exact, Kind.REAL)
-    assert _even(corrected)
-    assert not _exact(corrected, Kind.REAL)
-    assert not _even(PARTITIONS["too narrow for division"])
+    assert even(exact)
+    assert exactly_divided(exact, Kind.REAL)
+    assert even(corrected)
+    assert not exactly_divided(corrected, Kind.REAL)
+    assert not even(PARTITIONS["too narrow for division"])
 
 
 GROUPS = Table.of("g", Unit.person("who", rows=4), key=Domain.text(), v=Domain.integer(0, 9), flag=Domain.boolean())

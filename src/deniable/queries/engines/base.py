@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.tables.propose import types_of
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Cells, Collect, Group
 
@@ -29,7 +30,7 @@ RANK = "rank"
 @final
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
-    """A table inside a database file of DuckDB, as a source."""
+    """A table or view inside a database file of DuckDB (in its schema `main`), as a source."""
 
     path: str | Path
     table: str
@@ -43,16 +44,28 @@ class Engine(ABC):
     is in a row: between tables that differ by a person, both succeed or both fail, and for the same reason.
     """
 
+    def types(self, source: object) -> Mapping[str, str]:
+        """The columns of a source and the names of their types. No value is read."""
+        if isinstance(source, DatabaseTable):
+            from deniable.queries.engines.duckdb import types_of_database
+
+            return types_of_database(source)
+        if type(source).__name__ == "DuckDBPyRelation":
+            # It lives in a connection of its own, which reads what it likes: no answer could vouch for it.
+            remedy = "give DatabaseTable(path, table), or what relation.to_arrow_table() gives"
+            raise InvalidParameter("source", NOTHING, "a relation of DuckDB cannot be read", remedy)
+        return types_of(source)
+
     @abstractmethod
     def register(
         self, name: str, source: object, table: Table, secret: bytes, progress: Progress | None = None
     ) -> Table:
         """Read a source as `table` declares it and keep it under `name`.
 
-        Values that cannot be read as the declared kind are NULL, numbers are moved into the declared bounds, values
-        outside declared keys are NULL; rows without a person, or with a NULL in a column that has none, are left out.
-        Of each person at most `table.unit.rows` rows are kept: those that come first by a keyed hash of their content.
-        A public table comes back with `most_partners` filled in.
+        Values that cannot be read as the declared kind are NULL, numbers and dates are moved into the declared bounds,
+        values outside declared keys are NULL; rows without a person, or with a NULL in a column that has none, are left
+        out. Of each person at most `table.unit.rows` rows are kept: those that come first by a keyed hash of their
+        content. A public table comes back with `most_partners` filled in.
         """
 
     @abstractmethod

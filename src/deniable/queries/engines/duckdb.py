@@ -20,6 +20,7 @@ from deniable.queries.engines import generate
 from deniable.queries.engines.base import (
     PERSON,
     RANK,
+    DatabaseTable,
     Engine,
     Numbers,
     Progress,
@@ -29,7 +30,7 @@ from deniable.queries.engines.base import (
 )
 from deniable.queries.engines.places import Stored, Wish, with_places
 from deniable.queries.engines.registration import Reading, partner_sets, partners, ranked, reading, same_people
-from deniable.queries.engines.sources import Found, opened
+from deniable.queries.engines.sources import Found, natural, opened
 from deniable.queries.engines.spelling import SQL, DuckDB, column, function, name, number
 from deniable.tables.kinds import Kind
 from deniable.tables.schema import Table
@@ -284,6 +285,44 @@ class DuckDBEngine(Engine):
 
     def _read(self, sql: str) -> list[tuple[Any, ...]]:
         return _guarded(self._connection, sql, "source")
+
+
+@contextmanager
+def _attached(path: str) -> Iterator[Any]:
+    """A connection in which a database file can be looked at, and nothing else can be loaded or written."""
+    if not os.path.exists(path):
+        raise InvalidParameter("source", path, "there is no such file")
+    settings = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    with duckdb.connect(":memory:", config={**settings, "python_enable_replacements": False}) as connection:
+        try:
+            connection.execute(f"ATTACH {_sql(exp.Literal.string(path))} AS source (READ_ONLY)")
+            failed = False
+        except duckdb.Error:
+            failed = True
+        if failed:
+            raise InvalidParameter(
+                "source", path, "cannot be opened as a database of DuckDB", "is it damaged, or open elsewhere?"
+            )
+        yield connection
+
+
+def tables_of_database(path: str | os.PathLike[str]) -> list[str]:
+    """The tables and views of a database file."""
+    listed = "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'source' AND table_schema = 'main'"
+    with _attached(os.fspath(path)) as connection:
+        return sorted(str(row[0]) for row in _guarded(connection, listed, "source"))
+
+
+def types_of_database(source: DatabaseTable) -> dict[str, str]:
+    """The columns of a table in a database and their types; those that are of no kind are left out."""
+    tables = tables_of_database(source.path)
+    if source.table not in tables:
+        shown = ", ".join(tables) or "none"
+        raise InvalidParameter("table", source.table, "the database has no such table", f"it has {shown}")
+    table = exp.Table(this=name(source.table), db=name("main"), catalog=name("source"))
+    with _attached(os.fspath(source.path)) as connection:
+        rows = _guarded(connection, f"DESCRIBE SELECT * FROM {_sql(table)}", "source")
+    return {str(row[0]): str(row[1]) for row in rows if natural("f", str(row[1])) is not None}
 
 
 def _placed(stored: Stored, by: str) -> tuple[Stored, str]:

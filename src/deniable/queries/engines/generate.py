@@ -12,13 +12,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import count, pairwise
+from itertools import count
 from typing import Final, final
 
 from sqlglot import exp
 
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.queries.engines.base import PERSON, RANK
+from deniable.queries.engines.cells import even, exactly_divided, float_up
 from deniable.queries.engines.places import GROUP, PLACE, Stored, Wish
 from deniable.queries.engines.spelling import (
     SQL,
@@ -291,8 +292,8 @@ class _Generator:
             edges = [max(SMALLEST, min(math.ceil(edge), LARGEST)) for edge in inner]
             limits = [self.spelling.literal(edge, Kind.INTEGER) for edge in edges]
         else:
-            limits = [self.spelling.real(_float_up(edge)) for edge in inner]
-        if len(inner) > _FEW_CELLS and _even(statistic.edges):
+            limits = [self.spelling.real(float_up(edge)) for edge in inner]
+        if len(inner) > _FEW_CELLS and even(statistic.edges):
             return self._guessed(statistic, value, limits)
 
         def tree(first: int, last: int) -> SQL:
@@ -307,7 +308,7 @@ class _Generator:
     def _guessed(self, statistic: Cells, value: Piece, limits: list[SQL]) -> SQL:
         """A cell of equal ones, by division, put right by the edges themselves where rounding makes that necessary.
 
-        (x - low)/width is computed with a relative error of a few 2^-53, and `_even` asks that no edge is further than
+        (x - low)/width is computed with a relative error of a few 2^-53, and `even` asks that no edge is further than
         2^40 widths from 0: so its floor is one off at most. It never decreases as x grows, so if it is right at each
         edge and at the number before it, it is right everywhere.
         """
@@ -317,7 +318,7 @@ class _Generator:
         steps = both(exp.Sub, x, self.spelling.real(low)) if low else x
         guess = cast(function("FLOOR", self.spelling.divide(steps, self.spelling.real(width))), "BIGINT")
         found = guess
-        if not _exact(edges, value.kind):
+        if not exactly_divided(edges, value.kind):
             # Inside the first and the last inner edge the guess is from 0 to `last`; list elements count from 1.
             within = function("GREATEST", function("LEAST", guess, number(last - 1)), number(1))
             after = both(exp.Add, within.copy(), number(1))
@@ -567,37 +568,5 @@ def _distinct(value: SQL) -> SQL:
     return exp.Count(this=exp.Distinct(expressions=[value]))
 
 
-def _even(edges: tuple[Fraction, ...]) -> bool:
-    """Whether cells are of one width, and wide enough for division to find them."""
-    width = edges[1] - edges[0]
-    if max(abs(edges[0]), abs(edges[-1])) > 2**40 * width or not 2.0**-900 < width < 2.0**900:
-        return False
-    return all(b - a == width for a, b in pairwise(edges))
-
-
-def _exact(edges: tuple[Fraction, ...], kind: Kind) -> bool:
-    """Whether floor((x - low)/width), in floating point, is right at each inner edge and just before it."""
-    low, width = float(edges[0]), float(edges[1] - edges[0])
-    for cell, edge in enumerate(edges[1:-1], start=1):
-        if kind is Kind.INTEGER:
-            at: float = float(math.ceil(edge))
-            before: float = float(math.ceil(edge) - 1)
-        else:
-            at = _float_up(edge)
-            before = math.nextafter(at, -math.inf)
-        if math.floor((at - low) / width) != cell or math.floor((before - low) / width) != cell - 1:
-            return False
-    return True
-
-
 def _floored(value: float, exponent: int) -> int:
     return math.floor(value / 2.0**exponent + 0.5)
-
-
-def _float_up(exact: Fraction) -> float:
-    """The smallest float that is at least `exact`: for floats x, x >= exact is the same as x >= this."""
-    try:
-        nearest = float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.nextafter(math.inf, 0)
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)

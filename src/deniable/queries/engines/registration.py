@@ -5,7 +5,7 @@ what is read of anyone else:
 
 * a value is read as the kind that its type in the source stands for, then cast to the declared kind; what cannot be
   read, is not finite, or lies outside the calendar or 64 bits is NULL. Text is trimmed of spaces before it is cast;
-* numbers are moved into the declared bounds; what is not among declared keys is NULL;
+* numbers and dates are moved into the declared bounds; what is not among declared keys is NULL;
 * a row whose person is NULL, or with NULL in a column declared not to have any, is left out;
 * of a person's rows, those come first whose content has the smallest keyed hash, and only so many are kept.
 """
@@ -37,7 +37,7 @@ from deniable.queries.engines.spelling import (
 )
 from deniable.queries.engines.writing import DAY, TIME, Piece, Writer
 from deniable.tables.intervals import Unfit
-from deniable.tables.kinds import LONGEST, Domain, Kind
+from deniable.tables.kinds import LONGEST, Domain, Kind, end_of
 from deniable.tables.schema import Table
 
 HASH: Final = "hash"
@@ -183,8 +183,7 @@ def _settled(writer: Writer, each: str, piece: Piece | None, domain: Domain) -> 
     spelling = writer.spelling
     if domain.bounds is not None:
         piece = writer.named(piece)
-        low, high = (int(end) if domain.kind is Kind.INTEGER else float(end) for end in domain.bounds)
-        below, above = (spelling.literal(end, domain.kind) for end in (low, high))
+        below, above = (spelling.literal(end_of(domain.kind, end), domain.kind) for end in domain.bounds)
         x = piece.sql
         sql = case(
             (both(exp.LT, x, below), below.copy()), (both(exp.GT, x.copy(), above), above.copy()), otherwise=x.copy()

@@ -6,14 +6,10 @@ schema says what they are, and so are pandas columns of Python objects. Frames a
 
 from __future__ import annotations
 
-import csv
-import glob
-import gzip
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, final
 
 from sqlglot import exp
@@ -22,14 +18,12 @@ from deniable.errors import NOTHING, InvalidParameter
 from deniable.queries.engines.base import DatabaseTable, places, unreadable
 from deniable.queries.engines.spelling import SQL, both, case, cast, column, function, name, number, try_cast
 from deniable.queries.engines.writing import Piece
+from deniable.tables.files import CSV, DATABASES, PARQUET, files_of, header, separator
 from deniable.tables.kinds import Domain, Kind
 from deniable.tables.schema import Table
 
 Run = Callable[[str], list[tuple[Any, ...]]]
 
-_CSV: Final = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
-_PARQUET: Final = (".parquet", ".pq")
-_DATABASES: Final = (".duckdb", ".ddb", ".db")
 _WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
 _WIDE: Final = frozenset({"UBIGINT", "HUGEINT", "UHUGEINT", "BIGNUM"})
 _MOMENTS: Final = frozenset({"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"})
@@ -75,25 +69,22 @@ def _types(run: Run, select: str) -> list[tuple[str, str]]:
 def _file(run: Run, path: str | bytes, table: Table) -> Found:
     if not isinstance(path, str):
         raise InvalidParameter("source", NOTHING, "a path is text")
-    if os.path.isdir(path):
-        path = os.path.join(path, "**", "*.parquet")
-    files = sorted(glob.glob(path, recursive=True)) or ([path] if os.path.exists(path) else [])
-    if not files:
-        raise InvalidParameter(
-            "source", path, "there is no such file", "paths may have wildcards, as in visits/*.parquet"
-        )
+    files = files_of(path)
     size = sum(os.path.getsize(each) for each in files)
     lowered = path.lower()
-    if lowered.endswith(_PARQUET):
+    if lowered.endswith(PARQUET) or os.path.isdir(path):
         return _parquet(run, files, table, size)
-    if lowered.endswith(_CSV):
+    if lowered.endswith(CSV):
         return _csv(files, table, size)
-    if lowered.endswith(_DATABASES):
+    if lowered.endswith(DATABASES):
         raise InvalidParameter(
-            "source", path, "a database has several tables", "say which one: DatabaseTable(path, table)"
+            "source",
+            path,
+            "a database has several tables",
+            "say which one: deniable.queries.DatabaseTable(path, table)",
         )
     raise InvalidParameter(
-        "source", path, "must be CSV or Parquet by its ending", f"known endings: {', '.join(_CSV + _PARQUET)}"
+        "source", path, "must be CSV or Parquet by its ending", f"known endings: {', '.join(CSV + PARQUET)}"
     )
 
 
@@ -134,10 +125,9 @@ def _csv(files: list[str], table: Table, size: int) -> Found:
     A field that is empty is NULL, unless it is quoted. Lines with too few fields, or that are not UTF-8, are left out;
     fields beyond the named ones are not read.
     """
-    delimiter = "\t" if ".tsv" in Path(files[0]).name.lower() else ","
-    names = _header(files[0], delimiter)
+    delimiter, names = separator(files[0]), header(files[0])
     for each in files[1:]:
-        if _header(each, delimiter) != names:
+        if header(each) != names:
             raise InvalidParameter("source", NOTHING, "all files of a source have the same first line")
     where = places(table, names)
     fields = ", ".join(f"'f{at}': 'VARCHAR'" for at in range(len(names)))
@@ -149,17 +139,6 @@ def _csv(files: list[str], table: Table, size: int) -> Found:
     )
     origin = _as_table(exp.Var(this=f"READ_CSV({listed}, {options})"))
     return Found(origin, {each: Piece(column(f"f{at}"), Domain(Kind.TEXT)) for each, at in where.items()}, 2 * size)
-
-
-def _header(path: str, delimiter: str) -> list[str]:
-    reader = gzip.open if path.lower().endswith(".gz") else open
-    # The lines that follow are decoded along with the first, and they are data: nothing in them may stop this.
-    with reader(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as lines:
-        try:
-            return next(csv.reader(lines, delimiter=delimiter), [])
-        except csv.Error:
-            pass
-    raise InvalidParameter("source", path, "the first line must name the columns", "is a quote not closed?")
 
 
 @contextmanager

@@ -68,9 +68,12 @@ class SparkEngine(Engine):
         self._store = dict(store or {})
         self._seconds = seconds
         self._tables: dict[str, Stored] = {}
-        self._persisted: list[tuple[str, Any]] = []
+        self._persisted: list[str] = []
         self._people: Kind | None = None
         self._closed = False
+
+    def types(self, source: object) -> Mapping[str, str]:
+        return super().types(self._frame(source) if isinstance(source, str) else source)
 
     def register(
         self, name: str, source: object, table: Table, secret: bytes, progress: Progress | None = None
@@ -131,7 +134,7 @@ class SparkEngine(Engine):
             view = f"deniable_{uuid4().hex}"
             kept = frame.persist(StorageLevel.DISK_ONLY)
             kept.createOrReplaceTempView(view)
-            self._persisted.append((view, kept))
+            self._persisted.append(view)
             kept.count()
             return exp.Table(this=_quoted(view))
 
@@ -151,9 +154,8 @@ class SparkEngine(Engine):
         if not self._closed:
             self._closed = True
             self._tables.clear()
-            for view, frame in self._persisted:
-                self._session.catalog.dropTempView(view)
-                frame.unpersist()
+            for view in self._persisted:
+                self._session.catalog.dropTempView(view)  # this also lets go of what was persisted for it
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,0 +1,102 @@
+"""Files as sources: which ones a path means, what their table is called, and the first line of a CSV file.
+
+The first line names the columns and is public; every other line is somebody's. So the first is read alone: nothing
+that follows can stop it, change what it says, or appear in an error.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import os
+import re
+import zlib
+from pathlib import Path
+from typing import Final
+
+from deniable.errors import InvalidParameter
+
+CSV: Final = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
+PARQUET: Final = (".parquet", ".pq")
+DATABASES: Final = (".duckdb", ".ddb", ".db")
+
+
+def table_name(path: str | os.PathLike[str]) -> str:
+    """The table of a file is called as the file is, with _ for whatever SQL would have to quote.
+
+    >>> table_name("my visits (2024).csv.gz"), table_name("2024.parquet"), table_name("....csv")
+    ('my_visits_2024', 't_2024', 'data')
+    """
+    return plain_name(Path(path).name.split(".")[0])
+
+
+def plain_name(name: str) -> str:
+    """A name that SQL need not quote."""
+    plain = re.sub(r"\W+", "_", name).strip("_")
+    return "data" if not plain else plain if plain.isidentifier() else f"t_{plain}"
+
+
+def files_of(path: str) -> list[str]:
+    """The files that a path means: itself, those that its wildcards match, or all Parquet files of a folder."""
+    pattern = os.path.join(path, "**", "*.parquet") if os.path.isdir(path) else path
+    files = [path] if os.path.isfile(path) else sorted(glob.glob(pattern, recursive=True))
+    if not files:
+        raise InvalidParameter(
+            "source", path, "there is no such file", "paths may have wildcards, as in visits/*.parquet"
+        )
+    return files
+
+
+def separator(path: str) -> str:
+    """What stands between the fields of a CSV file; its ending decides, never its content."""
+    return "\t" if ".tsv" in Path(path).name.lower() else ","
+
+
+def header(path: str) -> list[str]:
+    """The names in the first line of a CSV file."""
+    try:
+        line = _first_line(path)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        line = None
+    if line is None:
+        raise InvalidParameter("source", path, "is not compressed by gzip, or is damaged", "write the file again")
+    if not line.strip("\r\n"):
+        raise InvalidParameter("source", path, "the file must begin with a line that names its columns")
+    if "\ufffd" in line or "\0" in line:
+        raise InvalidParameter(
+            "source", path, "the first line must be text in UTF-8", "save the file again with the encoding UTF-8"
+        )
+    names = _split(line.rstrip("\r\n"), separator(path))
+    if names is None:
+        raise InvalidParameter("source", path, "the first line must name the columns", "is a quote not closed?")
+    _check_separator(path, line, names)
+    return names
+
+
+def _first_line(path: str) -> str:
+    # What is decoded along with the first line is data: an encoding that does not fit must not raise here.
+    reader = gzip.open if path.lower().endswith(".gz") else open
+    with reader(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as lines:
+        return str(lines.readline())
+
+
+def _split(line: str, delimiter: str) -> list[str] | None:
+    """The fields of one line; None if they do not end with it."""
+    try:
+        names = next(csv.reader([line + "\n"], delimiter=delimiter))
+    except csv.Error:
+        return None
+    return None if names[-1].endswith("\n") else names
+
+
+def _check_separator(path: str, line: str, names: list[str]) -> None:
+    if len(names) > 1 or line.startswith('"'):
+        return
+    for mark, called in ((";", "semicolons"), ("\t", "tabs"), (",", "commas"), ("|", "bars")):
+        if mark in names[0]:
+            usual = "tabs" if separator(path) == "\t" else "commas"
+            remedy = "call the file .tsv" if mark == "\t" else f"save the file again with {usual}"
+            raise InvalidParameter(
+                "source", path, f"the names in the first line have {called} between them, not {usual}", remedy
+            )
