@@ -39,7 +39,7 @@ def averaging() -> Figure:
             tuple(one.cap[0] for one in found),
             tuple(one.expected[0] for one in found if one.expected),
         )
-    return Sweep("averaging", "number of answers", series, theory, None).figure
+    return Sweep("averaging", "number of answers", series, lambda: theory).figure
 
 
 def bounded() -> Figure:

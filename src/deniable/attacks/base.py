@@ -15,6 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
@@ -354,9 +355,15 @@ class Sweep:
     label: str
     """What the number is."""
     series: Mapping[str, Mapping[float, Outcome]]
-    theory: Mapping[str, Theory]
+    work_out: Callable[[], Mapping[str, Theory]] = field(repr=False, compare=False)
+    """Works the theory out: it may cost more than the rounds, and only a picture needs it."""
     bare: Outcome | None = None
     """Without privacy."""
+
+    @property
+    def theory(self) -> Mapping[str, Theory]:
+        """What is known without playing, by name."""
+        return self.work_out()
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -388,14 +395,30 @@ def sweep(
         for name, defence in attack.defences(epsilon=level, delta=delta).items():
             outcome = attack.run(defence, trials=trials, confidence=confidence, progress=progress)
             series.setdefault(name, {})[level] = outcome
-    between = np.geomspace(levels[0] / 1.5, levels[-1] * 1.5, POINTS).tolist()
-    grid = [attack.defences(epsilon=level, delta=delta) for level in between]
-    theory = {name: theory_of(attack, between, [made[name] for made in grid]) for name in series}
+
+    @cache
+    def theory() -> dict[str, Theory]:
+        ends = (
+            _beyond(attack, level, level * factor, delta) for level, factor in ((levels[0], 1 / 1.5), (levels[-1], 1.5))
+        )
+        between = np.geomspace(*ends, POINTS).tolist()
+        grid = [attack.defences(epsilon=level, delta=delta) for level in between]
+        return {name: theory_of(attack, between, [made[name] for made in grid]) for name in series}
+
     return Sweep(attack.NAME, "ε", series, theory, bare)
 
 
 POINTS: Final = 41
 """Places along a sweep at which caps and closed forms are worked out."""
+
+
+def _beyond(attack: Attack, level: float, wished: float, delta: float | None) -> float:
+    """Where lines end: a little beyond the last ε that was asked, if there are defences, otherwise there."""
+    try:
+        attack.defences(epsilon=wished, delta=delta)
+    except InvalidParameter:
+        return level
+    return wished
 
 
 def theory_of(attack: Attack, places: Sequence[float], defences: Sequence[Defence]) -> Theory:
