@@ -43,7 +43,7 @@ def averaging() -> Figure:
 
 
 def bounded() -> Figure:
-    """Linear programs against noise that never exceeds a bound: it protects from about √n on, and is useless there."""
+    """Linear programs against noise that never exceeds a bound: from about √n on less comes out, and never nothing."""
     attack = attacks.LinearReconstruction(people=32, questions=128)
     bounds = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
     found = {bound: attack.run(attacks.BoundedNoise(bound), trials=200) for bound in bounds}
