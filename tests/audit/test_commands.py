@@ -28,7 +28,7 @@ def told(value):
     return "b" if value and random.random() < 0.2 else "a"
 
 def broken(value):
-    raise TypeError
+    raise TypeError("b is missing")
 
 def moved(value):
     return round(2 * value + random.gauss(0, 1), 3)
@@ -137,6 +137,7 @@ def test_what_never_answers_is_an_error(folder: Path) -> None:
     code, out, err = run("mine_to_audit:broken", "--neighbours", "0", "1", "--trials", "5000")
     assert (code, out) == (1, "")
     assert "all 10,000 calls raised TypeError" in err
+    assert "The first call said: b is missing" in err
 
 
 def test_the_picture_is_checked_before_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
