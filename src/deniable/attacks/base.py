@@ -398,10 +398,9 @@ def sweep(
 
     @cache
     def theory() -> dict[str, Theory]:
-        ends = (
-            _beyond(attack, level, level * factor, delta) for level, factor in ((levels[0], 1 / 1.5), (levels[-1], 1.5))
-        )
-        between = np.geomspace(*ends, POINTS).tolist()
+        low = _beyond(attack, levels[0], levels[0] / 1.5, delta)
+        high = _beyond(attack, levels[-1], levels[-1] * 1.5, delta)
+        between = np.geomspace(low, high, POINTS).tolist()
         grid = [attack.defences(epsilon=level, delta=delta) for level in between]
         return {name: theory_of(attack, between, [made[name] for made in grid]) for name in series}
 

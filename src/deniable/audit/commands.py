@@ -72,6 +72,8 @@ def audit_command(
         print(fitted(found.sentence, width))
         print(fitted(f"By this rule: {event.words}.", width))
         print(f"{tally.right:,} of its {tally.right + tally.wrong:,} guesses were right.")
+        if event.hint:
+            print(fitted(event.hint, width))
     if plot is not None:
         print(f"Saved {plot}", file=sys.stderr)
     return REFUTED if found.refuted else 0
