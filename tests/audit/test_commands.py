@@ -33,6 +33,10 @@ def broken(value):
 def moved(value):
     return round(2 * value + random.gauss(0, 1), 3)
 
+def chatty(value):
+    print("asked")
+    return random.random()
+
 class Box:
     @staticmethod
     def exact(value):
@@ -74,6 +78,12 @@ def test_json(folder: Path) -> None:
     assert told["refuted"] is None
     assert told["claimed"] == "Infinity"
     assert told["band"]["alpha"][0] == 0
+
+
+def test_what_a_mechanism_prints_does_not_spoil_json(folder: Path) -> None:
+    _, out, err = run("mine_to_audit:chatty", "--neighbours", "0", "1", "--trials", "200", "--json")
+    assert json.loads(out)["trials"] == 200
+    assert err.count("asked") == 400
 
 
 @pytest.mark.parametrize(
