@@ -188,6 +188,7 @@ def test_one_outcome_has_a_picture() -> None:
 WRONG = {
     "no defence": (lambda a: a.run("noise"), InvalidParameter, "must be a mechanism"),
     "a curve": (lambda a: a.run(curves.pure(epsilon=1)), InvalidParameter, "must be a mechanism"),
+    "no attack": (lambda a: attacks.sweep(5, epsilon=1.0), InvalidParameter, "must be an attack"),
     "no rounds": (lambda a: a.run(trials=0), InvalidParameter, "at least 1"),
     "half rounds": (lambda a: a.run(trials=1.5), InvalidParameter, "whole number"),
     "sure": (lambda a: a.run(confidence=1.0), InvalidParameter, "strictly between"),

@@ -601,3 +601,34 @@ def test_bins_are_told_as_pieces() -> None:
     assert every.where(least=1.0) == "the answer is any number"
     mixed = scores.Binned((number,), (np.arange(9.0),), (np.tile([1.0, -1.0], 5),))
     assert mixed.where(least=1.0) == "the log-likelihood ratio of the bin of the answer is at least 1"
+
+
+NAN = float("nan")
+SAME: dict[str, tuple[Any, Any]] = {
+    "numbers": (1, 1),
+    "nan": (NAN, float("nan")),
+    "lists": ([0, [NAN]], [0, [NAN]]),
+    "arrays": (np.arange(3), np.arange(3)),
+    "dicts": ({"a": [1]}, {"a": [1]}),
+    "one object": (LAPLACE, LAPLACE),
+}
+DIFFERENT: dict[str, tuple[Any, Any]] = {
+    "types": (1, 1.0),
+    "truth": (1, True),
+    "signs": (0.0, -0.0),
+    "long arrays": (np.arange(5000), np.arange(5000) + np.eye(5000, dtype=int)[2500]),
+    "lengths": ([1], [1, 1]),
+    "keys": ({"a": 1}, {"b": 1}),
+    "objects": (object(), object()),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_one_value_has_no_neighbour_in_itself(name: str) -> None:
+    with pytest.raises(InvalidParameter, match="neighbours: must be two different values"):
+        audit.measure(lambda value: random.random(), neighbours=SAME[name], trials=100, confidence=0.9)
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_values_that_a_mechanism_can_tell_apart_are_neighbours(name: str) -> None:
+    assert measuring._pair(DIFFERENT[name]) == DIFFERENT[name] or name == "long arrays"

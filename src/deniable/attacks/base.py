@@ -388,6 +388,8 @@ def sweep(
     progress: Progress | None = None,
 ) -> Sweep:
     """An attack without privacy, and against its usual defences at each of these ε."""
+    if not isinstance(attack, Attack):
+        raise InvalidParameter("attack", attack, "must be an attack", "such as attacks.Differencing(people=1000)")
     levels = sorted(_levels(epsilon))
     series: dict[str, dict[float, Outcome]] = {}
     bare = attack.run(trials=trials, confidence=confidence, progress=progress)

@@ -117,13 +117,14 @@ def learn(first: Answers, second: Answers) -> list[Score]:
 def _names(sides: Sequence[Sequence[Any]], width: int) -> list[str]:
     """The numbers of an answer in words: by key, where every answer is a dict of single values with the same keys."""
     one = sides[0][0] if sides else None
-    if isinstance(one, Mapping) and len(one) >= width:
-        if all(isinstance(y, Mapping) and y.keys() == one.keys() and _is_flat(y) for side in sides for y in side):
-            return [f"the number at {look(key)}" for key in sorted(one, key=repr)]
+    # Of other people's types not even the names of keys can be read for sure.
+    is_dict = type(one) is dict and len(one) >= width and all(isinstance(key, str | int) for key in one)
+    if is_dict and all(type(y) is dict and y.keys() == one.keys() and _is_flat(y) for side in sides for y in side):
+        return [f"the number at {look(key)}" for key in sorted(one, key=repr)]
     return ["the answer"] if width == 1 else [f"number {j + 1}" for j in range(width)]
 
 
-def _is_flat(answer: Mapping[Any, Any]) -> bool:
+def _is_flat(answer: dict[Any, Any]) -> bool:
     return not any(isinstance(value, Mapping | list | tuple | np.ndarray | complex) for value in answer.values())
 
 
