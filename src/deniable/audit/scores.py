@@ -116,7 +116,7 @@ def learn(first: Answers, second: Answers) -> list[Score]:
 
 def _names(sides: Sequence[Sequence[Any]], width: int) -> list[str]:
     """The numbers of an answer in words: by key, where every answer is a dict of single values with the same keys."""
-    one = sides[0][0] if sides else None
+    one: Any = sides[0][0] if sides else None
     # Of other people's types not even the names of keys can be read for sure.
     is_dict = type(one) is dict and len(one) >= width and all(isinstance(key, str | int) for key in one)
     if is_dict and all(type(y) is dict and y.keys() == one.keys() and _is_flat(y) for side in sides for y in side):
