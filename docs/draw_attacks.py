@@ -39,11 +39,11 @@ def averaging() -> Figure:
             tuple(one.cap[0] for one in found),
             tuple(one.expected[0] for one in found if one.expected),
         )
-    return Sweep("averaging", "number of answers", series, theory, None).figure
+    return Sweep("averaging", "number of answers", series, lambda: theory).figure
 
 
 def bounded() -> Figure:
-    """Linear programs against noise that never exceeds a bound: it protects from about √n on, and is useless there."""
+    """Linear programs against noise that never exceeds a bound: from about √n on less comes out, and never nothing."""
     attack = attacks.LinearReconstruction(people=32, questions=128)
     bounds = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
     found = {bound: attack.run(attacks.BoundedNoise(bound), trials=200) for bound in bounds}

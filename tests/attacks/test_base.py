@@ -152,6 +152,30 @@ def test_a_sweep_has_a_picture_with_every_number_in_it() -> None:
     plots.render(found.figure)
 
 
+@pytest.mark.parametrize("levels", [[50.0], [1e-6], [40.0], [1e-6, 50.0]], ids=str)
+def test_lines_end_where_the_defences_do(levels: list[float]) -> None:
+    """Randomized response is there from 1e-6 to 50: lines that went beyond refused an ε that nobody had asked for."""
+    found = attacks.sweep(attacks.Differencing(people=9), epsilon=levels, trials=10)
+    places = found.theory["randomized response"].x
+    assert min(places) >= 1e-6 * (1 - 1e-9)
+    assert max(places) <= 50.0
+    assert min(places) < max(places)
+    assert min(places) <= levels[0] * (1 + 1e-9)
+    assert max(places) >= levels[-1] * (1 - 1e-9)
+    plots.render(found.figure)
+
+
+def test_lines_are_worked_out_for_a_picture_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    attack = attacks.Differencing(people=9)
+    asked: list[object] = []
+    monkeypatch.setattr(base, "theory_of", lambda *a, truly=base.theory_of: asked.append(a) or truly(*a))
+    found = attacks.sweep(attack, epsilon=[1.0], trials=10)
+    assert not asked
+    assert found.figure.panels
+    assert found.theory is found.theory
+    assert len(asked) == len(found.series), "once for each name, however often they are looked at"
+
+
 def test_one_outcome_has_a_picture() -> None:
     outcome = attacks.Differencing(people=9).run(local.RandomizedResponse(epsilon=1.0), trials=500)
     figure = outcome.figure
@@ -165,6 +189,7 @@ def test_one_outcome_has_a_picture() -> None:
 WRONG = {
     "no defence": (lambda a: a.run("noise"), InvalidParameter, "must be a mechanism"),
     "a curve": (lambda a: a.run(curves.pure(epsilon=1)), InvalidParameter, "must be a mechanism"),
+    "no attack": (lambda a: attacks.sweep(5, epsilon=1.0), InvalidParameter, "must be an attack"),
     "no rounds": (lambda a: a.run(trials=0), InvalidParameter, "at least 1"),
     "half rounds": (lambda a: a.run(trials=1.5), InvalidParameter, "whole number"),
     "sure": (lambda a: a.run(confidence=1.0), InvalidParameter, "strictly between"),

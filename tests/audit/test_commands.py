@@ -28,10 +28,14 @@ def told(value):
     return "b" if value and random.random() < 0.2 else "a"
 
 def broken(value):
-    raise TypeError
+    raise TypeError("b is missing")
 
 def moved(value):
     return round(2 * value + random.gauss(0, 1), 3)
+
+def chatty(value):
+    print("asked")
+    return random.random()
 
 class Box:
     @staticmethod
@@ -74,6 +78,12 @@ def test_json(folder: Path) -> None:
     assert told["refuted"] is None
     assert told["claimed"] == "Infinity"
     assert told["band"]["alpha"][0] == 0
+
+
+def test_what_a_mechanism_prints_does_not_spoil_json(folder: Path) -> None:
+    _, out, err = run("mine_to_audit:chatty", "--neighbours", "0", "1", "--trials", "200", "--json")
+    assert json.loads(out)["trials"] == 200
+    assert err.count("asked") == 400
 
 
 @pytest.mark.parametrize(
@@ -137,6 +147,7 @@ def test_what_never_answers_is_an_error(folder: Path) -> None:
     code, out, err = run("mine_to_audit:broken", "--neighbours", "0", "1", "--trials", "5000")
     assert (code, out) == (1, "")
     assert "all 10,000 calls raised TypeError" in err
+    assert "The first call said: b is missing" in err
 
 
 def test_the_picture_is_checked_before_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,6 +237,24 @@ def test_what_cannot_be_copied_is_asked_about_all_the_same() -> None:
     assert found.refuted is False
 
 
+def test_the_first_message_stands_beside_the_error() -> None:
+    """What was missing is said to whoever runs the audit; no answer is told apart by it."""
+
+    def counts(value: int, calls: list[int] = []) -> int:  # noqa: B006 (a memory is what it is about)
+        calls.append(value)
+        raise ValueError(f"call {len(calls)}\n of many " + 300 * "x")
+
+    with pytest.raises(NotCertifiable) as caught:
+        audit.measure(counts, neighbours=(0, 1), trials=200, confidence=0.9)
+    (note,) = caught.value.__notes__
+    assert note.startswith("The first call said: call 1 of many xxx")
+    assert len(note) < 300
+    assert "call 1" not in str(caught.value)
+    with pytest.raises(NotCertifiable) as caught:
+        audit.measure(two, neighbours=(0, 1), trials=200, confidence=0.9)
+    assert "missing 1 required positional argument: 'other'" in caught.value.__notes__[0]
+
+
 @pytest.mark.parametrize("seconds", [-1, 0, math.nan, "a"])
 def test_time_must_be_some(seconds: Any) -> None:
     with pytest.raises(InvalidParameter, match="seconds"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from deniable.audit import zoo
+from deniable.errors import InvalidParameter
 
 SURE = 1 - 1e-9
 TRIALS = 15_000
@@ -106,3 +107,14 @@ def test_an_exact_answer_is_told_from_noise_on_any_grid(name: str) -> None:
     assert not silent.any()
     assert noisy.any()
     assert entry.truth == math.inf
+
+
+def test_what_is_not_in_the_zoo_is_said() -> None:
+    with pytest.raises(InvalidParameter, match="did you mean 'averaging'"):
+        zoo.entries["averagin"]
+    with pytest.raises(InvalidParameter, match="list"):
+        zoo.entries[5]  # type: ignore[index]
+    assert "nope" not in zoo.entries
+    assert zoo.entries.get("nope") is None
+    with pytest.raises(InvalidParameter, match="must be an entry of the zoo"):
+        zoo.look("averaging", trials=1000, confidence=0.9)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
@@ -360,9 +361,15 @@ class Sweep:
     label: str
     """What the number is."""
     series: Mapping[str, Mapping[float, Outcome]]
-    theory: Mapping[str, Theory]
+    work_out: Callable[[], Mapping[str, Theory]] = field(repr=False, compare=False)
+    """Works the theory out: it may cost more than the rounds, and only a picture needs it."""
     bare: Outcome | None = None
     """Without privacy."""
+
+    @property
+    def theory(self) -> Mapping[str, Theory]:
+        """What is known without playing, by name."""
+        return self.work_out()
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -387,6 +394,8 @@ def sweep(
     progress: Progress | None = None,
 ) -> Sweep:
     """An attack without privacy, and against its usual defences at each of these ε."""
+    if not isinstance(attack, Attack):
+        raise InvalidParameter("attack", attack, "must be an attack", "such as attacks.Differencing(people=1000)")
     levels = sorted(_levels(epsilon))
     series: dict[str, dict[float, Outcome]] = {}
     bare = attack.run(trials=trials, confidence=confidence, progress=progress)
@@ -394,14 +403,29 @@ def sweep(
         for name, defence in attack.defences(epsilon=level, delta=delta).items():
             outcome = attack.run(defence, trials=trials, confidence=confidence, progress=progress)
             series.setdefault(name, {})[level] = outcome
-    between = np.geomspace(levels[0] / 1.5, levels[-1] * 1.5, POINTS).tolist()
-    grid = [attack.defences(epsilon=level, delta=delta) for level in between]
-    theory = {name: theory_of(attack, between, [made[name] for made in grid]) for name in series}
+
+    @cache
+    def theory() -> dict[str, Theory]:
+        low = _beyond(attack, levels[0], levels[0] / 1.5, delta)
+        high = _beyond(attack, levels[-1], levels[-1] * 1.5, delta)
+        between = np.geomspace(low, high, POINTS).tolist()
+        grid = [attack.defences(epsilon=level, delta=delta) for level in between]
+        return {name: theory_of(attack, between, [made[name] for made in grid]) for name in series}
+
     return Sweep(attack.NAME, "ε", series, theory, bare)
 
 
 POINTS: Final = 41
 """Places along a sweep at which caps and closed forms are worked out."""
+
+
+def _beyond(attack: Attack, level: float, wished: float, delta: float | None) -> float:
+    """Where lines end: a little beyond the last ε that was asked, if there are defences, otherwise there."""
+    try:
+        attack.defences(epsilon=wished, delta=delta)
+    except InvalidParameter:
+        return level
+    return wished
 
 
 def theory_of(attack: Attack, places: Sequence[float], defences: Sequence[Defence]) -> Theory:

@@ -36,13 +36,14 @@ def one(outcome: Outcome) -> Figure:
 def several(sweep: Sweep) -> Figure:
     """Outcomes along one number: for each name the measured rates with their intervals, the closed form and the cap."""
     marks: list[Mark] = []
-    low = min(min(theory.x) for theory in sweep.theory.values())
-    high = max(max(theory.x) for theory in sweep.theory.values())
+    known_of = sweep.theory
+    low = min(min(theory.x) for theory in known_of.values())
+    high = max(max(theory.x) for theory in known_of.values())
     if sweep.bare is not None:
         marks.append(Line("no privacy", (low, high), (sweep.bare.rate,) * 2, REFERENCE))
     marks.append(Line("blind guess", (low, high), (0.5, 0.5), REFERENCE, "dotted"))
     for colour, (name, series) in enumerate(sweep.series.items()):
-        theory = sweep.theory[name]
+        theory = known_of[name]
         rates = tuple(outcome.rate for outcome in series.values())
         known = theory.expected is not None
         marks.append(Line(name, theory.x if known else tuple(series), theory.expected or rates, colour))

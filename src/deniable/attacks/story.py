@@ -155,7 +155,9 @@ def attack_command(
     if plot is not None:
         from deniable import plots
 
-        plots.render(found.figure, plot)
+        with _progress("working out the lines", None):
+            figure = found.figure
+        plots.render(figure, plot)
     if as_json:
         return record(found)
     show(told, found)
@@ -170,7 +172,7 @@ def _check_plot(path: Path) -> None:
 
 
 @contextmanager
-def _progress(name: str, total: int) -> Iterator[Progress]:
+def _progress(name: str, total: int | None) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CoroutineType, FunctionType, MethodType
 from typing import Any, Final, cast, final
 
@@ -28,6 +28,9 @@ LONGEST: Final = 40
 UNREADABLE: Final = "of which nothing can be read; let it return numbers, strings, lists or dicts"
 """What is said of an opaque answer."""
 
+MESSAGE: Final = 200
+"""Letters of an error's message that are shown."""
+
 MULTIPLIER: Final = 0x9E3779B97F4A7C15
 """Of the row hash: 2⁶⁴ divided by the golden ratio, an odd number whose bits are well mixed."""
 
@@ -35,9 +38,16 @@ MULTIPLIER: Final = 0x9E3779B97F4A7C15
 @final
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The mechanism raised instead of answering: an error is an output. Its message is not looked at."""
+    """The mechanism raised instead of answering: an error is an output. Its message is no part of it."""
 
     error: str
+    message: str = field(default="", repr=False, compare=False)
+    """For the auditor, whose own mechanism it is, when nothing else came."""
+
+    @classmethod
+    def by(cls, error: BaseException) -> Raised:
+        said = " ".join(_or(str, error, "").split())
+        return cls(type(error).__name__, said if len(said) <= MESSAGE else said[: MESSAGE - 1] + "…")
 
     def __str__(self) -> str:
         return f"raised {self.error}"

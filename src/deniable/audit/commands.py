@@ -11,7 +11,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,8 +48,9 @@ def audit_command(
         raise InvalidParameter("neighbours", " ".join(neighbours), "must be two different values")
     if plot is not None:
         _can_draw(plot)
-    mechanism, promise = imported(target), None if claim is None else parse(claim)
-    with _bar("asking the mechanism", show=not as_json) as progress:
+    promise = None if claim is None else parse(claim)
+    with _prints_aside(as_json), _bar("asking the mechanism", show=not as_json) as progress:
+        mechanism = imported(target)
         found = measure(
             mechanism,
             neighbours=pair,
@@ -72,9 +73,16 @@ def audit_command(
         print(fitted(found.sentence, width))
         print(fitted(f"By this rule: {event.words}.", width))
         print(f"{tally.right:,} of its {tally.right + tally.wrong:,} guesses were right.")
+        if event.hint:
+            print(fitted(event.hint, width))
     if plot is not None:
         print(f"Saved {plot}", file=sys.stderr)
     return REFUTED if found.refuted else 0
+
+
+def _prints_aside(as_json: bool) -> AbstractContextManager[object]:
+    """What the mechanism and its module print goes to the other channel where JSON is read from this one."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 
 def fitted(text: str, width: int | None) -> str:

@@ -92,6 +92,11 @@ class Event:
         return (self.first_from < math.inf) + (self.second_to > -math.inf)
 
     @property
+    def hint(self) -> str:
+        """What to do about a leak of this kind; empty where there is nothing to say."""
+        return self.score.hint if self.directions else ""
+
+    @property
     def words(self) -> str:
         said = []
         if self.first_from < math.inf:

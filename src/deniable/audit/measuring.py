@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.audit import binomial, game, sampling, scores
-from deniable.audit.answers import Answers
+from deniable.audit.answers import Answers, plain
 from deniable.audit.finding import Finding
 from deniable.audit.game import FOR_BAND, FOR_CLAIM, FOR_EPSILON, Chosen, Sample
 from deniable.audit.promise import Promise, some_delta
@@ -335,4 +335,23 @@ def _pair(neighbours: Any) -> tuple[Any, Any]:
     if not isinstance(neighbours, tuple | list) or len(neighbours) != 2:
         rule = "must be two values that the claim speaks about, or audit.patterns(...)"
         raise InvalidParameter("neighbours", NOTHING, rule)
+    if _are_the_same(neighbours[0], neighbours[1]):
+        rule = "must be two different values: about one value there is nothing to tell"
+        raise InvalidParameter("neighbours", NOTHING, rule)
     return neighbours[0], neighbours[1]
+
+
+def _are_the_same(one: Any, other: Any) -> bool:
+    """Whether two values surely are: of other people's types only their identity is known."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        is_alike = one.dtype == other.dtype and one.shape == other.shape and not one.dtype.hasobject
+        return is_alike and one.tobytes() == other.tobytes()
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_are_the_same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_are_the_same(one[key], other[key]) for key in one)
+    return isinstance(one, bool | int | float | str | bytes) and plain(one) == plain(other)

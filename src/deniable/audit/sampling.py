@@ -141,7 +141,7 @@ def _answer(call: Callable[[Any], Any], value: Any) -> Any:
     try:
         return _kept(call(value))
     except BaseException as error:  # an error is an output, and leaving is one too
-        return Raised(type(error).__name__)
+        return Raised.by(error)
 
 
 def one(mechanism: Any) -> Callable[[Any], Any]:
@@ -213,7 +213,7 @@ def _batch(batch: Many, value: Any, count: int) -> Any:
         rule = f"many(value, count) must answer every call, and it raised {error}"
         raise InvalidParameter("mechanism", NOTHING, rule, "or leave many out, to be asked one by one") from None
     except Exception as error:  # a public rule that the value breaks, so every single call raises it
-        return [Raised(type(error).__name__)] * count
+        return [Raised.by(error)] * count
     if isinstance(found, Mapping | str | bytes) or not hasattr(found, "__len__") or len(found) != count:
         raise InvalidParameter("mechanism", NOTHING, f"many(value, count) must give count answers, here {count:,}")
     return found
@@ -263,10 +263,13 @@ def _must_say_something(answers: Any) -> None:
     if any(type(answer) is not kind for answer in answers):
         return
     if kind is Raised and len(set(answers)) == 1:
-        raise NotCertifiable(
+        failed = NotCertifiable(
             f"all {count:,} calls {answers[0]}: there is nothing to audit; call the mechanism once with each neighbour "
             "and see why"
         )
+        if answers[0].message:  # beside the error, not in it: for whoever runs the audit of their own mechanism
+            failed.add_note(f"The first call said: {answers[0].message}")
+        raise failed
     if is_opaque(answers[0]):
         raise NotCertifiable(f"all {count:,} answers are of type {kind.__name__}, {UNREADABLE}")
 

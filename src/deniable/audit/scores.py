@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -66,7 +66,19 @@ class Score(ABC):
 
     def where(self, *, least: float | None = None, most: float | None = None) -> str:
         """The answers with a score of at least, or of at most, so much, in words."""
-        return f"{self.words} is at least {least:.6g}" if least is not None else f"{self.words} is at most {most:.6g}"
+        return f"{self.words} is at {f'least {_said(least)}' if least is not None else f'most {_said(most or 0.0)}'}"
+
+    @property
+    def hint(self) -> str:
+        """What to do about a leak that is found this way; empty where there is nothing to say."""
+        return ""
+
+
+def _said(border: float) -> str:
+    """A border in words: no minus before 0, and infinite answers by their name."""
+    if abs(border) >= np.finfo(np.float64).max:
+        return "∞" if border > 0 else "-∞"
+    return f"{border + 0.0:.6g}"
 
 
 def learn(first: Answers, second: Answers) -> list[Score]:
@@ -76,9 +88,10 @@ def learn(first: Answers, second: Answers) -> list[Score]:
     first, second = first.of_width(width), second.of_width(width)
     both = np.concatenate([first.columns, second.columns])
     varied = [j for j in range(both.shape[1]) if _varies(both[:, j])]
-    numbers: list[Combined] = [Combined.column(j) for j in _telling(first, second, varied)]
+    names = _names([side.raw for side in (first, second) if len(side)], width)
+    numbers: list[Combined] = [Combined.column(j, names[j]) for j in _telling(first, second, varied)]
     if len(varied) > 1:
-        numbers += _sums(both, varied)
+        numbers += _sums(both, varied, names)
         numbers.append(_logistic(first, second, varied))
     for number in numbers:
         found += [number, number.negated()]
@@ -96,8 +109,23 @@ def learn(first: Answers, second: Answers) -> list[Score]:
     digits = last_digits(both)
     if np.unique(digits).size > 1:
         places = [last_digits(one.columns) for one in (first, second)]
-        found += [Digits(1.0), Digits(-1.0), DigitsRatio.learn(*places)]
+        place = LAST_DIGIT if width == 1 else f"{LAST_DIGIT} of the finest of its numbers"
+        found += [Digits(1.0, place), Digits(-1.0, place), DigitsRatio.learn(*places, name=place)]
     return found
+
+
+def _names(sides: Sequence[Sequence[Any]], width: int) -> list[str]:
+    """The numbers of an answer in words: by key, where every answer is a dict of single values with the same keys."""
+    one: Any = sides[0][0] if sides else None
+    # Of other people's types not even the names of keys can be read for sure.
+    is_dict = type(one) is dict and len(one) >= width and all(isinstance(key, str | int) for key in one)
+    if is_dict and all(type(y) is dict and y.keys() == one.keys() and _is_flat(y) for side in sides for y in side):
+        return [f"the number at {look(key)}" for key in sorted(one, key=repr)]
+    return ["the answer"] if width == 1 else [f"number {j + 1}" for j in range(width)]
+
+
+def _is_flat(answer: dict[Any, Any]) -> bool:
+    return not any(isinstance(value, Mapping | list | tuple | np.ndarray | complex) for value in answer.values())
 
 
 def _varies(column: Floats) -> bool:
@@ -118,7 +146,7 @@ def _distance(a: Floats, b: Floats) -> float:
     return float(np.abs(np.searchsorted(a, at, "right") / len(a) - np.searchsorted(b, at, "right") / len(b)).max())
 
 
-def _sums(both: Floats, varied: list[int]) -> list[Combined]:
+def _sums(both: Floats, varied: list[int], names: Sequence[str]) -> list[Combined]:
     width = both.shape[1]
     total = np.zeros(width)
     total[varied] = 1.0
@@ -127,7 +155,7 @@ def _sums(both: Floats, varied: list[int]) -> list[Combined]:
         for j in range(i + 1, min(len(varied), PAIRED)):
             weights = np.zeros(width)
             weights[[varied[i], varied[j]]] = 1.0, -1.0
-            found.append(Combined(tuple(weights.tolist()), f"number {varied[i] + 1} minus number {varied[j] + 1}"))
+            found.append(Combined(tuple(weights.tolist()), f"{names[varied[i]]} minus {names[varied[j]]}"))
     return found
 
 
@@ -145,9 +173,8 @@ class Combined(Score):
     """-1: the sum turned round."""
 
     @classmethod
-    def column(cls, place: int) -> Combined:
-        weights = (0.0,) * place + (1.0,)
-        return cls(weights, "the answer" if place == 0 else f"number {place + 1}")
+    def column(cls, place: int, name: str = "the answer") -> Combined:
+        return cls((0.0,) * place + (1.0,), name)
 
     def negated(self) -> Combined:
         return Combined(tuple(-w for w in self.weights), self.name, -self.sign)
@@ -172,10 +199,14 @@ class Combined(Score):
         return self.name
 
     def where(self, *, least: float | None = None, most: float | None = None) -> str:
-        if self.sign > 0:
-            return Score.where(self, least=least, most=most)
-        turned = {"most": -least} if least is not None else {"least": -(most or 0.0)}
-        return Score.where(self, **turned)
+        return _where(self, self.sign, least, most)
+
+
+def _where(score: Score, sign: float, least: float | None, most: float | None) -> str:
+    """Borders in words, also those of a score that was turned round."""
+    if sign > 0:
+        return Score.where(score, least=least, most=most)
+    return Score.where(score, most=-least) if least is not None else Score.where(score, least=-(most or 0.0))
 
 
 def _logistic(first: Answers, second: Answers, varied: list[int]) -> Combined:
@@ -239,6 +270,36 @@ class Binned(Score):
         named = self.numbers[0].words if len(self.numbers) == 1 else "all numbers"
         return f"the log-likelihood ratio of the bin of {named}"
 
+    def where(self, *, least: float | None = None, most: float | None = None) -> str:
+        """The bins themselves, if there is one number and they are few pieces of it."""
+        inside = self.ratios[0] >= least if least is not None else self.ratios[0] <= (most or 0.0)
+        pieces = _pieces(self.edges[0], inside.tolist())
+        if len(self.numbers) > 1 or not 0 < len(pieces) <= NAMED:
+            return Score.where(self, least=least, most=most)
+        return f"{self.numbers[0].words} is {' or '.join(pieces)}"
+
+
+def _pieces(cuts: Floats, inside: list[bool]) -> list[str]:
+    """Bins in words, those that touch as one: bin i reaches from cut i - 1 up to cut i."""
+    ends = [-math.inf, *cuts.tolist(), math.inf]
+    found: list[str] = []
+    if ends[1] == NO_NUMBER / 2:  # the bin of what is no number
+        found += ["no number"] if inside[0] else []
+        ends, inside = [-math.inf, *ends[2:]], inside[1:]
+    start = None
+    for i, (here, after) in enumerate(zip(inside, [*inside[1:], False], strict=True)):
+        start = ends[i] if here and start is None else start
+        if here and not after:
+            found.append(_piece(start or 0.0, ends[i + 1]))
+            start = None
+    return found
+
+
+def _piece(low: float, high: float) -> str:
+    if math.isinf(low):
+        return "any number" if math.isinf(high) else f"below {_said(high)}"
+    return f"at least {_said(low)}" + ("" if math.isinf(high) else f" and below {_said(high)}")
+
 
 def _with_gaps(number: Combined, answers: Answers) -> Floats:
     """A number of the answers, with a mark where it says nothing."""
@@ -261,6 +322,7 @@ class Outcomes(Score):
     ratios: Floats
     looks: tuple[str, ...] = ()
     """How the known outcomes look, if that was kept."""
+    subject: str = "the answer"
 
     @classmethod
     def learn(cls, name: str, first: Ints, second: Ints) -> Outcomes | None:
@@ -286,7 +348,7 @@ class Outcomes(Score):
             for key, place in zip(keys.tolist(), places.tolist(), strict=True):
                 if key not in seen:
                     answer = side.raw[place]
-                    seen[key] = look(answer) if self.name == "keys" else f"of the kind of {look(answer)}"
+                    seen[key] = look(answer) if self.name == "keys" else _kind_in_words(answer)
         return Outcomes(self.name, self.known, self.ratios, tuple(seen[key] for key in self.known.tolist()))
 
     @property
@@ -302,23 +364,47 @@ class Outcomes(Score):
         order = [int(i) for i in np.argsort(-np.abs(self.ratios), kind="stable") if inside[i]]
         told = [self.looks[i] for i in order[:NAMED]]
         more = f" or one of {len(order) - NAMED:,} more" if len(order) > NAMED else ""
-        return f"the answer is {' or '.join(told)}{more}"
+        return f"{self.subject} is {' or '.join(told)}{more}"
+
+
+def _kind_in_words(answer: Any) -> str:
+    """None, NaN and errors are a kind each by themselves."""
+    alone = answer is None or isinstance(answer, Raised) or (isinstance(answer, float) and math.isnan(answer))
+    return look(answer) if alone else f"of the kind of {look(answer)}"
+
+
+LAST_DIGIT: Final = "the place of the last binary digit"
+FLOATS_LEAK: Final = (
+    "Floats that are added leave gaps, and these tell which value the noise was added to (in the zoo: naive float "
+    "Laplace). Noise on a grid mends it; to judge the scale of the noise alone, audit rounded answers."
+)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Digits(Score):
-    """The place of the last binary digit, upwards or downwards."""
+    """The place of the last binary digit, upwards or downwards. Where there is none (0, no number) it says nothing."""
 
     sign: float
+    name: str = LAST_DIGIT
     learned = False
 
     def __call__(self, answers: Answers) -> Floats:
         return self.sign * last_digits(answers.columns)
 
+    def passes(self, answers: Answers) -> Any:
+        return np.isinf(last_digits(answers.columns))
+
     @property
     def words(self) -> str:
-        return f"{'minus ' if self.sign < 0 else ''}the place of the last binary digit"
+        return self.name
+
+    def where(self, *, least: float | None = None, most: float | None = None) -> str:
+        return _where(self, self.sign, least, most)
+
+    @property
+    def hint(self) -> str:
+        return FLOATS_LEAK
 
 
 @final
@@ -327,10 +413,14 @@ class DigitsRatio(Score):
     """The log-likelihood ratio of the place of the last binary digit."""
 
     inner: Outcomes | None
+    name: str = LAST_DIGIT
 
     @classmethod
-    def learn(cls, first: Floats, second: Floats) -> DigitsRatio:
-        return cls(Outcomes.learn("keys", _whole(first), _whole(second)))
+    def learn(cls, first: Floats, second: Floats, *, name: str = LAST_DIGIT) -> DigitsRatio:
+        inner = Outcomes.learn("keys", *(_whole(places[np.isfinite(places)]) for places in (first, second)))
+        if inner is None:
+            return cls(None, name)
+        return cls(Outcomes(inner.name, inner.known, inner.ratios, tuple(map(str, inner.known.tolist())), name), name)
 
     def __call__(self, answers: Answers) -> Floats:
         if self.inner is None:
@@ -338,9 +428,20 @@ class DigitsRatio(Score):
         places = _whole(last_digits(answers.columns))
         return self.inner(Answers(answers.raw, answers.columns, places, answers.kinds))
 
+    def passes(self, answers: Answers) -> Any:
+        return np.isinf(last_digits(answers.columns))
+
     @property
     def words(self) -> str:
-        return "the log-likelihood ratio of the place of the last binary digit"
+        return f"the log-likelihood ratio of {self.name}"
+
+    def where(self, *, least: float | None = None, most: float | None = None) -> str:
+        told = None if self.inner is None else self.inner.where(least=least, most=most)
+        return told if told is not None and told.startswith(self.name) else Score.where(self, least=least, most=most)
+
+    @property
+    def hint(self) -> str:
+        return FLOATS_LEAK
 
 
 def _whole(places: Floats) -> Ints:

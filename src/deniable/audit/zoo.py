@@ -13,6 +13,7 @@ True
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from deniable.audit.finding import Finding
 from deniable.audit.measuring import measure
 from deniable.audit.samplers import Draw, Sampler
 from deniable.curves import Curve
+from deniable.errors import InvalidParameter
 from deniable.mechanisms import Exponential, MonotoneNoisyMax, NoisyMax, PermuteAndFlip
 
 __all__ = ["Entry", "Look", "broken", "entries", "look", "sound"]
@@ -115,6 +117,10 @@ class Look:
 
 def look(entry: Entry, *, trials: int, confidence: float) -> Look:
     """Measure an entry on its pair of neighbours."""
+    if not isinstance(entry, Entry):
+        raise InvalidParameter(
+            "entry", entry, "must be an entry of the zoo", 'zoo.entries["half the sensitivity"] is one'
+        )
     if entry.mechanism is None:
         return Look(entry, None)
     found = measure(
@@ -353,7 +359,20 @@ _add("classic Gaussian at ε = 2", None, (0.0, 1.0), curves.approximate(epsilon=
      lambda: curves.gaussian(sigma=CLASSIC / 2), "Not proved at ε = 2, and yet true: folklore blames it wrongly.",
      "FACTS B10", delta=SMALL, sound=True)  # fmt: skip
 
-entries: Final[dict[str, Entry]] = {entry.name: entry for entry in _LIST}
+
+@final
+class _Entries(dict[str, Entry]):
+    """A dict that says which names there are."""
+
+    __slots__ = ()
+
+    def __missing__(self, name: object) -> Entry:
+        near = difflib.get_close_matches(name, self, 1) if isinstance(name, str) else []
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise InvalidParameter("entry", name, "is not in the zoo", f"{meant}list(zoo.entries) has all names")
+
+
+entries: Final[dict[str, Entry]] = _Entries((entry.name, entry) for entry in _LIST)
 """Every entry, by name."""
 
 

@@ -57,7 +57,7 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except DeniableError as error:
-        print(f"deniable: {error}", file=sys.stderr)
+        print("\n".join([f"deniable: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         raise SystemExit(2 if isinstance(error, ASKED_WRONGLY) else 1) from None
     except BrokenPipeError:
         # The reader has seen enough (`... --json | head`): that is no failure of ours.
