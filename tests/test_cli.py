@@ -404,7 +404,10 @@ def test_the_ledger_remembers_what_was_said_once(visits: Path) -> None:
     for other in (["--budget", "6"], ["--budget", "5", "--delta", "1e-7"], ["--unit", "patient_id", "--rows", "6"]):
         code, said = refused("ask", str(visits), "SELECT COUNT(*) AS n FROM visits", "--epsilon", "1", *other)
         assert code == 2
-        assert "ledger" in said
+        assert f"{other[0]}" in said
+        assert "the account in visits.csv.ledger" in said
+        assert "Unit." not in said
+        assert "Budget" not in said
 
 
 def test_a_name_that_sql_would_have_to_quote_is_cleaned(visits: Path) -> None:

@@ -55,6 +55,9 @@ def test_what_is_near_to_a_table_of_a_database_is_refused_in_our_words(database:
         ):
             with pytest.raises(InvalidParameter, match=rule):
                 counted(source={"visits": source})
+    whole = {"tables": {"visits": {"columns": {"ward": {"kind": "text"}}}}}
+    with pytest.raises(InvalidParameter, match="it has my wards, visits"):
+        counted(source={"visits": DatabaseTable(database, "visit")}, schema=whole)
 
 
 @pytest.mark.spark

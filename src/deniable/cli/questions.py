@@ -147,9 +147,9 @@ def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
             raise InvalidParameter(
                 "--each-row", NOTHING, "says that nobody has several rows", "leave --unit and --rows out"
             )
-        return Unit.row()
+        return _same(given, Unit.row(), known)
     if column is not None and rows is not None:
-        return Unit.person(column, rows=rows)
+        return _same(given, Unit.person(column, rows=rows), known)
     if column is not None or rows is not None:
         given_one = "--unit" if rows is None else "--rows"
         raise InvalidParameter(given_one, NOTHING, "--unit and --rows go together", "write --unit patient_id --rows 20")
@@ -157,6 +157,16 @@ def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
         return known if given["schema"] is None else None
     remedy = "write --unit patient_id --rows 20, or --each-row if nobody has two rows, or name a --schema that says it"
     raise InvalidParameter("--unit", NOTHING, "who is protected?", remedy)
+
+
+def _same(given: dict[str, Any], asked: "Unit", known: "Unit | None") -> "Unit":
+    if known in {None, asked}:
+        return asked
+    assert known is not None
+    said = "--each-row" if known.column is None else f"--unit {known.column} --rows {known.rows}"
+    name = "--each-row" if given["each_row"] else "--unit"
+    rule = f"the account in {_account(given).name} protects others ({said})"
+    raise InvalidParameter(name, NOTHING, rule, "leave it out; the account knows whom it protects")
 
 
 def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
@@ -170,11 +180,12 @@ def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
             remedy = "say once how much may ever be spent: --budget 1.0 --delta 1e-6"
             raise InvalidParameter("--budget", NOTHING, f"there is no account yet in {kept}", remedy)
         return None
-    if delta is not None:
-        return Budget(epsilon=budget, delta=delta)
-    asked = Budget.pure(epsilon=budget)
+    asked = Budget.pure(epsilon=budget) if delta is None else Budget(epsilon=budget, delta=delta)
     # The δ was said when the account was opened; ε alone, said again, is no other budget.
-    return None if known is not None and known.epsilon_units == asked.limit.units else asked
+    if known is None or asked == known or (delta is None and known.epsilon_units == asked.limit.units):
+        return asked if known is None else None
+    rule = f"the account in {kept} was opened with another budget ({known.limit.describe_rest(known)})"
+    raise InvalidParameter("--budget", budget, rule, "leave --budget and --delta out: a budget is fixed once")
 
 
 def _opened(given: dict[str, Any], *, reads: bool) -> "Session":

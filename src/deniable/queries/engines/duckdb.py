@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any, Final, final
 
@@ -30,7 +31,7 @@ from deniable.queries.engines.base import (
 )
 from deniable.queries.engines.places import Stored, Wish, with_places
 from deniable.queries.engines.registration import Reading, partner_sets, partners, ranked, reading, same_people
-from deniable.queries.engines.sources import Found, natural, opened
+from deniable.queries.engines.sources import Found, listed, natural, opened
 from deniable.queries.engines.spelling import SQL, DuckDB, column, function, name, number
 from deniable.tables.kinds import Kind
 from deniable.tables.schema import Table
@@ -308,20 +309,17 @@ def _attached(path: str) -> Iterator[Any]:
 
 def tables_of_database(path: str | os.PathLike[str]) -> list[str]:
     """The tables and views of a database file."""
-    listed = "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'source' AND table_schema = 'main'"
     with _attached(os.fspath(path)) as connection:
-        return sorted(str(row[0]) for row in _guarded(connection, listed, "source"))
+        return listed(partial(_guarded, connection, otherwise="source"))
 
 
 def types_of_database(source: DatabaseTable) -> dict[str, str]:
     """The columns of a table in a database and their types; those that are of no kind are left out."""
-    tables = tables_of_database(source.path)
-    if source.table not in tables:
-        shown = ", ".join(tables) or "none"
-        raise InvalidParameter("table", source.table, "the database has no such table", f"it has {shown}")
     table = exp.Table(this=name(source.table), db=name("main"), catalog=name("source"))
     with _attached(os.fspath(source.path)) as connection:
-        rows = _guarded(connection, f"DESCRIBE SELECT * FROM {_sql(table)}", "source")
+        run = partial(_guarded, connection, otherwise="source")
+        listed(run, source.table)
+        rows = run(f"DESCRIBE SELECT * FROM {_sql(table)}")
     return {str(row[0]): str(row[1]) for row in rows if natural("f", str(row[1])) is not None}
 
 

@@ -141,6 +141,18 @@ def _csv(files: list[str], table: Table, size: int) -> Found:
     return Found(origin, {each: Piece(column(f"f{at}"), Domain(Kind.TEXT)) for each, at in where.items()}, 2 * size)
 
 
+def listed(run: Run, wanted: str | None = None) -> list[str]:
+    """The tables and views of the database that is attached as `source`; refuses if `wanted` is not among them."""
+    rows = run(
+        "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'source' AND table_schema = 'main'"
+    )
+    tables = sorted(str(row[0]) for row in rows)
+    if wanted is not None and wanted not in tables:
+        shown = ", ".join(tables) or "none"
+        raise InvalidParameter("table", wanted, "the database has no such table", f"it has {shown}")
+    return tables
+
+
 @contextmanager
 def _database(run: Run, source: DatabaseTable, table: Table) -> Iterator[Found]:
     path = os.fspath(source.path)
@@ -148,6 +160,7 @@ def _database(run: Run, source: DatabaseTable, table: Table) -> Iterator[Found]:
         raise InvalidParameter("source", path, "there is no such file")
     run(f"ATTACH {_text(path).sql(dialect='duckdb')} AS source (READ_ONLY)")
     try:
+        listed(run, source.table)
         origin = exp.Table(this=name(source.table), db=name("main"), catalog=name("source"))
         types = _types(run, f"SELECT * FROM {origin.sql(dialect='duckdb')}")
         where = places(table, [each for each, _ in types])
