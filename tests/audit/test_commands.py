@@ -191,3 +191,16 @@ def test_the_zoo_takes_no_target() -> None:
 def test_nothing_strays_onto_the_other_channel() -> None:
     _, _, err = run("--zoo", "--trials", "100")
     assert err == ""
+
+
+def test_after_the_calls_the_bar_says_what_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All calls answered looked like a run that hangs at 100 %."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with commands._bar("asking", show=True) as told:
+        assert told is not None
+        told(5, 10)
+        told(10, 10)
+    assert commands.SEARCHING in capsys.readouterr().err

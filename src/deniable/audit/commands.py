@@ -24,6 +24,8 @@ from deniable.errors import NOTHING, InvalidParameter, MissingExtra
 
 REFUTED: Final = 3
 """The exit code when the claim is refuted: not a failure of the audit, and not to be overlooked by a script."""
+SEARCHING: Final = "searching for an event"
+"""What is done when all answers are there."""
 ROOMY: Final = 130
 """Columns of a terminal that has room for what an entry teaches."""
 
@@ -174,7 +176,13 @@ def _bar(words: str, *, show: bool) -> Iterator[Progress | None]:
 
     with Bars(console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(words, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+        after = bars.add_task(SEARCHING, total=None, visible=False)
+
+        def told(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total, visible=done < total)
+            bars.update(after, visible=done >= total)  # how long that takes nobody knows
+
+        yield told
 
 
 # -- the zoo ---------------------------------------------------------------------------------------------------------

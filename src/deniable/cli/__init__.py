@@ -188,7 +188,9 @@ def build() -> "typer.Typer":
         trials: Annotated[int, typer.Option(help="Calls for each neighbour.")] = 100_000,
         confidence: Annotated[float, typer.Option(help="That everything said is right.")] = 0.999,
         delta: Annotated[float, typer.Option(help="The δ at which ε is measured.")] = 0.0,
-        seconds: Annotated[float, typer.Option(help="Time for all calls together.")] = 600.0,
+        seconds: Annotated[
+            float, typer.Option(help="Time for all calls together; the search comes after them.")
+        ] = 600.0,
         plot: Annotated[Path | None, typer.Option(help="Also draw it: a .png, .svg or .pdf file.")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     ) -> None:
