@@ -50,8 +50,7 @@ def bounded() -> Figure:
     marks = (
         Line("blind guess", (0.8, 40), (0.5, 0.5), -1, "dotted"),
         Line("√n, n = 32 people", (32**0.5,) * 2, (0.45, 1.02), -1, "dashed"),
-        Line("linear program", tuple(map(float, bounds)), tuple(one.rate for one in found.values())),
-        *(Line("", (float(x), float(x)), one.interval) for x, one in found.items()),
+        *(Line("linear program" if x == bounds[0] else "", (float(x),) * 2, one.interval) for x, one in found.items()),
         *(Marker(float(x), one.rate) for x, one in found.items()),
     )
     panel = Panel(Axis("largest error of an answer", 0.8, 40, "log"), Axis("right guesses", 0.45, 1.02), marks)

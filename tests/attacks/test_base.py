@@ -165,6 +165,19 @@ def test_lines_end_where_the_defences_do(levels: list[float]) -> None:
     plots.render(found.figure)
 
 
+def test_measurements_are_not_joined() -> None:
+    """Without a closed form there are dots with their intervals, the first of which has the name; none at the frame."""
+    found = attacks.sweep(attacks.Intersection(size=4, chance=0.25), epsilon=[0.5, 2.0, 90.0], trials=20)
+    panel = found.figure.panels[0]
+    for name, theory in found.theory.items():
+        if theory.expected is None:
+            assert panel.lines[name].x == (0.5, 0.5)
+            assert panel.lines[name].y == found.series[name][0.5].interval
+    assert any(theory.expected is None for theory in found.theory.values())
+    assert panel.x.low < 0.5
+    assert panel.x.high > 90.0
+
+
 def test_lines_are_worked_out_for_a_picture_only(monkeypatch: pytest.MonkeyPatch) -> None:
     attack = attacks.Differencing(people=9)
     asked: list[object] = []

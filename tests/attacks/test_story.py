@@ -108,7 +108,7 @@ WRONG = {
     "nearly": (["attack", "reconstrution", "--epsilon", "1"], "did you mean reconstruction? there are linkage"),
     "no name": (["attack", "--epsilon", "1"], "there are linkage"),
     "no name, for machines": (["attack", "--json"], "there are linkage"),
-    "no epsilon": (["attack", "averaging"], "try --epsilon 0.1 1 10"),
+    "half rounds": (["attack", "averaging", "--trials", "1.5"], "such as 100000"),
     "negative": (["attack", "averaging", "--epsilon", "-1"], "positive"),
     "nan": (["attack", "averaging", "--epsilon", "nan"], "epsilon=nan: must not be NaN"),
     "twice": (["attack", "averaging", "--epsilon", "1", "1"], "twice"),
@@ -135,3 +135,25 @@ def test_all_names_open() -> None:
         assert getattr(attacks, name) is not None
     with pytest.raises(AttributeError):
         attacks.guess  # noqa: B018 (the access is the test)
+
+
+def test_without_epsilon_three_usual_ones_are_tried() -> None:
+    text = asked("attack", "homogeneity", "--trials", "1e2")
+    assert [line.split()[0] for line in text.splitlines() if "randomized" in line] == ["0.1", "1", "10"]
+    assert "100 rounds each" in text
+
+
+def test_a_delta_that_changes_nothing_is_said() -> None:
+    for name, is_said in (("attribute", True), ("differencing", False)):
+        result = CliRunner().invoke(
+            cli.build(), ["attack", name, "--epsilon", "1", "--delta", "1e-6", "--trials", "20", "--json"]
+        )
+        assert ("--delta changes nothing" in result.stderr) == is_said
+        assert json.loads(result.stdout)["runs"]
+
+
+def test_help_says_what_is_usual() -> None:
+    text = " ".join(asked("attack", "--help", columns=200).split())
+    assert "levels" not in text.lower()
+    assert "without it: --epsilon 0.1 1 10" in text
+    assert "mostly 10,000" in text

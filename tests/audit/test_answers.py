@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from deniable.audit import answers
 from deniable.audit.answers import Answers, Raised, last_digits, plain
 
 ODD: list[Any] = [
@@ -102,3 +103,18 @@ def test_scores_take_answers_of_another_width() -> None:
                 # The width comes from the other answers beside it, and must not tell them apart.
                 wide = score(Answers.of([*part, [1.0] * 9]))[: len(part)]
                 assert wide.tolist() == score(Answers.of(part)).tolist()
+
+
+def test_arrays_are_not_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand numbers an answer took minutes; their bytes tell as much."""
+    monkeypatch.setattr(answers, "plain", None)
+    rows = [np.zeros(100_000) for _ in range(4)]
+    rows[1][-1] = 1.0
+    rows[2][-1] = -0.0
+    found = Answers.of([*rows, np.zeros((100, 1000))])
+    assert len(set(found.keys.tolist())) == 4, (
+        "the last number, the sign of a zero and the shape tell, and nothing else"
+    )
+    assert found.keys[0] == found.keys[3]
+    assert found.columns.shape == (5, answers.MOST_COLUMNS)
+    assert Answers.of([np.array([1, 2])]).keys == Answers.of([np.array([1, 2], dtype=np.int8)]).keys

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,9 @@ def broken(value):
 
 def moved(value):
     return round(2 * value + random.gauss(0, 1), 3)
+
+def nothing(value):
+    return None
 
 def chatty(value):
     print("asked")
@@ -191,3 +195,66 @@ def test_the_zoo_takes_no_target() -> None:
 def test_nothing_strays_onto_the_other_channel() -> None:
     _, _, err = run("--zoo", "--trials", "100")
     assert err == ""
+
+
+def test_after_the_calls_the_bar_says_what_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All calls answered looked like a run that hangs at 100 %."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with commands._bar("asking", show=True) as told:
+        assert told is not None
+        told(5, 10)
+        told(10, 10)
+    assert commands.SEARCHING in capsys.readouterr().err
+
+
+HINTS = {
+    "one neighbour": (["mine_to_audit:noisy", "--neighbours", "0", "--claim", "pure(epsilon=1)"], "takes two values"),
+    "a file": (["mine_to_audit.py:noisy", "--neighbours", "0", "1"], "say mine_to_audit:noisy"),
+    "half a trial": (["mine_to_audit:noisy", "--neighbours", "0", "1", "--trials", "1.5"], "such as 100000"),
+    "endless": (["mine_to_audit:noisy", "--neighbours", "0", "1", "--trials", "inf"], "such as 100000"),
+    "zoo, drawn": (["--zoo", "--plot", "z.png"], "the zoo has no picture"),
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_what_to_do_is_said(folder: Path, name: str) -> None:
+    arguments, words = HINTS[name]
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert words in " ".join(err.split())
+
+
+def test_trials_may_be_written_as_1e3(folder: Path) -> None:
+    _, out, _ = run("mine_to_audit:echo", "--neighbours", "0", "1", "--trials", "1e3", "--json")
+    assert json.loads(out)["trials"] == 1000
+
+
+def test_a_claim_without_epsilon_hints_at_delta(folder: Path) -> None:
+    asked = ("mine_to_audit:noisy", "--neighbours", "0", "1", "--trials", "200", "--claim")
+    assert "--delta 1e-5" in run(*asked, "gaussian(sigma=1)")[1]
+    assert "--delta" not in run(*asked, "pure(epsilon=1)")[1]
+
+
+def test_what_never_changes_has_no_rule(folder: Path) -> None:
+    _, out, _ = run("mine_to_audit:nothing", "--neighbours", "0", "1", "--trials", "200", "--claim", "pure(epsilon=1)")
+    assert "By no rule: nothing in the answers was worth a guess." in out
+    assert "0 of its 0" not in out
+
+
+def test_a_claim_broken_elsewhere_has_a_star(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measured below the claim and yet caught: the table says why."""
+    entry = zoo.entries["Laplace"]
+    truly = zoo.look(entry, trials=200, confidence=0.9).finding
+    assert truly is not None
+    found = replace(truly, epsilon=0.5, refuted=True)
+    monkeypatch.setattr(zoo, "entries", {"Laplace": entry})
+    monkeypatch.setattr(zoo, "look", lambda entry, **_: zoo.Look(entry, found))
+    commands.zoo_command(trials=200, confidence=0.9)
+    out = capsys.readouterr().out
+    assert "0.5*" in out
+    assert "* refuted at another (ε, δ) of its claim" in out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 import sys
 import time
 from typing import Any
@@ -258,6 +259,20 @@ def test_a_mechanism_that_hangs_is_given_up() -> None:
     with pytest.raises(NotCertifiable, match="of 2,000 calls within"):
         audit.measure(hangs, neighbours=(0, 1), trials=1000, confidence=0.9, seconds=0.5)
     assert time.monotonic() - begin < 20
+
+
+def test_what_is_too_slow_is_told_how_many_trials_fit() -> None:
+    def slow(value: int) -> int:
+        time.sleep(0.002)
+        return value
+
+    with pytest.raises(NotCertifiable) as caught:
+        audit.measure(slow, neighbours=(0, 1), trials=100_000, confidence=0.9, seconds=0.5)
+    said = " ".join(str(caught.value).split())
+    told = re.search(r"answered ([\d,]+) of 200,000 .*at this pace ([\d,]+), two calls each", said)
+    assert told is not None
+    answered, fit = (int(number.replace(",", "")) for number in told.groups())
+    assert fit == answered // 2 > 0
 
 
 def test_nan_and_changing_types() -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from deniable.attacks.base import Outcome, Sweep
 
 LOWEST, HIGHEST = 0.45, 1.02
+MARGIN = 1.1
+"""Of a dot to the frame, on an axis of powers."""
 
 
 def one(outcome: Outcome) -> Figure:
@@ -44,17 +46,19 @@ def several(sweep: Sweep) -> Figure:
     marks.append(Line("blind guess", (low, high), (0.5, 0.5), REFERENCE, "dotted"))
     for colour, (name, series) in enumerate(sweep.series.items()):
         theory = known_of[name]
-        rates = tuple(outcome.rate for outcome in series.values())
-        known = theory.expected is not None
-        marks.append(Line(name, theory.x if known else tuple(series), theory.expected or rates, colour))
+        if theory.expected is not None:
+            marks.append(Line(name, theory.x, theory.expected, colour))
         marks.append(Line(f"{name}: cap", theory.x, theory.cap, colour, "dashed"))
-        for x, outcome in series.items():
-            marks += [Line("", (x, x), outcome.interval, colour), Marker(x, outcome.rate, colour=colour)]
-    panel = Panel(Axis(sweep.label, low, high, "log"), Axis("right guesses", LOWEST, HIGHEST), tuple(marks))
+        for place, (x, outcome) in enumerate(series.items()):
+            # Measurements are not joined: nothing is known between them. Where there is no line, the first has the name.
+            label = name if theory.expected is None and place == 0 else ""
+            marks += [Line(label, (x, x), outcome.interval, colour), Marker(x, outcome.rate, colour=colour)]
+    dots = [x for series in sweep.series.values() for x in series]
+    ends = min(low, min(dots) / MARGIN), max(high, max(dots) * MARGIN)  # no dot is cut by the frame
+    panel = Panel(Axis(sweep.label, *ends, "log"), Axis("right guesses", LOWEST, HIGHEST), tuple(marks))
     sure = sweep.outcomes[0].confidence
     note = (
-        f"Dots: measured, with {100 * sure:.10g} % intervals. Lines: closed form, where there is one, otherwise the "
-        "dots joined. Dashed: what nobody can beat. Both are worked out at a few places and joined by straight lines. "
+        f"Dots: measured, with {100 * sure:.10g} % intervals. Lines: closed form, where there is one. Dashed: what nobody can beat. Both are worked out at a few places and joined by straight lines. "
         "A coin decides the secret: a blind guess is right half of the time."
     )
     return Figure(_title(sweep.attack), (panel,), note, height=4.4)

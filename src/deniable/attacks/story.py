@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from deniable.curves.looks import percent_up
 from deniable.errors import NOTHING, InvalidParameter
 
 MOST_LEVELS: Final = 20
+USUAL: Final = (0.1, 1.0, 10.0)
+"""Levels of ε if none are said."""
 
 
 class Story(NamedTuple):
@@ -144,7 +147,8 @@ def attack_command(
         _list_names()
         return None
     told = story(name)
-    if not 1 <= len(levels) <= MOST_LEVELS:
+    levels = levels or list(USUAL)
+    if len(levels) > MOST_LEVELS:
         raise InvalidParameter("--epsilon", levels, f"give 1 to {MOST_LEVELS} numbers", "try --epsilon 0.1 1 10")
     if plot is not None:
         _check_plot(plot)
@@ -158,6 +162,8 @@ def attack_command(
         with _progress("working out the lines", None):
             figure = found.figure
         plots.render(figure, plot)
+    if delta is not None and attack.defences(epsilon=levels[0]).keys() == found.series.keys():
+        print(f"--delta changes nothing: against {attack.NAME} there is no Gaussian noise to try.", file=sys.stderr)
     if as_json:
         return record(found)
     show(told, found)

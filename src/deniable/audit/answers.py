@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MOST_COLUMNS: Final = 64
-"""Numbers of one answer that are looked at one by one; the fingerprint has all of them."""
+"""Numbers of one answer that are looked at one by one, the first ones; the fingerprint has all of them."""
 
 LONGEST: Final = 40
 """Letters of an answer that are shown."""
@@ -130,7 +130,7 @@ def _of_list(listed: list[Any]) -> Answers:
     for i, row in enumerate(leaves):
         columns[i, : len(row)] = row[:width]
     # What cannot be read (a list inside itself, an object that raises when it is written) is known by its type.
-    keys = np.array([_or(lambda a: hash(plain(a)), y, hash(type(y).__name__)) for y in listed], dtype=np.int64)
+    keys = np.array([_or(_key, y, hash(type(y).__name__)) for y in listed], dtype=np.int64)
     kinds = np.array([_or(lambda a: hash(_kind(a)), y, hash(type(y).__name__)) for y in listed], dtype=np.int64)
     return Answers(listed, columns, keys, kinds)
 
@@ -140,6 +140,14 @@ def _or(read: Callable[[Any], Any], answer: Any, instead: Any) -> Any:
         return read(answer)
     except Exception:  # an answer is anybody's object: its __repr__, __hash__ or __float__ may raise whatever it likes
         return instead
+
+
+def _key(answer: Any) -> int:
+    """The fingerprint of one answer; an array by its bytes, as writing out each of its numbers takes long."""
+    if isinstance(answer, np.ndarray) and answer.dtype.kind in "biuf":
+        same = answer.astype(np.float64 if answer.dtype.kind == "f" else np.int64)
+        return hash((answer.shape, same.tobytes()))
+    return hash(plain(answer))
 
 
 def _leaves(answer: Any) -> list[float]:

@@ -24,6 +24,8 @@ from deniable.errors import NOTHING, InvalidParameter, MissingExtra
 
 REFUTED: Final = 3
 """The exit code when the claim is refuted: not a failure of the audit, and not to be overlooked by a script."""
+SEARCHING: Final = "searching for an event"
+"""What is done when all answers are there."""
 ROOMY: Final = 130
 """Columns of a terminal that has room for what an entry teaches."""
 
@@ -71,8 +73,15 @@ def audit_command(
         event, tally = found.proof
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         print(fitted(found.sentence, width))
-        print(fitted(f"By this rule: {event.words}.", width))
-        print(f"{tally.right:,} of its {tally.right + tally.wrong:,} guesses were right.")
+        if event.directions:
+            print(fitted(f"By this rule: {event.words}.", width))
+            print(f"{tally.right:,} of its {tally.right + tally.wrong:,} guesses were right.")
+        else:
+            print("By no rule: nothing in the answers was worth a guess. Do they ever change?")
+        if found.claim is not None and math.isinf(found.claimed):
+            print(
+                fitted(f"The claim says no ε at δ = {found.delta:.3g}; it does at a larger one: --delta 1e-5.", width)
+            )
         if event.hint:
             print(fitted(event.hint, width))
     if plot is not None:
@@ -105,6 +114,9 @@ def _can_draw(path: Path) -> None:
 def imported(target: str) -> Any:
     """The object that `module:name` names; modules of the current folder are found too."""
     module, colon, name = target.partition(":")
+    if module.endswith(".py") and name:
+        remedy = f"say {'.'.join(Path(module).with_suffix('').parts)}:{name}"
+        raise InvalidParameter("target", target, "must name a module, not its file", remedy)
     if not colon or not module or not name:
         raise InvalidParameter("target", target, "must be module:function, such as mylibrary.noise:add_laplace")
     if os.getcwd() not in sys.path:
@@ -174,7 +186,13 @@ def _bar(words: str, *, show: bool) -> Iterator[Progress | None]:
 
     with Bars(console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(words, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+        after = bars.add_task(SEARCHING, total=None, visible=False)
+
+        def told(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total, visible=done < total)
+            bars.update(after, visible=done >= total)  # how long that takes nobody knows
+
+        yield told
 
 
 # -- the zoo ---------------------------------------------------------------------------------------------------------
@@ -188,11 +206,14 @@ def zoo_command(
     target: str | None = None,
     neighbours: tuple[str, str] | None = None,
     claim: str | None = None,
+    plot: Path | None = None,
 ) -> int:
     """Look at every entry, and print what was claimed, what is true, what was measured, and whether it was caught."""
     if target is not None or neighbours is not None or claim is not None:
         remedy = "ask for one or the other"
         raise InvalidParameter("zoo", NOTHING, "brings its own mechanisms, neighbours and claims", remedy)
+    if plot is not None:
+        raise InvalidParameter("plot", str(plot), "the zoo has no picture", "leave --plot out, or audit one mechanism")
     check.integer("trials", trials, LEAST)
     check.inner_probability("confidence", confidence)
     from rich.console import Console
@@ -213,16 +234,21 @@ def zoo_command(
         for name in ("mechanism", "δ", "claim", "truth", "measured", "caught", *(["what it teaches"] if wide else [])):
             is_number = name in ("δ", "claim", "truth", "measured")
             table.add_column(name, justify="right" if is_number else "left", no_wrap=name != "what it teaches")
+        is_starred = False
         for one in looks:
             entry, found = one.entry, one.finding
             # An exact proof needs no answers.
             measured = "exactly" if found is None else rounded_down(found.epsilon, 3)
+            elsewhere = one.caught and found is not None and found.epsilon <= found.claimed
+            is_starred, measured = is_starred or elsewhere, measured + "*" if elsewhere else measured
             said = "yes" if one.caught else "no, rightly" if entry.sound else "NO"
             caught = Text(said, "green" if one.as_it_should else "bold red")
             said_at = [_short(entry.delta), _short(entry.claimed), _short(entry.truth), measured]
             row: list[str | Text] = [entry.name, *said_at, caught]
             table.add_row(*row, *([entry.teaches] if wide else []))
         console.print(table)
+        if is_starred:
+            console.print("* refuted at another (ε, δ) of its claim, not by this ε")
         found_out = sum(one.caught for one in looks if not one.entry.sound)
         blamed = sum(one.caught for one in looks if one.entry.sound)
         console.print(

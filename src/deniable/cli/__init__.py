@@ -7,8 +7,8 @@
     deniable audit mylibrary:noisy_count --neighbours 0 1 --claim "laplace(scale=1)"
     deniable demo --out demo-output
 
-Exit codes: 0 done · 1 could not be done (a missing extra, a file that cannot be written) · 2 asked wrongly · 3 an audit
-refuted the claim.
+Exit codes: 0 done · 1 could not be done (a missing extra, a file that cannot be written, a zoo with misses) · 2 asked
+wrongly · 3 an audit refuted the claim.
 Importing this module loads neither typer nor rich; they come with the extra `cli` when a command runs.
 """
 
@@ -142,17 +142,39 @@ def build() -> "typer.Typer":
                 as_json=as_json,
             )
 
+    def whole(text: str | int) -> int:
+        with contextlib.suppress(ValueError):
+            return int(text)
+        with contextlib.suppress(ValueError, OverflowError):
+            if float(text) == int(float(text)):  # 1e5
+                return int(float(text))
+        raise typer.BadParameter(f"{text!r} is not a whole number, such as 100000 or 1e5")
+
+    def two_values(given: tuple[str, str] | None) -> tuple[str, str] | None:
+        if given is not None and any(value.startswith("--") for value in given):
+            raise typer.BadParameter("it takes two values, such as --neighbours 0 1")
+        return given
+
     @app.command()
     def attack(
         name: Annotated[
             str | None, typer.Argument(help="Such as reconstruction; without a name, all are listed.")
         ] = None,
-        levels: Annotated[list[float] | None, typer.Argument(hidden=True)] = None,
-        epsilon: Annotated[list[float] | None, typer.Option(help="One or more: --epsilon 0.1 1 10.")] = None,
+        levels: Annotated[list[float] | None, typer.Argument(hidden=True, metavar="")] = None,
+        epsilon: Annotated[
+            list[float] | None, typer.Option(help="One or more; without it: --epsilon 0.1 1 10.")
+        ] = None,
         delta: Annotated[
             float | None, typer.Option(help="Also try Gaussian noise with this δ, on counts and answers.")
         ] = None,
-        trials: Annotated[int | None, typer.Option(help="Rounds of each run.")] = None,
+        trials: Annotated[
+            int | None,
+            typer.Option(
+                help="Rounds of each run; without it, the attack's own number, mostly 10,000.",
+                parser=whole,
+                metavar="INTEGER",
+            ),
+        ] = None,
         confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
         plot: Annotated[Path | None, typer.Option(help="Also draw it: a .png, .svg or .pdf file.")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -180,15 +202,21 @@ def build() -> "typer.Typer":
     @app.command()
     def audit(
         target: Annotated[str | None, typer.Argument(help="module:function, asked once for every trial.")] = None,
-        neighbours: Annotated[tuple[str, str] | None, typer.Option(help="Two values, as Python writes them.")] = None,
+        neighbours: Annotated[
+            tuple[str, str] | None, typer.Option(help="Two values, as Python writes them.", callback=two_values)
+        ] = None,
         claim: Annotated[
             str | None, typer.Option(help='Such as "laplace(scale=1)"; without it, its own curve.')
         ] = None,
         zoo: Annotated[bool, typer.Option("--zoo", help="Look at the zoo of known mistakes instead.")] = False,
-        trials: Annotated[int, typer.Option(help="Calls for each neighbour.")] = 100_000,
+        trials: Annotated[
+            int, typer.Option(help="Calls for each neighbour.", parser=whole, metavar="INTEGER")
+        ] = 100_000,
         confidence: Annotated[float, typer.Option(help="That everything said is right.")] = 0.999,
         delta: Annotated[float, typer.Option(help="The δ at which ε is measured.")] = 0.0,
-        seconds: Annotated[float, typer.Option(help="Time for all calls together.")] = 600.0,
+        seconds: Annotated[
+            float, typer.Option(help="Time for all calls together; the search comes after them.")
+        ] = 600.0,
         plot: Annotated[Path | None, typer.Option(help="Also draw it: a .png, .svg or .pdf file.")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     ) -> None:
@@ -204,6 +232,7 @@ def build() -> "typer.Typer":
                     target=target,
                     neighbours=neighbours,
                     claim=claim,
+                    plot=plot,
                 )
                 raise typer.Exit(code)
             code = commands.audit_command(
