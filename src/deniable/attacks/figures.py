@@ -50,7 +50,7 @@ def several(sweep: Sweep) -> Figure:
             marks.append(Line(name, theory.x, theory.expected, colour))
         marks.append(Line(f"{name}: cap", theory.x, theory.cap, colour, "dashed"))
         for place, (x, outcome) in enumerate(series.items()):
-            # Measurements are not joined: nothing is known between them. Where there is no line, the first has the name.
+            # Measurements are not joined: nothing is known between them. Without a line, the first has the name.
             label = name if theory.expected is None and place == 0 else ""
             marks += [Line(label, (x, x), outcome.interval, colour), Marker(x, outcome.rate, colour=colour)]
     dots = [x for series in sweep.series.values() for x in series]
@@ -58,8 +58,9 @@ def several(sweep: Sweep) -> Figure:
     panel = Panel(Axis(sweep.label, *ends, "log"), Axis("right guesses", LOWEST, HIGHEST), tuple(marks))
     sure = sweep.outcomes[0].confidence
     note = (
-        f"Dots: measured, with {100 * sure:.10g} % intervals. Lines: closed form, where there is one. Dashed: what nobody can beat. Both are worked out at a few places and joined by straight lines. "
-        "A coin decides the secret: a blind guess is right half of the time."
+        f"Dots: measured, with {100 * sure:.10g} % intervals. Lines: closed form, where there is one. Dashed: what nobody "
+        "can beat. Both are worked out at a few places and joined by straight lines. A coin decides the secret: a blind "
+        "guess is right half of the time."
     )
     return Figure(_title(sweep.attack), (panel,), note, height=4.4)
 
