@@ -298,8 +298,8 @@ def _in_time(work: Callable[[], Any], seconds: float, done: list[int], total: in
         answered = done[0]
         raise NotCertifiable(
             f"the mechanism answered {answered:,} of {total:,} calls within {seconds:g} seconds; give it more seconds "
-            f"or fewer trials (at this pace {answered // 2:,}, two calls each); large answers are slow, so let it return "
-            "the few numbers that matter; and if one call never ends, that is a finding too: its time depends on what it "
-            "was asked"
+            f"or fewer trials (at this pace {answered // 2:,}, two calls each); large answers are slow, so let it "
+            "return the few numbers that matter; and if one call never ends, that is a finding too: its time "
+            "depends on what it was asked"
         )
     return result[0]
