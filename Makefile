@@ -17,6 +17,8 @@ export NO_MKDOCS_2_WARNING := 1
 PYTHON ?=
 BIN := .venv/bin
 TO_RUN := demo
+# A comma written into a call would end its argument.
+WITH_SPARK := .[dev,spark]
 # One worker per file at a time: the code blocks of a page share a namespace.
 IN_PARALLEL := -n 2 --dist loadfile
 
@@ -46,7 +48,7 @@ endef
 	$(call build_env,.venv,-e ".[dev]")
 
 .venv/.ready-with-spark: .venv/.ready-to-develop
-	$(call build_env,.venv,-e ".[dev,spark]")
+	$(call build_env,.venv,-e "$(WITH_SPARK)")
 
 .venv-bench-queries/.ready: pyproject.toml benchmarks/requirements-queries.txt
 	$(call build_env,.venv-bench-queries,-e ".[sql]" -r benchmarks/requirements-queries.txt)
