@@ -379,3 +379,10 @@ def test_fuzz_only_our_errors(amount: object, delta: object) -> None:
         except DeniableError:
             continue
         assert (made.limit if isinstance(made, Budget) else made).units > 0
+
+
+def test_what_is_left_may_be_less_than_any_epsilon_costs() -> None:
+    """At this δ a mean of 1e-14 is told from nothing by nobody, so the rest of a budget reads as ε = 0, and at once."""
+    budget = Budget(epsilon=1, delta=1e-6)
+    assert conversion.epsilon_down(10**2, budget.noise_delta_units) == 0
+    assert Cost(10**2).describe_rest(budget).startswith("epsilon 0 at delta")

@@ -119,8 +119,10 @@ def short_up(exact: Fraction) -> Decimal:
 
 
 def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
-    """The largest ε of four digits that costs at most so many units of μ² at this δ."""
+    """The largest ε of four digits that costs at most so many units of μ² at this δ; 0 if even ε = 0 costs more."""
     delta = delta_units * UNIT
+    if _fits(mu2_units + 1, Fraction(0), delta):
+        return Decimal(0)
     return _tidy(
         _short(_last(lambda place: not _fits(mu2_units + 1, Fraction(_short(place)), delta), _guess(mu2_units, delta)))
     )
