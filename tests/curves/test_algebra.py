@@ -146,7 +146,7 @@ def test_convolution_check_can_fail() -> None:
     """Negative control: 2 % less noise in the product is outside the tolerance of the check above."""
     step = 0.004
     points = step * np.arange(-2500, 2501)
-    upper = convolved(LAPLACE.delta(epsilon=points), step, -10.0, 3, 1.5)
+    [upper] = convolved(LAPLACE.delta(epsilon=points), step, -10.0, 3, (1.5,))
     assert (curves.laplace(scale=1.25 * 0.98) ** 3).delta(epsilon=1.5) > upper * (1 + 1e-3) + 1e-8
     assert (curves.laplace(scale=1.25 * 1.02) ** 3).delta(epsilon=1.5) < upper * (1 - 3e-3) - 1e-8
 
