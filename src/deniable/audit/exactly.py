@@ -323,9 +323,8 @@ def _shifted(law: dict[int, float], a: int, b: int, *, unbounded: bool = False) 
     if abs(a - b) > core:
         raise _apart("an enumeration would never end")
     first, last = min(a, b) - core, max(a, b) + core
-    return tuple(  # type: ignore[return-value]
-        _window(law, at, first, last, side if unbounded else "") for at, side in ((a, "a"), (b, "b"))
-    )
+    here, there = (_window(law, at, first, last, side if unbounded else "") for at, side in ((a, "a"), (b, "b")))
+    return here, there
 
 
 def _window(law: dict[int, float], at: int, first: int, last: int, side: str) -> Law:
@@ -384,7 +383,7 @@ def _picks(selector: Selection, scores: list[Fraction]) -> list[float]:
     """The law of one pick. Noisy maxima are integrated here, from the lowest score upwards."""
     if isinstance(selector, NoisyMax | MonotoneNoisyMax):
         return list(_one_shot(selector, scores, 1).values())
-    return selector.probabilities(scores).tolist()  # type: ignore[no-any-return]
+    return [float(mass) for mass in selector.probabilities(scores)]
 
 
 def _peeled(selector: Selection, scores: list[Fraction], count: int) -> Iterator[tuple[tuple[int, ...], float]]:

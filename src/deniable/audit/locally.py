@@ -126,9 +126,8 @@ def _hashes(odds: float, buckets: int) -> tuple[Law, Law]:
     sizes = [PRIME // buckets + (i < PRIME % buckets) for i in range(buckets)]
     meet = sum(size * size for size in sizes) / PRIME**2
     p, q = _kary(odds, buckets)
-    return tuple(  # type: ignore[return-value]
-        {"met": meet, **{y: (1 - meet) * mass for y, mass in law.items()}} for law in (p, q)
-    )
+    here, there = ({"met": meet, **{y: (1 - meet) * mass for y, mass in law.items()}} for law in (p, q))
+    return here, there
 
 
 def _filters(protocol: BloomRappor, a: str, b: str) -> tuple[Law, Law]:

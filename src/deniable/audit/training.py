@@ -105,7 +105,7 @@ def one_run(
     best = OneRun(0.0, level, 1 - miss, len(marks), 0, 0)
     for count in tried:
         right = _right(marks, coins, count)
-        epsilon = _largest(lambda e: run_p_value(e, level, len(marks), count, right) <= miss / len(tried))  # noqa: B023
+        epsilon = _refuted(level, len(marks), count, right, miss / len(tried))
         if epsilon > best.epsilon or not best.guesses:
             best = OneRun(epsilon, level, 1 - miss, len(marks), count, right)
     return best
@@ -186,6 +186,11 @@ def run_refutes(claim: Curve, canaries: int, guesses: int, right: int, miss: flo
         if r + h > guesses / canaries * (1 + 1e-9):
             return True
     return False
+
+
+def _refuted(delta: float, canaries: int, count: int, right: int, miss: float) -> float:
+    """The largest ε that so many right guesses refute."""
+    return _largest(lambda epsilon: run_p_value(epsilon, delta, canaries, count, right) <= miss)
 
 
 def _largest(is_refuted: Callable[[float], bool]) -> float:

@@ -100,3 +100,12 @@ def _check_separator(path: str, line: str, names: list[str]) -> None:
             raise InvalidParameter(
                 "source", path, f"the names in the first line have {called} between them, not {usual}", remedy
             )
+
+
+def unknown_file(path: str) -> InvalidParameter:
+    """What is said of a path whose ending names no table that can be read by itself."""
+    if path.lower().endswith(DATABASES):
+        remedy = "say which one: deniable.queries.DatabaseTable(path, table)"
+        return InvalidParameter("source", path, "a database has several tables", remedy)
+    known = f"known endings: {', '.join(CSV + PARQUET)}"
+    return InvalidParameter("source", path, "must be CSV or Parquet by its ending", known)

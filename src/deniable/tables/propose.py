@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from deniable.errors import InvalidParameter, MissingExtra
-from deniable.tables.files import CSV, DATABASES, PARQUET, files_of, header
+from deniable.tables.files import CSV, PARQUET, files_of, header, unknown_file
 from deniable.tables.kinds import BOUNDED, Kind
 from deniable.tables.schema import FILL_IN, Schema, read_schema, written
 from deniable.units import Unit
@@ -122,16 +122,7 @@ def _types_of_file(source: Path) -> dict[str, str]:
         return dict.fromkeys(header(files_of(path)[0]), "varchar")
     if path.lower().endswith(PARQUET) or source.is_dir():
         return _types_of_parquet(files_of(path)[0])
-    if path.lower().endswith(DATABASES):
-        raise InvalidParameter(
-            "source",
-            path,
-            "a database has several tables",
-            "say which one: deniable.queries.DatabaseTable(path, table)",
-        )
-    raise InvalidParameter(
-        "source", path, "must be CSV or Parquet by its ending", f"known endings: {', '.join(CSV + PARQUET)}"
-    )
+    raise unknown_file(path)
 
 
 def _types_of_parquet(path: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from deniable.errors import NOTHING, InvalidParameter
 from deniable.queries.engines.base import DatabaseTable, places, unreadable
 from deniable.queries.engines.spelling import SQL, both, case, cast, column, function, name, number, try_cast
 from deniable.queries.engines.writing import Piece
-from deniable.tables.files import CSV, DATABASES, PARQUET, files_of, header, separator
+from deniable.tables.files import CSV, PARQUET, files_of, header, separator, unknown_file
 from deniable.tables.kinds import Domain, Kind
 from deniable.tables.schema import Table
 
@@ -76,16 +76,7 @@ def _file(run: Run, path: str | bytes, table: Table) -> Found:
         return _parquet(run, files, table, size)
     if lowered.endswith(CSV):
         return _csv(files, table, size)
-    if lowered.endswith(DATABASES):
-        raise InvalidParameter(
-            "source",
-            path,
-            "a database has several tables",
-            "say which one: deniable.queries.DatabaseTable(path, table)",
-        )
-    raise InvalidParameter(
-        "source", path, "must be CSV or Parquet by its ending", f"known endings: {', '.join(CSV + PARQUET)}"
-    )
+    raise unknown_file(path)
 
 
 def _parquet(run: Run, files: list[str], table: Table, size: int) -> Found:
