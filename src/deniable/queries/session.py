@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
 
 from deniable.errors import NOTHING, EngineFailed, InvalidOperation, InvalidParameter, UnreadableRecord
-from deniable.ledger import Budget, Cost, Entry, Ledger
+from deniable.ledger import Budget, Cost, Entry, Ledger, State
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
 from deniable.queries.planner import Plan, noise, plan
@@ -54,23 +54,37 @@ class Session:
         """
         return self.ask(question, **cost)
 
-    def ask(self, question: str | Question, **cost: Any) -> Answer:
-        """Answer a question, in SQL or built from `table(...)`."""
+    def ask(self, question: str | Question, *, key: str | None = None, **cost: Any) -> Answer:
+        """Answer a question, in SQL or built from `table(...)`. With a `key`, a retry is charged once."""
         made = self._planned(question)
         price = self._price(made, Asked(**cost))
         old = self._replayed(made, price)
         if old is not None:
             return old
         drawn = self._noise(made, price)
-        entry = self._ledger.reserve(price.cost, question=made.question.hash, description=_words(question, made))
+        words = _words(question, made)
+        entry = self._ledger.reserve(price.cost, question=made.question.hash, description=words, key=key)
+        if entry.state is State.SEALED:
+            return self._told(made, entry, price.confidence)
         [released] = self._released([(made, drawn, price.cost)], [entry])
         return self._sealed(made, released, entry, price.confidence)
+
+    def recall(self, question: str | Question, *, confidence: float = 0.95) -> Answer | None:
+        """The newest answer that the ledger has of a question, for nothing; None if there is none."""
+        made = self._planned(question)
+        entry = self._ledger.answer(made.question.hash)
+        if entry is None:
+            return None
+        try:
+            return self._told(made, entry, confidence)
+        except UnreadableRecord:  # by an older version: it must be asked anew
+            return None
 
     def price(self, question: str | Question, **cost: Any) -> Price:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
         return self._price(self._planned(question), Asked(**cost))
 
-    def refine(self, answer: Answer, **cost: Any) -> Answer:
+    def refine(self, answer: Answer, *, key: str | None = None, **cost: Any) -> Answer:
         """Spend more on a question that was answered: a second answer is merged with the first by inverse variance.
 
         Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once.
@@ -84,7 +98,9 @@ class Session:
         price = self._price(made, Asked(**cost))
         drawn = self._noise(made, price)
         words = f"refined: {_words(made.question, made)}"
-        entry = self._ledger.reserve(price.cost, question=made.question.hash, description=words)
+        entry = self._ledger.reserve(price.cost, question=made.question.hash, description=words, key=key)
+        if entry.state is State.SEALED:
+            return self._told(made, entry, price.confidence)
         [released] = self._released([(made, drawn, price.cost)], [entry])
         return self._sealed(made, answer.released.merged(released, self.budget), entry, price.confidence)
 
@@ -266,6 +282,11 @@ class Session:
         for entry in entries:
             self._ledger.fail(entry, code)
         raise EngineFailed(code, "what was charged stays charged")
+
+    def _told(self, made: Plan, entry: Entry, confidence: float) -> Answer:
+        """What a sealed entry says, again."""
+        assert entry.answer is not None
+        return self._answer(made, Released.from_bytes(entry.answer, made), entry, confidence, replayed=True)
 
     def _sealed(self, made: Plan, released: Released, entry: Entry, confidence: float) -> Answer:
         sealed = self._ledger.seal(entry, released.to_bytes())
