@@ -229,9 +229,10 @@ def build() -> "typer.Typer":
         with plain_errors():
             shown(out)
 
-    from deniable.cli.questions import add
+    from deniable.cli import questions, serve
 
-    add(app)
+    questions.add(app)
+    serve.add(app)
 
     return app
 
