@@ -118,6 +118,7 @@ def short_up(exact: Fraction) -> Decimal:
     return below if Fraction(below) == exact else _tidy(_short(_place(exact) + 1))
 
 
+@lru_cache(maxsize=4096)
 def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
     """The largest ε of four digits that costs at most so many units of μ² at this δ."""
     delta = delta_units * UNIT
@@ -126,6 +127,7 @@ def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
     )
 
 
+@lru_cache(maxsize=4096)
 def epsilon_up(mu2_units: int, delta_units: int) -> Decimal:
     """The smallest ε of four digits for which a √units-GDP release is (ε, δ)-DP; 0 if it is (0, δ)-DP."""
     delta = delta_units * UNIT
