@@ -18,6 +18,7 @@
     ├── LedgerDamaged                        a ledger whose history was changed; names the first bad entry
     ├── LedgerUnavailable                    a ledger that cannot be read or written now: busy, read-only, disk full
     ├── NotPrivateWarning (UserWarning)      an answer was made with replayable entropy: it protects nobody
+    ├── ServerRefused                        a server said no for reasons of its own: token, role, rate; says its code
     ├── EngineFailed                         an engine could not finish: a code of a closed list, no more
     └── MissingExtra (ImportError)           an optional dependency is not installed; says which extra brings it
 
@@ -204,6 +205,16 @@ class EngineFailed(DeniableError):
         self.code = code
         self.remedy = remedy
         super().__init__(ENGINE_FAILURES[code] + (f"; {remedy}" if remedy else ""))
+
+
+class ServerRefused(DeniableError):
+    """A server did not do what was asked, for a reason that only servers have."""
+
+    def __init__(self, code: str, status: int, detail: str) -> None:
+        self.code = code
+        """One of the closed list in `deniable.server.problems`."""
+        self.status = status
+        super().__init__(f"{code}: {detail}" if detail else code)
 
 
 class MissingExtra(DeniableError, ImportError):
