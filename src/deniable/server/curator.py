@@ -48,7 +48,8 @@ class Curator:
     def price(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
         """What a question would cost. Reads no data."""
         found = self._session(person, dataset).price(sql, **cost)
-        return {**found.to_dict(), "dataset": dataset, "left": found.left.describe_rest(found.budget)}
+        left = found.left.describe_rest(found.budget)
+        return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines()}
 
     def ask(
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
@@ -129,6 +130,7 @@ class Curator:
             "unit": session.ledger.unit.describe(),
             "budget": described_budget(session.budget),
             "spent": session.ledger.charged.describe(session.budget),
+            "spent_curve": session.spent.to_dict(),
             "left": remaining.cost.describe_rest(session.budget),
             "left_in_words": str(remaining),
         }
