@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         testing,
         units,
     )
+    from deniable.client import connect
     from deniable.curves.calibration import calibrate
     from deniable.errors import DeniableError
     from deniable.ledger import Budget
@@ -74,6 +75,7 @@ __all__ = [
     "audit",
     "calibrate",
     "col",
+    "connect",
     "count",
     "curves",
     "errors",
@@ -116,6 +118,7 @@ _DOORS = {
     "audit": "deniable.audit",
     "calibrate": "deniable.curves.calibration",
     "col": "deniable.tables.expressions",
+    "connect": "deniable.client",
     "count": "deniable.queries.aggregations",
     "curves": "deniable.curves",
     "errors": "deniable.errors",
