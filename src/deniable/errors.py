@@ -105,11 +105,13 @@ class UnreadableRecord(DeniableError, ValueError):
 class BudgetExceeded(DeniableError):
     """A cost does not fit into what is left. Nothing was spent."""
 
-    def __init__(self, asked: str, left: str, remedy: str) -> None:
+    def __init__(self, asked: str, left: str, remedy: str, *, account: str = "") -> None:
         self.asked = asked
         self.left = left
         self.remedy = remedy
-        super().__init__(f"asked {asked}, left {left}; {remedy}")
+        self.account = account
+        """Which of the accounts that must pay is too empty, in words; empty where there is one only."""
+        super().__init__(f"asked {asked}, left {left}{f' in {account}' if account else ''}; {remedy}")
 
 
 REFUSALS = {
