@@ -4,8 +4,8 @@
 
 `deniable serve` is started as people start it, on a table of 10,000 rows with SQLite, and asked over HTTP by clients
 that keep their connections. Every question is a new one, so each is parsed, charged, run, sealed and noted; prices are
-asked for a hundred different questions. Latencies contain the wait for the public time grid. CPU seconds are those of the server and
-its engines; the clients' own are told beside them, because they share the machine's cores.
+asked for a hundred different questions. Latencies contain the wait for the public time grid. CPU seconds are those of
+the server and its engines; the clients' own are told beside them, because they share the machine's cores.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def started(folder: Path, processes: int) -> tuple[subprocess.Popen[str], str, s
     """The server, its address, and a token of an analyst."""
     config = folder / "server.toml"
     config.write_text(
-        f'state = "state"\ndata = ["."]\nrate = 1e6\nburst = 1000000\nport = 0\nprocesses = {processes}\n', encoding="utf-8"
+        f'state = "state"\ndata = ["."]\nrate = 1e6\nburst = 1000000\nport = 0\nprocesses = {processes}\n',
+        encoding="utf-8",
     )
     command = [sys.executable, "-m", "deniable", "serve", "--config", str(config), "--invite", "root"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -174,10 +175,8 @@ def main() -> None:
             rng = random.Random(1)
 
             def fresh(number: int) -> str:
-                return (
-                    f"SELECT ward, COUNT(*) AS n FROM visits WHERE age > {number % 97} AND cost < {number + rng.random():.6f} "
-                    "GROUP BY ward"
-                )
+                rows = f"visits WHERE age > {number % 97} AND cost < {number + rng.random():.6f}"
+                return f"SELECT ward, COUNT(*) AS n FROM {rows} GROUP BY ward"
 
             def usual(number: int) -> str:
                 return f"SELECT ward, COUNT(*) AS n FROM visits WHERE age > {number % 100} GROUP BY ward"

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from deniable.server.curator import Curator
     from deniable.server.roles import Role
-    from deniable.server.settings import Settings
 
 
 def add(app: "typer.Typer") -> None:
@@ -80,19 +79,12 @@ def _say(tokens: "dict[Role, str]") -> None:
 
 def run(curator: "Curator") -> None:
     """Serve until somebody says stop."""
-    import asyncio
-    import socket
+    from deniable.server import processes
 
-    import uvicorn
-
-    from deniable.server.app import served
-
-    settings: Settings = curator.settings
-    listening = socket.create_server((settings.host, settings.port), reuse_port=False)
-    host, port = listening.getsockname()[:2]
-    print(f"http://{host}:{port}", flush=True)
-    config = uvicorn.Config(
-        served(curator), log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=70
-    )
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
+    place = processes.listening(curator.settings)
+    print(processes.address(place), flush=True)
+    if curator.settings.processes == 1:
+        processes.serve(curator, place)
+    else:
+        curator.close()
+        processes.serve_in_processes(curator.settings, place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 from collections.abc import AsyncIterator
@@ -37,7 +38,9 @@ def served(curator: Curator) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.get_running_loop().run_in_executor(None, curator.datasets.warm)
         yield
+        await warming
         desk.close()
         curator.close()
 

@@ -26,8 +26,8 @@ except ImportError:
     raise MissingExtra("argon2-cffi", "server") from None
 
 _SHAPE: Final = re.compile(r"dn_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
-_FRESH: Final = 1.0
-"""Seconds after which it is read again whether a token still holds."""
+FRESH: Final = 1.0
+"""Seconds after which it is read again whether a token, or a grant, still holds."""
 
 _MOST: Final = 10_000
 
@@ -65,7 +65,7 @@ class Gate:
             return None
         id, secret = shape.groups()
         when, record = self._records.get(id, (0.0, None))
-        if record is None or time.monotonic() - when > _FRESH or not self._remembered(id, secret):
+        if record is None or time.monotonic() - when > FRESH or not self._remembered(id, secret):
             return None
         return record.person if record.usable(time.time()) else None
 
@@ -84,7 +84,7 @@ class Gate:
 
     def _record(self, id: str) -> TokenRecord | None:
         when, record = self._records.get(id, (0.0, None))
-        if record is not None and time.monotonic() - when <= _FRESH:
+        if record is not None and time.monotonic() - when <= FRESH:
             return record
         record = self._catalogue.token(id)
         if record is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -27,6 +27,7 @@ from sqlalchemy import (
     event,
     insert,
     select,
+    text,
     update,
 )
 from sqlalchemy.exc import IntegrityError
@@ -61,6 +62,7 @@ _DATASETS: Final = Table(
     Column("name", String(_NAME), primary_key=True),
     Column("owner", String(_NAME), nullable=False),
     Column("sources", Text, nullable=False),
+    Column("contents", Text, nullable=False),
     Column("schema", Text, nullable=False),
     Column("budget", Text, nullable=False),
     Column("family", String(_NAME), nullable=False, index=True),
@@ -103,6 +105,20 @@ _RELEASES: Final = Table(
 )
 
 
+# Run for every question, so they are written out: making them anew would cost more than running them.
+_BEGIN: Final = text(
+    "INSERT INTO curator_requests (person, key, body, made) VALUES (:person, :key, :body, :made) ON CONFLICT DO NOTHING"
+)
+_BEGUN: Final = text("SELECT body, status, response FROM curator_requests WHERE person = :person AND key = :key")
+_END: Final = text(
+    "UPDATE curator_requests SET status = :status, response = :response WHERE person = :person AND key = :key"
+)
+_NOTE: Final = text(
+    "INSERT INTO curator_releases (dataset, entry, person, question, confidence, made) "
+    "VALUES (:dataset, :entry, :person, :question, :confidence, :made) ON CONFLICT DO NOTHING"
+)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Person:
@@ -139,6 +155,8 @@ class DatasetRecord:
     name: str
     owner: str
     sources: dict[str, str]
+    contents: dict[str, str]
+    """The SHA-256 of each source as it was registered."""
     schema: str
     budget: dict[str, Any]
     family: str
@@ -259,6 +277,7 @@ class Catalogue:
             "name": record.name,
             "owner": record.owner,
             "sources": json.dumps(record.sources),
+            "contents": json.dumps(record.contents),
             "schema": record.schema,
             "budget": json.dumps(record.budget),
             "family": record.family,
@@ -286,15 +305,15 @@ class Catalogue:
         with self._engine.connect() as connection:
             return [_dataset(row) for row in connection.execute(select(_DATASETS).order_by(_DATASETS.c.name)).all()]
 
-    def marked(self, marks: set[str]) -> dict[str, int]:
-        """The families that share marks with these, and how many."""
-        found: dict[str, int] = {}
+    def marked(self, marks: set[str]) -> dict[str, set[str]]:
+        """The families that share marks with these, and which."""
+        found: dict[str, set[str]] = {}
         listed = sorted(marks)
         with self._engine.connect() as connection:
             for start in range(0, len(listed), 500):
                 part = listed[start : start + 500]
-                for row in connection.execute(select(_MARKS.c.family).where(_MARKS.c.mark.in_(part))).all():
-                    found[row.family] = found.get(row.family, 0) + 1
+                for row in connection.execute(select(_MARKS).where(_MARKS.c.mark.in_(part))).all():
+                    found.setdefault(row.family, set()).add(row.mark)
         return found
 
     def grant(self, person: str, dataset: str, terms: dict[str, Any]) -> None:
@@ -338,36 +357,26 @@ class Catalogue:
 
         Problem `key_reused` where the key stood for another body, `key_pending` where its first request has no answer.
         """
-        try:
-            with self._quick.begin() as connection:
-                connection.execute(insert(_REQUESTS).values(person=person, key=key, body=body, made=time.time()))
-            return None
-        except IntegrityError:
-            pass
-        here = (_REQUESTS.c.person == person) & (_REQUESTS.c.key == key)
-        with self._quick.connect() as connection:
-            row = connection.execute(select(_REQUESTS).where(here)).one()
+        who = {"person": person, "key": key}
+        with self._quick.begin() as connection:
+            made = connection.execute(_BEGIN, {**who, "body": body, "made": time.time()})
+            if made.rowcount:
+                return None
+            row = connection.execute(_BEGUN, who).one()
         if row.body != body:
             raise Problem("key_reused", "use a new Idempotency-Key for each request")
         return None if row.status is None else (row.status, row.response)
 
     def end_request(self, person: str, key: str, status: int, response: bytes) -> None:
         """Keep the response, byte for byte."""
-        here = (_REQUESTS.c.person == person) & (_REQUESTS.c.key == key)
         with self._quick.begin() as connection:
-            connection.execute(update(_REQUESTS).where(here).values(status=status, response=response))
+            connection.execute(_END, {"person": person, "key": key, "status": status, "response": response})
 
     def add_releases(self, records: list[ReleaseRecord]) -> None:
         """Note which questions these entries answered. Nothing is changed where an entry is known."""
-        for record in records:
-            values = {
-                name: getattr(record, name) for name in ("dataset", "entry", "person", "question", "confidence", "made")
-            }
-            try:
-                with self._quick.begin() as connection:
-                    connection.execute(insert(_RELEASES).values(**values))
-            except IntegrityError:
-                continue
+        if records:
+            with self._quick.begin() as connection:
+                connection.execute(_NOTE, [asdict(record) for record in records])
 
     def release(self, dataset: str, entry: int) -> ReleaseRecord | None:
         """What is known of an entry."""
@@ -390,7 +399,14 @@ def _token(row: Any) -> TokenRecord:
 
 def _dataset(row: Any) -> DatasetRecord:
     return DatasetRecord(
-        row.name, row.owner, json.loads(row.sources), row.schema, json.loads(row.budget), row.family, row.made
+        name=row.name,
+        owner=row.owner,
+        sources=json.loads(row.sources),
+        contents=json.loads(row.contents),
+        schema=row.schema,
+        budget=json.loads(row.budget),
+        family=row.family,
+        made=row.made,
     )
 
 

@@ -21,7 +21,7 @@ def prepared(curator: Curator, source: str, schema: str) -> dict[Role, str]:
         curator.catalogue.add_person(name, role)
     owner = Person(PEOPLE[Role.OWNER], Role.OWNER)
     curator.register(owner, DATASET, {"people": source}, schema, BudgetBody(epsilon=1.0, delta=1e-6))
-    curator.catalogue.grant(PEOPLE[Role.ANALYST], DATASET, {})
+    curator.grant(owner, DATASET, PEOPLE[Role.ANALYST], None, None)
     return {role: curator.issue(name, 1.0)["token"] for role, name in PEOPLE.items()}
 
 

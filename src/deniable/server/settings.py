@@ -30,6 +30,10 @@ class Settings:
     port: int = PORT
     database: str | None = None
     """A URL of a shared database, postgresql://...; without one everything is kept in SQLite files below `state`."""
+    checkpoints: Path | None = None
+    """Where signed checkpoints of the ledgers are kept, else below `state`; a place of its own sees a restored copy."""
+    processes: int = 1
+    """Processes that serve. Each has engines of its own."""
     grid: float = 0.05
     at_once: int = 8
     """Questions that run at the same time."""
@@ -54,9 +58,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", Path(self.state))
+        kept = self.state / "checkpoints" if self.checkpoints is None else Path(self.checkpoints)
+        object.__setattr__(self, "checkpoints", kept)
         data = (self.data,) if isinstance(self.data, str | Path) else self.data
         object.__setattr__(self, "data", tuple(Path(each) for each in data))
-        for name in ("grid", "at_once", "waiting", "rate", "burst", "token_days", "seconds", "body"):
+        for name in ("processes", "grid", "at_once", "waiting", "rate", "burst", "token_days", "seconds", "body"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
                 raise InvalidParameter(name, value, "must be a positive number")
@@ -85,4 +91,6 @@ class Settings:
         data = record["data"] if isinstance(record["data"], list) else [record["data"]]
         record["state"] = file.parent / record["state"]
         record["data"] = [file.parent / each for each in data]
+        if "checkpoints" in record:
+            record["checkpoints"] = file.parent / record["checkpoints"]
         return cls(**record)
