@@ -65,6 +65,7 @@ def served(curator: Curator) -> ASGIApp:
     inside.add_exception_handler(RequestValidationError, _invalid)
     inside.add_exception_handler(HTTPException, _http)
     inside.add_exception_handler(DeniableError, _problem)
+    inside.add_exception_handler(Exception, _problem)  # the door writes it down, without its words
     return Door(inside, curator, metrics)
 
 

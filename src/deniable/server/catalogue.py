@@ -289,8 +289,8 @@ class Catalogue:
                 known = {
                     row.mark for row in connection.execute(select(_MARKS).where(_MARKS.c.family == record.family)).all()
                 }
-                for mark in sorted(marks - known):
-                    connection.execute(insert(_MARKS).values(family=record.family, mark=mark))
+                if new := [{"family": record.family, "mark": mark} for mark in sorted(marks - known)]:
+                    connection.execute(insert(_MARKS), new)
         except IntegrityError:
             raise Problem("exists", f"there is a dataset {record.name!r} already") from None
 

@@ -1,9 +1,11 @@
 """Whether data is new: the same people under another name go on spending from the same budget.
 
-A file is known by what it is (a hash of its bytes), by where it is, and by marks that survive small changes. For the 64
-people whose keyed hashes come first, each column that tells people apart gives one mark per (person, value); where half
-of a column's marks are known, the data belongs to that family. So a changed row, a renamed column, a subset of rows or
-of columns are all recognised. Where every row is its own person, the marks are those of 64 whole rows.
+A file is known by what it is (a hash of its bytes), by where it is, and by marks that survive small changes. For the
+128 people whose keyed hashes come first, each column that tells people apart gives one mark per (person, value). A
+table of fewer people reaches further up in the order of hashes, so marks are compared as far as the common ones reach:
+where half of a column's marks up to there are known, the data belongs to that family. So a changed row, a renamed
+column, a subset of the people or of the columns are all recognised; unrelated people with the same numbers are not.
+Where every row is its own person, the marks are those of 128 whole rows.
 
 Marks are keyed hashes and stay in the catalogue; what an owner is told is that the data was linked.
 """
@@ -21,11 +23,16 @@ from typing import Final, final
 
 from deniable.tables.schema import Table
 
-_PEOPLE: Final = 64
+_PEOPLE: Final = 128
 _DISTINCT: Final = 16
-"""A column with fewer different values among the 64 would look alike in unrelated data."""
+"""A column with fewer different values would look alike in unrelated data."""
 
 _ENOUGH: Final = 0.5
+_FEWEST: Final = 6
+"""Marks in common that may not be chance: of a column of 16 values, one in 16 of unrelated marks is common."""
+
+_RANK: Final = 8
+"""The digits of a mark that say where in the order its person, or its row, comes."""
 
 
 @final
@@ -44,15 +51,21 @@ class Marks:
 
     def related(self, known: set[str]) -> bool:
         """Whether these marks say that the data is known."""
-        return bool(self.sure & known) or any(
-            column and len(column & known) >= _ENOUGH * len(column) for column in self.columns
-        )
+        return bool(self.sure & known) or any(_overlap(column, known) for column in self.columns)
+
+
+def _overlap(column: frozenset[str], known: set[str]) -> bool:
+    common = column & known
+    if len(common) < _FEWEST:
+        return False
+    reach = max(common)[:_RANK]
+    return len(common) >= _ENOUGH * sum(mark[:_RANK] <= reach for mark in column)
 
 
 def marks_of(path: Path, table: Table, key: bytes) -> Marks:
     """The marks of a file that is read as this table."""
     content = digest(path)
-    sure = {_keyed(key, "content", content), _keyed(key, "path", str(path))}
+    sure = {_keyed(key, each, said) for each, said in (("content", content), ("path", str(path)))}
     if table.unit is None:
         return Marks(content, frozenset(), ())  # nobody is protected in it
     person = table.unit.column
@@ -66,7 +79,9 @@ def marks_of(path: Path, table: Table, key: bytes) -> Marks:
     columns = []
     for at in range(1, len(wanted) + 1):
         if len({cells[at] for cells in kept}) >= min(_DISTINCT, max(2, len(kept) // 2)):
-            columns.append(frozenset(_keyed(key, "cell", cells[0], cells[at]) for cells in kept))
+            columns.append(
+                frozenset(people[cells[0]][:_RANK] + _keyed(key, "cell", cells[0], cells[at]) for cells in kept)
+            )
     return Marks(content, frozenset(sure), tuple(columns))
 
 

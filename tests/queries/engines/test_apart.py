@@ -131,7 +131,7 @@ def failing(way: str, **caps: Any) -> tuple[Apart, Any, Any]:
     ],
 )
 def test_a_failure_is_one_of_the_closed_codes_and_stays_charged(way: str, caps: dict[str, Any], code: str) -> None:
-    engine, session, failed = failing(way, **caps)
+    _, session, failed = failing(way, **caps)
     with session:
         assert failed.code == code
         assert "secret" not in str(failed)
