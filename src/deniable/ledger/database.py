@@ -36,7 +36,7 @@ from deniable.errors import (
 )
 from deniable.ledger.entries import Entry, Heading, State
 from deniable.ledger.sqlite import needs_all, ours
-from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, as_row, from_row
+from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, as_row, from_row, genesis_of
 
 try:
     import sqlalchemy as sa
@@ -83,6 +83,7 @@ _E = ENTRIES.c
 _ROWS = sa.select(*(_E[name] for name in COLUMNS)).where(_E.ledger == sa.bindparam("ledger"))
 _LAST = (_E.time.desc(), _E.number.desc())
 _HEAD = sa.select(LEDGERS.c.number, LEDGERS.c.hash).where(LEDGERS.c.id == sa.bindparam("ledger"))
+_FIRST = sa.select(_E.previous).where(_E.ledger == sa.bindparam("ledger"), _E.number == sa.literal_column("1"))
 _LOCK = sa.select(LEDGERS.c.number).where(LEDGERS.c.id == sa.bindparam("ledger")).with_for_update()
 _PAGE = _ROWS.where(_E.number > sa.bindparam("after")).order_by(_E.number).limit(sa.bindparam("most", type_=sa.Integer))
 _CLOSING = _ROWS.where(_E.closes == sa.bindparam("number"))
@@ -110,8 +111,8 @@ _ADD = sa.insert(ENTRIES)
 
 @final
 class _DatabaseTransaction(Transaction):
-    def __init__(self, connection: sa.Connection, ledger: int, heading: str) -> None:
-        super().__init__(heading)
+    def __init__(self, connection: sa.Connection, ledger: int, genesis: str) -> None:
+        super().__init__(genesis)
         self._connection = connection
         self._ledger = ledger
 
@@ -121,6 +122,9 @@ class _DatabaseTransaction(Transaction):
         if row is None or not isinstance(row[0], int) or row[0] < 0:
             raise LedgerDamaged(None, "the head of the chain is missing", RESTORE)
         return Head(*row)
+
+    def first_link(self) -> object:
+        return self._connection.execute(_FIRST, {"ledger": self._ledger}).scalar()
 
     def page(self, *, after: int, most: int) -> list[Entry]:
         return self._entries(_PAGE, after=after, most=most)
@@ -186,7 +190,7 @@ class DatabaseStore(Store):
         self._pool: _Pool | None = _pool(url)
         self._title = self._pool.title
         self._ledger = 0
-        self._heading = ""
+        self._genesis = ""
         self._turn = threading.Lock()
         _STORES.add(self)
 
@@ -209,8 +213,9 @@ class DatabaseStore(Store):
             for _ in range(3):  # somebody may make the same ledger meanwhile
                 found = self._found(pool, dataset, family)
                 if found is not None:
-                    self._ledger, self._heading = found
-                    return Heading.read(self._heading)
+                    self._ledger, heading = found
+                    self._genesis = genesis_of(heading)
+                    return Heading.read(heading)
                 if new is None:
                     raise needs_all("there is no such ledger here yet")
                 self._make(pool, new)
@@ -246,7 +251,7 @@ class DatabaseStore(Store):
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         with _our_errors(self._title), self._open_pool().begin(writes=False) as connection:
-            yield _DatabaseTransaction(connection, self._ledger, self._heading)
+            yield _DatabaseTransaction(connection, self._ledger, self._genesis)
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
@@ -257,7 +262,7 @@ class DatabaseStore(Store):
             with _our_errors(self._title), pool.begin(writes=True) as connection:
                 if connection.dialect.name != "sqlite":  # there the transaction itself is the lock
                     connection.execute(_LOCK, {"ledger": self._ledger})
-                yield _DatabaseTransaction(connection, self._ledger, self._heading)
+                yield _DatabaseTransaction(connection, self._ledger, self._genesis)
         finally:
             self._turn.release()
 

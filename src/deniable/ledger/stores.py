@@ -21,7 +21,7 @@ from deniable.ledger.accounts import stamp
 from deniable.ledger.budget import Cost
 from deniable.ledger.entries import Entry, Heading, State, compact, cost_of, more_of
 
-__all__ = ["COLUMNS", "RESTORE", "Head", "Store", "Transaction", "as_row", "from_row"]
+__all__ = ["COLUMNS", "RESTORE", "Head", "Store", "Transaction", "as_row", "from_row", "genesis_of"]
 
 RESTORE = "restore the ledger from a copy; it answers nothing until then"
 
@@ -39,19 +39,23 @@ class Head(NamedTuple):
 class Transaction(ABC):
     """A consistent view of a ledger; while writing, nobody else writes."""
 
-    def __init__(self, heading: str) -> None:
-        self._genesis = sha256(heading.encode()).hexdigest()
+    def __init__(self, genesis: str) -> None:
+        self._genesis = genesis
         self._newest: Entry | None = None
 
     @property
     def genesis(self) -> str:
-        """The first link of the chain: the hash of the heading."""
+        """The first link of the chain: the hash of the heading, as it is stored."""
         return self._genesis
 
     @property
     @abstractmethod
     def head(self) -> Head:
         """Where the chain ends, as the store says."""
+
+    @abstractmethod
+    def first_link(self) -> object:
+        """What entry 1 hangs from, as the store says; None if there is no entry 1."""
 
     @abstractmethod
     def page(self, *, after: int, most: int) -> list[Entry]:
@@ -117,9 +121,9 @@ class Transaction(ABC):
             raise LedgerDamaged(head.number, "was changed", RESTORE)
         if len(last) > 1:
             raise LedgerDamaged(last[1].number, "was added behind the end of the chain", RESTORE)
-        first = last[0] if head.number == 1 else self.entry(1)
-        if first is None or first.previous != self.genesis:
-            raise LedgerDamaged(0 if first else 1, "does not belong to this chain", RESTORE)
+        link = self.first_link()
+        if link != self.genesis:
+            raise LedgerDamaged(1 if link is None else 0, "does not belong to this chain", RESTORE)
         self._newest = last[0]
         return self._newest
 
@@ -203,6 +207,11 @@ COLUMNS: Final = (
     *("spent_units", "spent_delta_units", "previous", "hash", "payer", "account", "more"),
 )
 """`payer` and `account` are there to be looked up; `more` has them again, as they were hashed."""
+
+
+def genesis_of(heading: str) -> str:
+    """The first link of a chain: the hash of the text of its heading."""
+    return sha256(heading.encode()).hexdigest()
 
 
 def as_row(entry: Entry) -> tuple[Any, ...]:
