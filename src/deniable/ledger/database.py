@@ -18,7 +18,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from sqlite3 import Error as SQLiteError
@@ -170,13 +170,15 @@ class _DatabaseTransaction(Transaction):
         rows = self._connection.execute(statement, {"ledger": self._ledger, **values})
         return [from_row(row) for row in rows.all()]
 
-    def _insert(self, entry: Entry, head: Head) -> None:
-        row = dict(zip(COLUMNS, as_row(entry), strict=True))
-        self._connection.execute(_ADD, {"ledger": self._ledger, **row})
-        if entry.state is State.LINKED:
-            self._connection.execute(sa.insert(NAMES), {"name": entry.name, "ledger": self._ledger})
+    def _insert(self, entries: Sequence[Entry], head: Head) -> None:
+        rows = [dict(zip(COLUMNS, as_row(entry), strict=True)) for entry in entries]
+        self._connection.execute(_ADD, [{"ledger": self._ledger, **row} for row in rows])
+        names = [{"name": each.name, "ledger": self._ledger} for each in entries if each.state is State.LINKED]
+        if names:
+            self._connection.execute(sa.insert(NAMES), names)
         old = {"ledger": self._ledger, "old_number": head.number, "old_hash": head.hash}
-        moved = self._connection.execute(_MOVE, {**old, "new_number": entry.number, "new_hash": entry.hash})
+        new = {"new_number": entries[-1].number, "new_hash": entries[-1].hash}
+        moved = self._connection.execute(_MOVE, old | new)
         if moved.rowcount != 1:
             raise LedgerUnavailable("somebody else wrote to this ledger at the same time", "try again")
 

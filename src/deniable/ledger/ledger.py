@@ -264,14 +264,13 @@ class Ledger:
         refuse(self.budget, sum((ask.cost for ask in asks), start=Cost(0, 0)), accounts)
         spent = transaction.spent()
         mine = next((each.lifetime for each in accounts if each.name == payer), None)
-        entries = []
+        fields = []
         for ask in asks:
             spent, mine = spent + ask.cost, None if mine is None else mine + ask.cost
-            entry = transaction.append(
-                state=State.RESERVED, **ask._asdict(), spent=spent, payer=payer, payer_spent=mine
+            fields.append(
+                {"state": State.RESERVED, **ask._asdict(), "spent": spent, "payer": payer, "payer_spent": mine}
             )
-            entries.append(entry)
-        return entries
+        return transaction.append_all(fields)
 
     def seal(self, entry: Entry, answer: bytes) -> Entry:
         """Store the answer of a RESERVED entry. When this has returned, and not before, the answer may leave."""

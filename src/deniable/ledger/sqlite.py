@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
@@ -129,12 +129,14 @@ class _SQLiteTransaction(Transaction):
         rows = self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE {where}", values)
         return [from_row(row) for row in rows]
 
-    def _insert(self, entry: Entry, head: Head) -> None:
-        row = as_row(entry)
-        self._connection.execute(f"INSERT INTO entries ({_COLUMNS}) VALUES ({', '.join('?' * len(row))})", row)
+    def _insert(self, entries: Sequence[Entry], head: Head) -> None:
+        marks = ", ".join("?" * len(COLUMNS))
+        self._connection.executemany(
+            f"INSERT INTO entries ({_COLUMNS}) VALUES ({marks})", [as_row(entry) for entry in entries]
+        )
         moved = self._connection.execute(
             "UPDATE head SET number = ?, hash = ? WHERE number = ? AND hash = ?",
-            (entry.number, entry.hash, head.number, head.hash),
+            (entries[-1].number, entries[-1].hash, head.number, head.hash),
         )
         if moved.rowcount != 1:
             raise LedgerUnavailable("somebody else wrote to this ledger at the same time", "try again")

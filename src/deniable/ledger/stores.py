@@ -8,12 +8,12 @@ whole numbers of Python, inside that transaction; so another store needs no arit
 from __future__ import annotations
 
 import json
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
+from time import time as clock
 from typing import Any, Final, NamedTuple, TypeVar, final
 
 from deniable.errors import LedgerDamaged
@@ -90,8 +90,8 @@ class Transaction(ABC):
         """The LINKED entries, oldest first."""
 
     @abstractmethod
-    def _insert(self, entry: Entry, head: Head) -> None:
-        """Write an entry and move the head from exactly `head` to it."""
+    def _insert(self, entries: Sequence[Entry], head: Head) -> None:
+        """Write these entries and move the head from exactly `head` to the last of them."""
 
     @abstractmethod
     def check_file(self) -> None:
@@ -134,27 +134,29 @@ class Transaction(ABC):
 
     def now(self) -> str:
         """The time of the clock, or of the newest entry if that is later: time in a ledger never runs back."""
-        newest, clock = self.newest(), stamp(time.time())
-        return clock if newest is None else max(clock, newest.time)
+        newest, now = self.newest(), stamp(clock())
+        return now if newest is None else max(now, newest.time)
 
-    def append(self, *, state: State, description: str, spent: Cost, **fields: Any) -> Entry:
-        """Write the next entry of the chain and return it; `fields` are those of `Entry`."""
-        newest = self.newest()
-        head = Head(0, self.genesis) if newest is None else Head(newest.number, newest.hash)
-        given: dict[str, Any] = {"question": "", "cost": Cost(0, 0)} | fields
-        unhashed = Entry(
-            number=head.number + 1,
-            time=self.now(),
-            state=state,
-            description=description,
-            spent=spent,
-            previous=head.hash,
-            **given,
-        )
-        entry = unhashed.hashed()
-        self._insert(entry, head)
-        self._newest = entry
-        return entry
+    def append(self, **fields: Any) -> Entry:
+        """Write the next entry of the chain and return it; see `append_all`."""
+        return self.append_all([fields])[0]
+
+    def append_all(self, given: Iterable[dict[str, Any]]) -> list[Entry]:
+        """Write the next entries of the chain and return them.
+
+        What is given are fields of `Entry`, without those that follow from its place in the chain.
+        """
+        newest, now = self.newest(), self.now()
+        head = last = Head(0, self.genesis) if newest is None else Head(newest.number, newest.hash)
+        entries = []
+        for fields in given:
+            known: dict[str, Any] = {"question": "", "cost": Cost(0, 0)} | fields
+            entry = Entry(number=last.number + 1, time=now, previous=last.hash, **known).hashed()
+            last = Head(entry.number, entry.hash)
+            entries.append(entry)
+        self._insert(entries, head)
+        self._newest = entries[-1]
+        return entries
 
 
 class Store(ABC):
