@@ -328,7 +328,7 @@ class _Pool:
         self._same_file()
         options: dict[str, Any] = {"deniable_writes": writes}
         if self.file is None and not writes:
-            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+            options["isolation_level"] = "REPEATABLE READ"
         with self.engine.connect() as connection:
             asked = connection.execution_options(**options)
             with asked.begin():

@@ -105,7 +105,8 @@ class Ledger:
         held = None if owner is None else _a(PublicKey, "owner", owner).hex
         note = None if checkpoint is None else newest_note(checkpoint)
         new = None
-        if budget is not None and unit is not None and dataset is not None:
+        # Where a checkpoint is known there was a ledger; a new one in its place would forget what was spent.
+        if note is None and budget is not None and unit is not None and dataset is not None:
             serial = secrets.token_hex(16)
             new = Heading(_a(Budget, "budget", budget), _a(Unit, "unit", unit), dataset, serial, family, held)
         store = _store(place)
