@@ -204,7 +204,7 @@ def commit_late() -> None:
         if connection.in_transaction:
             connection.execute("COMMIT")
         connection.execute(begin)
-        yield _SQLiteTransaction(connection, store._heading)
+        yield _SQLiteTransaction(connection, store._genesis)
 
     SQLiteStore._transaction = transaction  # type: ignore[method-assign]
 

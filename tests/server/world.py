@@ -42,11 +42,11 @@ class Client:
 
     def __init__(self, app: Any) -> None:
         self.app = app
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._stop: asyncio.Event | None = None
 
     def __enter__(self) -> Client:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._do(self._start())
         return self

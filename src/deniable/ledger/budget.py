@@ -79,8 +79,7 @@ class Cost:
     delta_units: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("units", "delta_units"):
-            value = getattr(self, name)
+        for name, value in (("units", self.units), ("delta_units", self.delta_units)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise InvalidParameter(name, value, "must be a whole number, at least 0")
 

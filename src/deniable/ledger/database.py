@@ -18,7 +18,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from sqlite3 import Error as SQLiteError
@@ -36,7 +36,7 @@ from deniable.errors import (
 )
 from deniable.ledger.entries import Entry, Heading, State
 from deniable.ledger.sqlite import needs_all, ours
-from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, as_row, from_row
+from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, as_row, from_row, genesis_of
 
 try:
     import sqlalchemy as sa
@@ -83,6 +83,7 @@ _E = ENTRIES.c
 _ROWS = sa.select(*(_E[name] for name in COLUMNS)).where(_E.ledger == sa.bindparam("ledger"))
 _LAST = (_E.time.desc(), _E.number.desc())
 _HEAD = sa.select(LEDGERS.c.number, LEDGERS.c.hash).where(LEDGERS.c.id == sa.bindparam("ledger"))
+_FIRST = sa.select(_E.previous).where(_E.ledger == sa.bindparam("ledger"), _E.number == sa.literal_column("1"))
 _LOCK = sa.select(LEDGERS.c.number).where(LEDGERS.c.id == sa.bindparam("ledger")).with_for_update()
 _PAGE = _ROWS.where(_E.number > sa.bindparam("after")).order_by(_E.number).limit(sa.bindparam("most", type_=sa.Integer))
 _CLOSING = _ROWS.where(_E.closes == sa.bindparam("number"))
@@ -110,8 +111,8 @@ _ADD = sa.insert(ENTRIES)
 
 @final
 class _DatabaseTransaction(Transaction):
-    def __init__(self, connection: sa.Connection, ledger: int, heading: str) -> None:
-        super().__init__(heading)
+    def __init__(self, connection: sa.Connection, ledger: int, genesis: str) -> None:
+        super().__init__(genesis)
         self._connection = connection
         self._ledger = ledger
 
@@ -121,6 +122,9 @@ class _DatabaseTransaction(Transaction):
         if row is None or not isinstance(row[0], int) or row[0] < 0:
             raise LedgerDamaged(None, "the head of the chain is missing", RESTORE)
         return Head(*row)
+
+    def first_link(self) -> object:
+        return self._connection.execute(_FIRST, {"ledger": self._ledger}).scalar()
 
     def page(self, *, after: int, most: int) -> list[Entry]:
         return self._entries(_PAGE, after=after, most=most)
@@ -166,13 +170,15 @@ class _DatabaseTransaction(Transaction):
         rows = self._connection.execute(statement, {"ledger": self._ledger, **values})
         return [from_row(row) for row in rows.all()]
 
-    def _insert(self, entry: Entry, head: Head) -> None:
-        row = dict(zip(COLUMNS, as_row(entry), strict=True))
-        self._connection.execute(_ADD, {"ledger": self._ledger, **row})
-        if entry.state is State.LINKED:
-            self._connection.execute(sa.insert(NAMES), {"name": entry.name, "ledger": self._ledger})
+    def _insert(self, entries: Sequence[Entry], head: Head) -> None:
+        rows = [dict(zip(COLUMNS, as_row(entry), strict=True)) for entry in entries]
+        self._connection.execute(_ADD, [{"ledger": self._ledger, **row} for row in rows])
+        names = [{"name": each.name, "ledger": self._ledger} for each in entries if each.state is State.LINKED]
+        if names:
+            self._connection.execute(sa.insert(NAMES), names)
         old = {"ledger": self._ledger, "old_number": head.number, "old_hash": head.hash}
-        moved = self._connection.execute(_MOVE, {**old, "new_number": entry.number, "new_hash": entry.hash})
+        new = {"new_number": entries[-1].number, "new_hash": entries[-1].hash}
+        moved = self._connection.execute(_MOVE, old | new)
         if moved.rowcount != 1:
             raise LedgerUnavailable("somebody else wrote to this ledger at the same time", "try again")
 
@@ -186,7 +192,7 @@ class DatabaseStore(Store):
         self._pool: _Pool | None = _pool(url)
         self._title = self._pool.title
         self._ledger = 0
-        self._heading = ""
+        self._genesis = ""
         self._turn = threading.Lock()
         _STORES.add(self)
 
@@ -209,8 +215,9 @@ class DatabaseStore(Store):
             for _ in range(3):  # somebody may make the same ledger meanwhile
                 found = self._found(pool, dataset, family)
                 if found is not None:
-                    self._ledger, self._heading = found
-                    return Heading.read(self._heading)
+                    self._ledger, heading = found
+                    self._genesis = genesis_of(heading)
+                    return Heading.read(heading)
                 if new is None:
                     raise needs_all("there is no such ledger here yet")
                 self._make(pool, new)
@@ -246,7 +253,7 @@ class DatabaseStore(Store):
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         with _our_errors(self._title), self._open_pool().begin(writes=False) as connection:
-            yield _DatabaseTransaction(connection, self._ledger, self._heading)
+            yield _DatabaseTransaction(connection, self._ledger, self._genesis)
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
@@ -257,7 +264,7 @@ class DatabaseStore(Store):
             with _our_errors(self._title), pool.begin(writes=True) as connection:
                 if connection.dialect.name != "sqlite":  # there the transaction itself is the lock
                     connection.execute(_LOCK, {"ledger": self._ledger})
-                yield _DatabaseTransaction(connection, self._ledger, self._heading)
+                yield _DatabaseTransaction(connection, self._ledger, self._genesis)
         finally:
             self._turn.release()
 
@@ -321,7 +328,7 @@ class _Pool:
         self._same_file()
         options: dict[str, Any] = {"deniable_writes": writes}
         if self.file is None and not writes:
-            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+            options["isolation_level"] = "REPEATABLE READ"
         with self.engine.connect() as connection:
             asked = connection.execution_options(**options)
             with asked.begin():

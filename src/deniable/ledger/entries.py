@@ -279,14 +279,10 @@ def cost_of(texts: object) -> Cost:
     """The cost that was written as these two texts; TypeError for anything else."""
     if not isinstance(texts, list | tuple) or len(texts) != 2:
         raise TypeError
-    return Cost(_whole(texts[0]), _whole(texts[1]))
-
-
-def _whole(text: object) -> int:
-    """A whole number in the one way we write it: no sign, no spaces, no other digits."""
-    if not isinstance(text, str) or not (text.isascii() and text.isdigit()) or len(text) > 100:
-        raise TypeError
-    return int(text)
+    for text in texts:  # in the one way we write whole numbers: no sign, no spaces, no other digits
+        if not isinstance(text, str) or not (text.isascii() and text.isdigit()) or len(text) > 100:
+            raise TypeError
+    return Cost(int(texts[0]), int(texts[1]))
 
 
 def more_of(record: object) -> dict[str, object]:

@@ -163,7 +163,7 @@ def verify_export(
         genesis = sha256(first.encode("ascii", "surrogateescape")).hexdigest()
         if note is not None and note.serial != heading.serial:
             raise LedgerDamaged(0, "belongs to another ledger than what it is compared with", _ASK)
-        recount, end = Recount(heading, genesis, key), None
+        recount, end = Recount(heading, genesis, key, remedy=_ASK), None
         for line in file:
             if end is not None:
                 raise LedgerDamaged(recount.number + 1, "was added behind the end", _ASK)

@@ -1,7 +1,7 @@
 """Keys of an owner: Ed25519, in files.
 
     from deniable.ledger import keys
-    owner = keys.new("owner.key")  # and owner.key.pub, for everybody
+    owner = keys.new("owner.key")  # and owner.pub, for everybody
     ledger.checkpoint(owner)
 
 The private key is a PEM file (PKCS #8) that only its owner may read. Whoever has it can sign adjustments and
@@ -98,12 +98,14 @@ def is_signed(signer: str | None, message: bytes, signature: str | None) -> bool
 
 
 def new(path: str | os.PathLike[str]) -> SigningKey:
-    """A new key, in a new file that only its owner may read (0600); its public half beside it, in PATH.pub.
+    """A new key, in a new file that only its owner may read (0600); its public half beside it, in a file .pub.
 
     An old file is never overwritten: a key that is lost cannot be made again.
     """
     key, place = SigningKey.generate(), Path(path)
-    public = place.with_name(place.name + ".pub")
+    public = place.with_suffix(".pub")
+    if place == public:
+        raise InvalidParameter("path", str(place), "is the name of a public key", "name it .key")
     for file in (place, public):
         if file.exists():
             raise InvalidParameter("path", str(file), "exists already", "name another file; keys are not overwritten")

@@ -105,7 +105,8 @@ class Ledger:
         held = None if owner is None else _a(PublicKey, "owner", owner).hex
         note = None if checkpoint is None else newest_note(checkpoint)
         new = None
-        if budget is not None and unit is not None and dataset is not None:
+        # Where a checkpoint is known there was a ledger; a new one in its place would forget what was spent.
+        if note is None and budget is not None and unit is not None and dataset is not None:
             serial = secrets.token_hex(16)
             new = Heading(_a(Budget, "budget", budget), _a(Unit, "unit", unit), dataset, serial, family, held)
         store = _store(place)
@@ -264,14 +265,13 @@ class Ledger:
         refuse(self.budget, sum((ask.cost for ask in asks), start=Cost(0, 0)), accounts)
         spent = transaction.spent()
         mine = next((each.lifetime for each in accounts if each.name == payer), None)
-        entries = []
+        fields = []
         for ask in asks:
             spent, mine = spent + ask.cost, None if mine is None else mine + ask.cost
-            entry = transaction.append(
-                state=State.RESERVED, **ask._asdict(), spent=spent, payer=payer, payer_spent=mine
+            fields.append(
+                {"state": State.RESERVED, **ask._asdict(), "spent": spent, "payer": payer, "payer_spent": mine}
             )
-            entries.append(entry)
-        return entries
+        return transaction.append_all(fields)
 
     def seal(self, entry: Entry, answer: bytes) -> Entry:
         """Store the answer of a RESERVED entry. When this has returned, and not before, the answer may leave."""
@@ -288,8 +288,9 @@ class Ledger:
             raise InvalidParameter("entry", entry.number, f"is {entry.state}", "only a RESERVED entry can be closed")
 
         def work(transaction: Transaction) -> Entry:
-            spent = transaction.spent()
-            if transaction.entry(entry.number) != entry:
+            newest = transaction.newest()
+            found = newest if newest is not None and newest.number == entry.number else transaction.entry(entry.number)
+            if found != entry:
                 raise InvalidParameter("entry", entry.number, "is no entry of this ledger")
             closed = transaction.closing(entry.number)
             if closed is not None:
@@ -305,7 +306,7 @@ class Ledger:
                 closes=entry.number,
                 answer=answer,
                 code=code,
-                spent=spent,
+                spent=transaction.spent(),
             )
 
         return self._store.write(work)
@@ -375,14 +376,14 @@ class Ledger:
         wanted = (EVERYBODY, *payers) if payers else ()
         found = _whole(transaction.about(*wanted))
         limits = in_force(self.budget.limit, [each.terms for each in found if each.terms is not None])
-        now, accounts = transaction.now(), []
+        accounts = []
         lifetimes: dict[str, Cost] = {EVERYBODY: transaction.spent()}
         for (name, window), limit in sorted(limits.items(), key=lambda item: item[0][0] != EVERYBODY):
             if name not in lifetimes:
                 lifetimes[name] = _paid(transaction.newest_paid(name))
             spent = lifetimes[name]
             if window is not None:
-                start = window_start(now, window)
+                start = window_start(transaction.now(), window)
                 if name == EVERYBODY:
                     older = _whole([each for each in [transaction.newest_before(start)] if each])
                     spent = less(spent, older[0].spent if older else Cost(0, 0))

@@ -52,7 +52,7 @@ class _Paid:
 class Recount:
     """A history as far as it was read, recomputed."""
 
-    def __init__(self, heading: Heading, genesis: str, key: PublicKey | None = None) -> None:
+    def __init__(self, heading: Heading, genesis: str, key: PublicKey | None = None, *, remedy: str = RESTORE) -> None:
         self.heading = heading
         self.number = 0
         self.link = genesis
@@ -62,7 +62,7 @@ class Recount:
         self.checkpoints: list[Checkpoint] = []
         self.adjustments = 0
         self.signers: set[str] = set()
-        self._key = key
+        self._key, self._remedy = key, remedy
         self._waiting: dict[int, Entry] = {}
         self._terms: list[Terms] = []
         self._limits: Limits = in_force(heading.budget.limit, ())
@@ -86,23 +86,25 @@ class Recount:
         """Take the next entry; LedgerDamaged if it is not what was written."""
         number = self.number + 1
         if entry.number != number:
-            raise _bad(number, "is missing")
+            raise self._bad(number, "is missing")
         if entry.digest() != entry.hash:
-            raise _bad(number, "was changed")
+            raise self._bad(number, "was changed")
         if entry.previous != self.link:
             # Entry 1 is whole, so what it hangs from is not.
-            raise _bad(0, "was changed") if number == 1 else _bad(number, "does not follow the entry before it")
+            raise (
+                self._bad(0, "was changed") if number == 1 else self._bad(number, "does not follow the entry before it")
+            )
         if entry.spent != self.spent + entry.charged:
-            raise _bad(number, "has a wrong sum")
+            raise self._bad(number, "has a wrong sum")
         if self._terms and entry.time < self.time:
-            raise _bad(number, "is older than the entry before it")
+            raise self._bad(number, "is older than the entry before it")
         if entry.state in _PLAIN:
             self._take_plain(entry)
         elif entry.cost != Cost(0, 0) or entry.closes is not None or entry.payer is not None:
-            raise _bad(number, "charges what cannot be charged")
+            raise self._bad(number, "charges what cannot be charged")
         elif entry.state is State.LINKED:
             if entry.name is None or entry.name in self.names:
-                raise _bad(number, "links nothing")
+                raise self._bad(number, "links nothing")
             self.names.append(entry.name)
         elif entry.state is State.CHECKPOINT:
             self._take_checkpoint(entry)
@@ -113,11 +115,11 @@ class Recount:
     def end(self, number: int, link: str) -> Entry | None:
         """The newest entry, if the history ends where its head says."""
         if self.number < number:
-            raise _bad(self.number + 1, f"is missing; the ledger had {number} entries")
+            raise self._bad(self.number + 1, f"is missing; the ledger had {number} entries")
         if self.number > number:
-            raise _bad(number + 1, "was added behind the end")
+            raise self._bad(number + 1, "was added behind the end")
         if self.link != link:
-            raise _bad(number, "is not what the head of the chain says")
+            raise self._bad(number, "is not what the head of the chain says")
         return self.newest
 
     # -- one kind of entry each ----------------------------------------------------------------------------------------
@@ -128,26 +130,26 @@ class Recount:
             closed = self._waiting.pop(entry.closes or 0, None)
             same = closed is not None and (closed.question, closed.cost, closed.key, closed.payer)
             if same != (entry.question, entry.cost, entry.key, payer) or entry.payer_spent is not None:
-                raise _bad(number, "closes no open entry")
+                raise self._bad(number, "closes no open entry")
             return
         for account in {EVERYBODY} if payer is None else {EVERYBODY, payer}:
             self._paid[account].add(entry.time, entry.cost)
         if entry.payer_spent != (None if payer is None else self._paid[payer].total):
-            raise _bad(number, "has a wrong sum of its payer")
+            raise self._bad(number, "has a wrong sum of its payer")
         mine = [key for key in self._limits if key[0] == payer]
         if payer is not None and not mine:
-            raise _bad(number, "is paid by an account that was never granted")
+            raise self._bad(number, "is paid by an account that was never granted")
         for name, window in [key for key in self._limits if key[0] == EVERYBODY] + mine:
             limited = self._account(name, window, self._limits[name, window], entry.time)
             if entry.cost != Cost(0, 0) and not self.heading.budget.fits(limited.spent, limited.limit):
                 whose = "the budget" if (name, window) == (EVERYBODY, None) else f"the limit of {limited.title}"
-                raise _bad(number, f"spends more than {whose}")
+                raise self._bad(number, f"spends more than {whose}")
         self._waiting[number] = entry
 
     def _take_terms(self, entry: Entry) -> None:
         terms = entry.terms
         if terms is None:
-            raise _bad(entry.number, "sets no limit")
+            raise self._bad(entry.number, "sets no limit")
         if entry.state is State.ADJUSTED:
             message = terms.message(
                 serial=self.heading.serial, number=entry.number, previous=entry.previous, reason=entry.description
@@ -155,7 +157,7 @@ class Recount:
             self._check_signature(entry, terms.signer, message, terms.signature)
             self.adjustments += 1
         elif terms.signature is not None or (terms.account, terms.window) == (EVERYBODY, None):
-            raise _bad(entry.number, "changes what only a signed adjustment may change")
+            raise self._bad(entry.number, "changes what only a signed adjustment may change")
         self._terms.append(terms)
         self._limits[terms.account, terms.window] = terms.limit
 
@@ -167,23 +169,22 @@ class Recount:
             self.link,
             self.spent,
         ):
-            raise _bad(entry.number, "is a checkpoint of something else")
+            raise self._bad(entry.number, "is a checkpoint of something else")
         self._check_signature(entry, noted.signer, noted.message(), noted.signature)
         self.checkpoints.append(noted)
 
     def _check_signature(self, entry: Entry, signer: str | None, message: bytes, signature: str | None) -> None:
         wanted = self.heading.owner if self._key is None else self._key.hex
         if not is_signed(signer, message, signature):
-            raise _bad(entry.number, "has a signature that is not true")
+            raise self._bad(entry.number, "has a signature that is not true")
         if wanted is not None and signer != wanted:
-            raise _bad(entry.number, "is signed with another key")
+            raise self._bad(entry.number, "is signed with another key")
         self.signers.add(signer or "")
+
+    def _bad(self, number: int, fault: str) -> LedgerDamaged:
+        return LedgerDamaged(number, fault, self._remedy)
 
     def _account(self, name: str, window: int | None, limit: Cost, now: str | None = None) -> Account:
         paid = self._paid[name]
         spent = paid.total if window is None else paid.since(window_start(now or self.time, window))
         return Account(name=name, window=window, limit=limit, spent=spent, lifetime=paid.total)
-
-
-def _bad(number: int, fault: str) -> LedgerDamaged:
-    return LedgerDamaged(number, fault, RESTORE)

@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
@@ -32,7 +32,7 @@ from deniable.errors import (
     UnreadableRecord,
 )
 from deniable.ledger.entries import Entry, Heading
-from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, as_row, from_row
+from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, as_row, from_row, genesis_of
 
 __all__ = ["SQLiteStore", "needs_all", "ours"]
 
@@ -75,8 +75,8 @@ _SCHEMA: Final = (
 
 @final
 class _SQLiteTransaction(Transaction):
-    def __init__(self, connection: sqlite3.Connection, heading: str) -> None:
-        super().__init__(heading)
+    def __init__(self, connection: sqlite3.Connection, genesis: str) -> None:
+        super().__init__(genesis)
         self._connection = connection
 
     @property
@@ -85,6 +85,10 @@ class _SQLiteTransaction(Transaction):
         if row is None or not isinstance(row[0], int) or row[0] < 0:
             raise LedgerDamaged(None, "the head of the chain is missing", RESTORE)
         return Head(*row)
+
+    def first_link(self) -> object:
+        row = self._connection.execute("SELECT previous FROM entries WHERE number = 1").fetchone()
+        return None if row is None else row[0]
 
     def page(self, *, after: int, most: int) -> list[Entry]:
         return self._entries("number > ? ORDER BY number LIMIT ?", after, most)
@@ -125,12 +129,14 @@ class _SQLiteTransaction(Transaction):
         rows = self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE {where}", values)
         return [from_row(row) for row in rows]
 
-    def _insert(self, entry: Entry, head: Head) -> None:
-        row = as_row(entry)
-        self._connection.execute(f"INSERT INTO entries ({_COLUMNS}) VALUES ({', '.join('?' * len(row))})", row)
+    def _insert(self, entries: Sequence[Entry], head: Head) -> None:
+        marks = ", ".join("?" * len(COLUMNS))
+        self._connection.executemany(
+            f"INSERT INTO entries ({_COLUMNS}) VALUES ({marks})", [as_row(entry) for entry in entries]
+        )
         moved = self._connection.execute(
             "UPDATE head SET number = ?, hash = ? WHERE number = ? AND hash = ?",
-            (entry.number, entry.hash, head.number, head.hash),
+            (entries[-1].number, entries[-1].hash, head.number, head.hash),
         )
         if moved.rowcount != 1:
             raise LedgerUnavailable("somebody else wrote to this ledger at the same time", "try again")
@@ -144,7 +150,7 @@ class SQLiteStore(Store):
         self._path = path
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._heading = ""
+        self._genesis = ""
         self._file: tuple[int, int] | None = None
         self._process = os.getpid()
         self._closed = False
@@ -169,13 +175,14 @@ class SQLiteStore(Store):
                 if new is None:
                     raise needs_all("there is no ledger here yet")
                 _create(connection, new)
-            self._heading = _heading_text(connection)
+            heading = _heading_text(connection)
+            self._genesis = genesis_of(heading)
             _upgrade(connection)
             if self._path is not None:
                 _switch_to_log(connection)
                 found = os.stat(self._path)
                 self._file = found.st_dev, found.st_ino
-        return Heading.read(self._heading)
+        return Heading.read(heading)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -194,7 +201,7 @@ class SQLiteStore(Store):
             self._same_file()
             connection.execute(begin)
             try:
-                yield _SQLiteTransaction(connection, self._heading)
+                yield _SQLiteTransaction(connection, self._genesis)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:

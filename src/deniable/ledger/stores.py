@@ -8,12 +8,12 @@ whole numbers of Python, inside that transaction; so another store needs no arit
 from __future__ import annotations
 
 import json
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
+from time import time as clock
 from typing import Any, Final, NamedTuple, TypeVar, final
 
 from deniable.errors import LedgerDamaged
@@ -21,7 +21,7 @@ from deniable.ledger.accounts import stamp
 from deniable.ledger.budget import Cost
 from deniable.ledger.entries import Entry, Heading, State, compact, cost_of, more_of
 
-__all__ = ["COLUMNS", "RESTORE", "Head", "Store", "Transaction", "as_row", "from_row"]
+__all__ = ["COLUMNS", "RESTORE", "Head", "Store", "Transaction", "as_row", "from_row", "genesis_of"]
 
 RESTORE = "restore the ledger from a copy; it answers nothing until then"
 
@@ -39,19 +39,23 @@ class Head(NamedTuple):
 class Transaction(ABC):
     """A consistent view of a ledger; while writing, nobody else writes."""
 
-    def __init__(self, heading: str) -> None:
-        self._genesis = sha256(heading.encode()).hexdigest()
+    def __init__(self, genesis: str) -> None:
+        self._genesis = genesis
         self._newest: Entry | None = None
 
     @property
     def genesis(self) -> str:
-        """The first link of the chain: the hash of the heading."""
+        """The first link of the chain: the hash of the heading, as it is stored."""
         return self._genesis
 
     @property
     @abstractmethod
     def head(self) -> Head:
         """Where the chain ends, as the store says."""
+
+    @abstractmethod
+    def first_link(self) -> object:
+        """What entry 1 hangs from, as the store says; None if there is no entry 1."""
 
     @abstractmethod
     def page(self, *, after: int, most: int) -> list[Entry]:
@@ -86,8 +90,8 @@ class Transaction(ABC):
         """The LINKED entries, oldest first."""
 
     @abstractmethod
-    def _insert(self, entry: Entry, head: Head) -> None:
-        """Write an entry and move the head from exactly `head` to it."""
+    def _insert(self, entries: Sequence[Entry], head: Head) -> None:
+        """Write these entries and move the head from exactly `head` to the last of them."""
 
     @abstractmethod
     def check_file(self) -> None:
@@ -117,9 +121,9 @@ class Transaction(ABC):
             raise LedgerDamaged(head.number, "was changed", RESTORE)
         if len(last) > 1:
             raise LedgerDamaged(last[1].number, "was added behind the end of the chain", RESTORE)
-        first = last[0] if head.number == 1 else self.entry(1)
-        if first is None or first.previous != self.genesis:
-            raise LedgerDamaged(0 if first else 1, "does not belong to this chain", RESTORE)
+        link = self.first_link()
+        if link != self.genesis:
+            raise LedgerDamaged(1 if link is None else 0, "does not belong to this chain", RESTORE)
         self._newest = last[0]
         return self._newest
 
@@ -130,27 +134,29 @@ class Transaction(ABC):
 
     def now(self) -> str:
         """The time of the clock, or of the newest entry if that is later: time in a ledger never runs back."""
-        newest, clock = self.newest(), stamp(time.time())
-        return clock if newest is None else max(clock, newest.time)
+        newest, now = self.newest(), stamp(clock())
+        return now if newest is None else max(now, newest.time)
 
-    def append(self, *, state: State, description: str, spent: Cost, **fields: Any) -> Entry:
-        """Write the next entry of the chain and return it; `fields` are those of `Entry`."""
-        newest = self.newest()
-        head = Head(0, self.genesis) if newest is None else Head(newest.number, newest.hash)
-        given: dict[str, Any] = {"question": "", "cost": Cost(0, 0)} | fields
-        unhashed = Entry(
-            number=head.number + 1,
-            time=self.now(),
-            state=state,
-            description=description,
-            spent=spent,
-            previous=head.hash,
-            **given,
-        )
-        entry = unhashed.hashed()
-        self._insert(entry, head)
-        self._newest = entry
-        return entry
+    def append(self, **fields: Any) -> Entry:
+        """Write the next entry of the chain and return it; see `append_all`."""
+        return self.append_all([fields])[0]
+
+    def append_all(self, given: Iterable[dict[str, Any]]) -> list[Entry]:
+        """Write the next entries of the chain and return them.
+
+        What is given are fields of `Entry`, without those that follow from its place in the chain.
+        """
+        newest, now = self.newest(), self.now()
+        head = last = Head(0, self.genesis) if newest is None else Head(newest.number, newest.hash)
+        entries = []
+        for fields in given:
+            known: dict[str, Any] = {"question": "", "cost": Cost(0, 0)} | fields
+            entry = Entry(number=last.number + 1, time=now, previous=last.hash, **known).hashed()
+            last = Head(entry.number, entry.hash)
+            entries.append(entry)
+        self._insert(entries, head)
+        self._newest = entries[-1]
+        return entries
 
 
 class Store(ABC):
@@ -203,6 +209,11 @@ COLUMNS: Final = (
     *("spent_units", "spent_delta_units", "previous", "hash", "payer", "account", "more"),
 )
 """`payer` and `account` are there to be looked up; `more` has them again, as they were hashed."""
+
+
+def genesis_of(heading: str) -> str:
+    """The first link of a chain: the hash of the text of its heading."""
+    return sha256(heading.encode()).hexdigest()
 
 
 def as_row(entry: Entry) -> tuple[Any, ...]:
