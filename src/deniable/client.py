@@ -54,7 +54,8 @@ def connect(url: str, *, token: str, dataset: str | None = None, timeout: float 
         place = httpx.URL(url)
     except (httpx.InvalidURL, TypeError):
         raise InvalidParameter("url", url, "must be an address such as https://curator.example.org") from None
-    if place.scheme != "https" and place.host not in {"127.0.0.1", "localhost", "::1"}:
+    near = place.scheme == "http" and place.host in {"127.0.0.1", "localhost", "::1"}
+    if place.scheme != "https" and not near:
         raise InvalidParameter("url", str(url), "must be https, or on this machine: the token travels with it")
     # Not by the environment's proxies, and never on to where a redirection points: the token is for this server alone.
     web = httpx.Client(
