@@ -130,6 +130,10 @@ bench-audit: .venv-bench-audit/.ready  ## audits beside jax-privacy, in one run
 bench-queries: .venv-bench-queries/.ready  ## questions to tables beside plain DuckDB and other libraries, in one run
 	@.venv-bench-queries/bin/python benchmarks/queries.py
 
+.PHONY: bench-server
+bench-server: .venv/.ready-to-develop  ## the server under load: questions and prices a second
+	@$(BIN)/python benchmarks/server.py
+
 .PHONY: test-long
 test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a million answers of every mechanism (an hour)
 	@$(BIN)/python -m tests.noise.long_run
