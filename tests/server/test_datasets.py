@@ -80,6 +80,10 @@ def test_a_failed_registration_leaves_nothing_behind(world: World) -> None:
     visits(20, 40).drop(columns="ward").to_csv(world.folder / "wardless.csv", index=False)
     assert register(world, "wardless", "wardless.csv", budget=BUDGET).status_code == 422
     assert "wardless" not in [each["name"] for each in world.call("olga", "GET", "/v1/datasets").json()["datasets"]]
+    others(4).to_csv(world.folder / "warded.csv", index=False)
+    answer = register(world, "wardless", "warded.csv", budget={"epsilon": 3.0, "delta": 1e-6})
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["budget"]["epsilon"] == "3"
 
 
 # -- families --------------------------------------------------------------------------------------------------------
@@ -173,8 +177,7 @@ def test_an_owner_may_say_that_data_is_kin(world: World) -> None:
 def test_a_file_that_changed_since_is_not_asked(world: World) -> None:
     others(5).to_csv(world.folder / "moving.csv", index=False)
     assert register(world, "moving", "moving.csv", budget=BUDGET).status_code == 201
-    world.curator.datasets._open.pop("moving").close()
-    world.curator.datasets._ledgers.pop("moving")
+    world.curator.datasets.forget("moving")
     others(6).to_csv(world.folder / "moving.csv", index=False)
     answer = world.call("olga", "POST", "/v1/questions", {"dataset": "moving", "sql": WARDS, "epsilon": 0.1})
     assert (answer.status_code, answer.json()["code"]) == (503, "dataset_unavailable")

@@ -139,8 +139,8 @@ def epsilon_up(mu2_units: int, delta_units: int) -> Decimal:
 
 
 def _guess(mu2_units: int, delta: Fraction) -> int:
-    mu = float(root_up(mu2_units))
-    return _place(Fraction(_crossing(lambda epsilon: _float_delta(mu, epsilon) <= float(delta))))
+    mu, target = float(root_up(mu2_units)), float(delta)
+    return _place(Fraction(_crossing(lambda epsilon: _float_delta(mu, epsilon) <= target)))
 
 
 def _short(place: int) -> Decimal:

@@ -190,16 +190,16 @@ class Curator:
                 family=kin[0].family if kin else secrets.token_hex(8),
                 made=time.time(),
             )
-            opened = self.datasets.opened(record)
             try:
+                opened = self.datasets.opened(record)
+                self.datasets.keep(opened)
                 ledger = opened.session.ledger
                 if not any(each.name == person.name for each in ledger.accounts()):
                     ledger.grant(person.name, ledger.limit, by=person.name, reason="owner")
                 self.catalogue.add_dataset(record, set().union(*(each.all for each in marks.values())))
             except BaseException:
-                opened.close()
+                self.datasets.forget(name)  # the next one of this name may be of another family
                 raise
-            self.datasets.keep(opened)
         warning = "this data was known: it goes on spending from the budget that it had" if kin else ""
         return {**self.described(person, name), "linked": bool(kin), "warning": warning}
 

@@ -193,6 +193,14 @@ class Datasets:
         """A dataset that was just registered."""
         self._open[found.record.name] = found
 
+    def forget(self, name: str) -> None:
+        """Let go of whatever is open under this name. What was written stays."""
+        opened, ledger = self._open.pop(name, None), self._ledgers.pop(name, None)
+        if opened is not None:
+            opened.close()
+        if ledger is not None:
+            ledger.close()
+
     def close(self) -> None:
         """Close every session and every ledger."""
         for each in self._open.values():
