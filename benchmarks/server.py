@@ -1,11 +1,15 @@
 """The server under load: answered questions and prices a second, and how long they take.
 
     python benchmarks/server.py [--seconds 10] [--clients 64] [--processes N] [--json OUT] [--strict]
+    python benchmarks/server.py --timing
 
 `deniable serve` is started as people start it, on a table of 10,000 rows with SQLite, and asked over HTTP by clients
 that keep their connections. Every question is a new one, so each is parsed, charged, run, sealed and noted; prices are
 asked for a hundred different questions. Latencies contain the wait for the public time grid. CPU seconds are those of
 the server and its engines; the clients' own are told beside them, because they share the machine's cores.
+
+`--timing` asks 500 questions, in turns of this table and of its neighbour in which one more person has 30,000 rows: the
+medians, how many answers left after the first step of the grid, and the p-value of Welch's t-test.
 """
 
 from __future__ import annotations
@@ -44,14 +48,16 @@ tables:
 ROWS = 10_000
 
 
-def table(folder: Path) -> None:
-    """A hospital."""
+def table(folder: Path, *, heavy: int = 0) -> None:
+    """A hospital, and one person with so many rows more."""
     rng = random.Random(7)
     with (folder / "visits.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["patient_id", "ward", "age", "cost"])
         for _ in range(ROWS):
             writer.writerow([rng.randrange(4000), rng.choice("ABC"), rng.randrange(100), round(rng.random() * 2000, 2)])
+        for _ in range(heavy):
+            writer.writerow([10**6, rng.choice("ABC"), rng.randrange(100), round(rng.random() * 2000, 2)])
 
 
 def started(folder: Path, processes: int) -> tuple[subprocess.Popen[str], str, str]:
@@ -159,6 +165,52 @@ def measured(name: str, server: Any, run: Callable[[], Any]) -> dict[str, float]
     }
 
 
+def timing() -> None:
+    """Whether the times tell neighbours apart. Both are asked in turns, so that a busy machine is busy for both."""
+    from scipy import stats
+
+    names, steps = ("without", "with"), 520
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        servers = []
+        for place, heavy in ((one, 0), (other, 30_000)):
+            table(Path(place), heavy=heavy)
+            servers.append(started(Path(place), 1))
+        try:
+            found = asyncio.run(_in_turns([(url, token) for _, url, token in servers], steps))
+        finally:
+            for server, *_ in servers:
+                os.killpg(server.pid, signal.SIGTERM)
+                server.wait(60)
+    for name, times in zip(names, found, strict=True):
+        middle, first = sorted(times)[len(times) // 2], sum(each < 75 for each in times)
+        print(f"{name:8} a heavy person: median {middle:6.1f} ms, {first} of {len(times)} in the first step")
+    print(f"Welch's t-test: p = {stats.ttest_ind(*found, equal_var=False).pvalue:.3g}")
+
+
+async def _in_turns(servers: list[tuple[str, str]], steps: int) -> list[list[float]]:
+    """Milliseconds of each server's answers, the first twenty left out."""
+    open_ones = []
+    for url, token in servers:
+        host, port = url.removeprefix("http://").split(":")
+        open_ones.append((*await asyncio.open_connection(host, int(port)), token))
+    times: list[list[float]] = [[] for _ in servers]
+    for number in range(steps):
+        for at, (reader, writer, token) in enumerate(open_ones):
+            body = {"dataset": "visits", "sql": _distinct(number), "epsilon": 0.01}
+            began = time.monotonic()
+            status = await asked(reader, writer, "/v1/questions", token, body)
+            if status != 200:
+                raise SystemExit(f"/v1/questions answered {status}")
+            times[at].append(1e3 * (time.monotonic() - began))
+    for _, writer, _ in open_ones:
+        writer.close()
+    return [each[20:] for each in times]
+
+
+def _distinct(number: int) -> str:
+    return f"SELECT ward, COUNT(*) AS n FROM visits WHERE age > {number % 97} AND cost < {number}.5 GROUP BY ward"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=10)
@@ -166,7 +218,11 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--strict", action="store_true", help="exit 1 if a goal is missed")
+    parser.add_argument("--timing", action="store_true", help="whether a heavy person can be seen in the times")
     given = parser.parse_args()
+    if given.timing:
+        timing()
+        return
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         table(folder)

@@ -173,6 +173,12 @@ def test_no_page_is_kept_or_guessed_at(world: World) -> None:
         assert "server" not in answer.headers
 
 
+def test_a_method_that_is_not_there_names_all_that_are(world: World) -> None:
+    assert world.call("ana", "PUT", "/v1/datasets").headers["allow"] == "GET, POST"
+    assert world.call("ana", "PUT", "/v1/datasets/visits/grants").headers["allow"] == "GET, POST"
+    assert world.call("ana", "DELETE", "/v1/questions:price").headers["allow"] == "POST"
+
+
 def test_unknown_paths_and_methods_are_problems_too(world: World) -> None:
     for method, path, code in (
         ("GET", "/v1/nothing", "not_found"),

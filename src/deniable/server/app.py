@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -102,4 +103,17 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return await _problem(request, Problem(_STATUSES.get(error.status_code, "unreadable"), headers=error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods(request))
+    return await _problem(request, Problem(_STATUSES.get(error.status_code, "unreadable"), headers=headers))
+
+
+def _methods(request: Request) -> list[str]:
+    """Every method of a path, of all routes that have it: the router names those of the first one only."""
+    found = set()
+    for template, methods in request.app.openapi()["paths"].items():
+        pattern = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template))
+        if re.fullmatch(pattern, request.url.path):
+            found |= {method.upper() for method in methods}
+    return sorted(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from deniable.server.roles import Role
 
@@ -13,6 +13,11 @@ Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9]
 """Names of people and datasets: letters, digits and a few signs, so that no page, file or log can be broken by one."""
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000, strict=True)]
+
+
+def _whole(value: object) -> object:
+    """60.0 is a whole number in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class _Body(BaseModel):
@@ -95,7 +100,7 @@ class Grant(_Body):
 
     analyst: Name
     limit: BudgetBody | None = None
-    window_seconds: Annotated[int, Field(ge=60, le=10**9, strict=True)] | None = None
+    window_seconds: Annotated[int, BeforeValidator(_whole), Field(ge=60, le=10**9, strict=True)] | None = None
 
 
 class Adjustment(_Body):

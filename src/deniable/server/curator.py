@@ -366,6 +366,8 @@ class Curator:
 
     def tokens(self, name: str) -> list[dict[str, Any]]:
         """What is kept of somebody's tokens."""
+        if self.catalogue.person(name) is None:
+            raise Problem("not_found", f"there is nobody called {name!r}")
         return [
             {"id": each.id, "made": int(each.made), "expires": int(each.expires), "revoked": each.revoked}
             for each in self.catalogue.tokens(name)

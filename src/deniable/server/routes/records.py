@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Final, final
 
 from fastapi import APIRouter, Path, Response
+from fastapi.responses import PlainTextResponse
 
 from deniable import __version__
 from deniable.server.catalogue import Person
@@ -80,9 +81,9 @@ def open_router(desk: Desk, metrics: Metrics) -> APIRouter:
         """That the server runs."""
         return {"status": "ok", "version": __version__}
 
-    @routes.get("/metrics")
+    @routes.get("/metrics", response_class=PlainTextResponse)
     async def counted(person: Person = may("see metrics")) -> Response:
         """Counters in the text format of Prometheus. None of them depends on data."""
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(metrics.text())
 
     return routes
