@@ -69,22 +69,22 @@ demo: .venv/.ready-to-run  ## questions to a real table, and a tour of curves; p
 	@$(BIN)/deniable demo --out demo-output/
 
 .PHONY: test
-test: .venv/.ready-to-develop  ## every test but those of Spark, every doctest, every code block of the docs
-	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not spark"
+test: .venv/.ready-to-develop  ## every test but those of Spark and Postgres, every doctest, every code block of the docs
+	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not spark and not postgres"
 
-# Spark needs Java; on Debian and Ubuntu: apt install default-jre-headless
+# Spark needs Java; on Debian and Ubuntu: apt install default-jre-headless. Postgres: the tests install it if they may.
 .PHONY: test-all
-test-all: .venv/.ready-with-spark  ## the same, and the tests of the Spark engine
+test-all: .venv/.ready-with-spark  ## the same, and the tests on Spark and Postgres
 	@command -v java >/dev/null || { echo "Spark needs Java; on Debian and Ubuntu: apt install default-jre-headless" >&2; exit 1; }
 	@$(BIN)/python -m pytest $(IN_PARALLEL)
 
 .PHONY: test-quick
 test-quick: .venv/.ready-to-develop  ## the same without the slow ones
-	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow and not spark"
+	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow and not spark and not postgres"
 
 .PHONY: coverage
 coverage: .venv/.ready-to-develop  ## the tests, and which lines they miss
-	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not spark" --cov --cov-report=term --cov-report=html
+	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not spark and not postgres" --cov --cov-report=term --cov-report=html
 
 .PHONY: pictures
 pictures: .venv/.ready-to-develop  ## draw the pictures of the docs again

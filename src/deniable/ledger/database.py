@@ -258,23 +258,20 @@ class DatabaseStore(Store):
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
         pool = self._open_pool()
-        if not self._turn.acquire(timeout=_PATIENCE):
-            raise _busy(self._title)
-        try:
-            with _our_errors(self._title), pool.begin(writes=True) as connection:
-                if connection.dialect.name != "sqlite":  # there the transaction itself is the lock
-                    connection.execute(_LOCK, {"ledger": self._ledger})
-                yield _DatabaseTransaction(connection, self._ledger, self._genesis)
-        finally:
-            self._turn.release()
+        # Threads of this process queue here, so that each holds a connection only when it is its turn.
+        with self._turn, _our_errors(self._title), pool.begin(writes=True) as connection:
+            if connection.dialect.name != "sqlite":  # there the transaction itself is the lock
+                connection.execute(_LOCK, {"ledger": self._ledger})
+            yield _DatabaseTransaction(connection, self._ledger, self._genesis)
 
     def write(self, work: Callable[[Transaction], Result]) -> Result:
-        deadline = time.monotonic() + _PATIENCE
+        deadline: float | None = None
         while True:
             try:
                 with self.writing() as transaction:
                     return work(transaction)
             except _Conflict:
+                deadline = deadline or time.monotonic() + _PATIENCE
                 if time.monotonic() > deadline:
                     raise _busy(self._title) from None
             time.sleep(random.uniform(0.001, 0.01))  # so that two do not meet again at once
@@ -309,7 +306,7 @@ class _Pool:
         self.title = repr(parsed.render_as_string(hide_password=True))
         self.file = Path(parsed.database or "").absolute() if scheme == "sqlite" else None
         self._seen: tuple[int, int] | None = None
-        settings: dict[str, Any] = {"pool_size": _CONNECTIONS, "max_overflow": 0, "pool_timeout": _PATIENCE}
+        settings: dict[str, Any] = {"pool_size": _CONNECTIONS, "max_overflow": 0, "pool_timeout": 10 * _PATIENCE}
         if self.file is None:
             settings |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
         else:

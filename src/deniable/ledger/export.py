@@ -79,9 +79,9 @@ def write_export(path: Path, heading: Heading, transaction: Transaction) -> int:
     return _write(path, lines()) - 2
 
 
-def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint as one line of JSON."""
-    _write(path, iter([compact(checkpoint.record())]))
+def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
+    """Write a checkpoint as one line of JSON: all of it, or the old one stays."""
+    _write(Path(path), iter([compact(checkpoint.record())]))
 
 
 def _write(path: Path, lines: Iterator[str]) -> int:
