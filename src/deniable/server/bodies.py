@@ -100,7 +100,7 @@ class Grant(_Body):
 
     analyst: Name
     limit: BudgetBody | None = None
-    window_seconds: Annotated[int, BeforeValidator(_whole), Field(ge=60, le=10**9, strict=True)] | None = None
+    window_seconds: Annotated[int, Field(ge=60, le=10**9, strict=True), BeforeValidator(_whole)] | None = None
 
 
 class Adjustment(_Body):
