@@ -256,6 +256,17 @@ def test_a_window_of_the_dataset_binds_everybody(ledger: Ledger, clock: Clock) -
     ledger.verify()
 
 
+def test_the_first_second_of_a_window_of_the_dataset_belongs_to_it(ledger: Ledger, clock: Clock) -> None:
+    ledger.grant(EVERYBODY, tenths(2), window=HOUR, by="owner")
+    clock.now = NOON + HOUR
+    ask(ledger, None)
+    ask(ledger, None)
+    refused(ledger, None, Cost(1))
+    clock.now += 1
+    refused(ledger, None, Cost(1))
+    ledger.verify()
+
+
 # --- adjustments ------------------------------------------------------------------------------------------------------
 
 

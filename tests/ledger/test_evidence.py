@@ -325,6 +325,12 @@ def turn_time_back(entries: list[dict[str, object]]) -> None:
     entries[4]["time"] = "2001-01-01T00:00:00Z"
 
 
+def sign_twice(entries: list[dict[str, object]]) -> None:
+    """The owner's old signature, put to use again at the end."""
+    spent = entries[-1]["spent"]
+    entries.append(json.loads(json.dumps(entries[5])) | {"number": 9, "spent": spent, "time": entries[-1]["time"]})
+
+
 def costly_grant(entries: list[dict[str, object]]) -> None:
     entries[0]["cost"] = ["1", "0"]
 
@@ -345,8 +351,9 @@ def test_the_forger_knows_the_format(exported: Path) -> None:
         (limit_of_all, 1, "only a signed adjustment"),
         (turn_time_back, 5, "older than the entry before"),
         (costly_grant, 1, "cannot be charged"),
+        (sign_twice, 9, "signature that is not true"),
     ],
-    ids=["raise", "reason", "unsigned", "payer's sum", "payer", "dataset", "time", "cost"],
+    ids=["raise", "reason", "unsigned", "payer's sum", "payer", "dataset", "time", "cost", "twice"],
 )
 def test_a_forged_history_must_still_make_sense(
     exported: Path, change: Callable[[list[dict[str, object]]], None], number: int, fault: str

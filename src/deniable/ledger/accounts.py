@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, final
 
-from deniable.errors import BudgetExceeded
-from deniable.ledger.budget import Budget, Cost
-from deniable.ledger.entries import EVERYBODY, Terms
+from deniable.errors import BudgetExceeded, InvalidParameter
+from deniable.ledger.budget import MOST_UNITS, Budget, Cost
+from deniable.ledger.entries import EVERYBODY, Terms, checked_name
 
-__all__ = ["LONGEST_WINDOW", "Account", "Limits", "in_force", "less", "refuse", "stamp", "window_start"]
+__all__ = ["Account", "Limits", "checked_terms", "in_force", "less", "refuse", "stamp", "window_start"]
 
-LONGEST_WINDOW: Final = 10 * 366 * 86_400
+_LONGEST_WINDOW: Final = 10 * 366 * 86_400
 
 Limits = dict[tuple[str, int | None], Cost]
 """Limits by account and window; the window None is for good."""
@@ -50,6 +50,19 @@ class Account:
         """The account in words."""
         whose = "the dataset" if self.name == EVERYBODY else f"the share of {self.name!r}"
         return whose if self.window is None else f"{whose} in this window of {self.window:,} s"
+
+
+def checked_terms(account: str, limit: Cost, window: int | None, by: str) -> Terms:
+    """Terms that mean something."""
+    checked_name("account", account)
+    checked_name("by", by)
+    if window is not None and (type(window) is not int or not 1 <= window <= _LONGEST_WINDOW):
+        raise InvalidParameter("window", window, f"must be a whole number of seconds, from 1 to {_LONGEST_WINDOW:,}")
+    if limit.units > MOST_UNITS or limit.delta_units >= 10**30:
+        raise InvalidParameter(
+            "limit", limit, "would protect nobody", "choose a limit below a million, and delta below 1"
+        )
+    return Terms(account=account, limit=limit, window=window, by=by)
 
 
 def in_force(limit: Cost, terms: Iterable[Terms]) -> Limits:

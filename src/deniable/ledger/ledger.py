@@ -22,15 +22,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, LedgerDamaged, LedgerMismatch
-from deniable.ledger.accounts import LONGEST_WINDOW, Account, in_force, less, refuse, window_start
-from deniable.ledger.budget import MOST_UNITS, Budget, Cost
+from deniable.ledger.accounts import Account, checked_terms, in_force, less, refuse, window_start
+from deniable.ledger.budget import Budget, Cost
 from deniable.ledger.entries import (
     EVERYBODY,
     Checkpoint,
     Entry,
     Heading,
     State,
-    Terms,
     checked_code,
     checked_name,
     checked_question,
@@ -319,7 +318,7 @@ class Ledger:
         `account` is a payer, or `EVERYBODY` for windows of the dataset as a whole. What was spent stays spent: a limit
         below that closes the account. The dataset's limit for good is changed by `adjust` alone.
         """
-        terms = _terms(account, limit, window, by)
+        terms = checked_terms(account, _a(Cost, "limit", limit), window, by)
         if (account, window) == (EVERYBODY, None):
             rule = "is the limit of the whole dataset, which its owner must sign for"
             raise InvalidParameter("account", account, rule, "use adjust(..., key=...), or give a window")
@@ -338,7 +337,7 @@ class Ledger:
         The entry is there for everybody to see, and what was spent stays spent. A raised limit weakens the guarantee
         for all that was ever answered.
         """
-        terms = replace(_terms(account, limit, window, by), signer=self._signer(key))
+        terms = replace(checked_terms(account, _a(Cost, "limit", limit), window, by), signer=self._signer(key))
         checked_text("reason", reason)
 
         def work(transaction: Transaction) -> Entry:
@@ -553,18 +552,6 @@ def _payer(payer: str | None) -> str | None:
     if payer == EVERYBODY:
         raise InvalidParameter("payer", payer, "is everybody, who always pays", "name one payer, or none")
     return None if payer is None else checked_name("payer", payer)
-
-
-def _terms(account: str, limit: Cost, window: int | None, by: str) -> Terms:
-    checked_name("account", account)
-    checked_name("by", by)
-    if window is not None and (type(window) is not int or not 1 <= window <= LONGEST_WINDOW):
-        raise InvalidParameter("window", window, f"must be a whole number of seconds, from 1 to {LONGEST_WINDOW:,}")
-    if _a(Cost, "limit", limit).units > MOST_UNITS or limit.delta_units >= 10**30:
-        raise InvalidParameter(
-            "limit", limit, "would protect nobody", "choose a limit below a million, and delta below 1"
-        )
-    return Terms(account=account, limit=limit, window=window, by=by)
 
 
 def _whole(entries: list[Entry]) -> list[Entry]:
