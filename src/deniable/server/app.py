@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,9 +15,10 @@ from starlette.types import ASGIApp
 
 from deniable import __version__
 from deniable.errors import DeniableError
+from deniable.server import console
 from deniable.server.curator import Curator
 from deniable.server.desk import Desk
-from deniable.server.door import Door
+from deniable.server.door import Door, Keeper
 from deniable.server.metrics import Metrics
 from deniable.server.problems import CODES, MEDIA_TYPE, Problem, problem_of
 from deniable.server.routes import asking, datasets, people, records
@@ -35,7 +34,7 @@ def app(settings: Settings) -> ASGIApp:
 
 def served(curator: Curator) -> ASGIApp:
     """The application of a curator that was made before."""
-    desk, metrics = Desk(curator), Metrics()
+    desk, metrics, keeper = Desk(curator), Metrics(), Keeper(curator)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -55,19 +54,17 @@ def served(curator: Curator) -> ASGIApp:
         openapi_url="/openapi.json",
         responses=_problems(),
     )
-    inside.state.curator, inside.state.desk = curator, desk
+    inside.state.curator, inside.state.desk, inside.state.keeper = curator, desk, keeper
     for each in (asking, datasets, people, records):
         inside.include_router(each.router(desk))
     inside.include_router(records.open_router(desk, metrics))
-    if importlib.util.find_spec("deniable.server.console") is not None:
-        console: Any = importlib.import_module("deniable.server.console")
-        inside.include_router(console.router(inside.state))
+    inside.include_router(console.router(inside.state))
     inside.add_exception_handler(Problem, _problem)
     inside.add_exception_handler(RequestValidationError, _invalid)
     inside.add_exception_handler(HTTPException, _http)
     inside.add_exception_handler(DeniableError, _problem)
     inside.add_exception_handler(Exception, _problem)  # the door writes it down, without its words
-    return Door(inside, curator, metrics)
+    return Door(inside, curator, metrics, keeper)
 
 
 def _problems() -> dict[int | str, dict[str, Any]]:

@@ -24,15 +24,39 @@ _SAFE: Final = (
 
 
 @final
+class Keeper:
+    """Tells who comes, by their token, and how often they may: the same for the API and the console."""
+
+    def __init__(self, curator: Curator) -> None:
+        self._gate = curator.gate
+        self._buckets = Buckets(rate=curator.settings.rate, burst=curator.settings.burst)
+        self._strangers = Buckets(rate=0.5, burst=20)
+        """Wrong tokens by address: checking one costs us time."""
+
+    async def who(self, token: str | None, scope: Scope) -> Person:
+        """Whose token it is; None is no token at all."""
+        person = None if token is None else self._gate.known(token)
+        if person is None:
+            client = scope.get("client")
+            address = client[0] if client else "somewhere"
+            if seconds := self._strangers.wait(address):
+                raise Problem("rate_limited", headers={"Retry-After": str(seconds)})
+            if token is not None:
+                person = await asyncio.get_running_loop().run_in_executor(None, self._gate.check, token.strip())
+            if person is None:
+                self._strangers.take(address)
+                raise Problem("unauthorized", "send Authorization: Bearer ...", headers={"WWW-Authenticate": "Bearer"})
+        if seconds := self._buckets.take(person.token):
+            raise Problem("rate_limited", headers={"Retry-After": str(seconds)})
+        return person
+
+
+@final
 class Door:
     """An ASGI application around another."""
 
-    def __init__(self, inner: ASGIApp, curator: Curator, metrics: Metrics) -> None:
-        self._inner, self._curator, self._metrics = inner, curator, metrics
-        settings = curator.settings
-        self._buckets = Buckets(rate=settings.rate, burst=settings.burst)
-        self._strangers = Buckets(rate=0.5, burst=20)
-        """Wrong tokens by address: checking one costs us time."""
+    def __init__(self, inner: ASGIApp, curator: Curator, metrics: Metrics, keeper: Keeper) -> None:
+        self._inner, self._curator, self._metrics, self._keeper = inner, curator, metrics, keeper
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -73,21 +97,7 @@ class Door:
     async def _who(self, scope: Scope) -> Person:
         headers = [value for name, value in scope["headers"] if name == b"authorization"]
         scheme, _, token = headers[0].decode("latin-1").partition(" ") if len(headers) == 1 else ("", "", "")
-        gate = self._curator.gate
-        person = gate.known(token) if scheme.lower() == "bearer" else None
-        if person is None:
-            client = scope.get("client")
-            address = client[0] if client else "somewhere"
-            if seconds := self._strangers.wait(address):
-                raise Problem("rate_limited", headers={"Retry-After": str(seconds)})
-            if scheme.lower() == "bearer":
-                person = await asyncio.get_running_loop().run_in_executor(None, gate.check, token.strip())
-            if person is None:
-                self._strangers.take(address)
-                raise Problem("unauthorized", "send Authorization: Bearer ...", headers={"WWW-Authenticate": "Bearer"})
-        if seconds := self._buckets.take(person.token):
-            raise Problem("rate_limited", headers={"Retry-After": str(seconds)})
-        return person
+        return await self._keeper.who(token if scheme.lower() == "bearer" else None, scope)
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
         most, seen = self._curator.settings.body, 0
