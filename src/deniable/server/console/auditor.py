@@ -86,16 +86,17 @@ def _growth(ledger: Any, entries: list[Any]) -> Figure:
     for each in entries:
         if not each.charged.units:
             continue
-        for name in ("all", each.payer or "nobody named"):
+        for name in ("all", f"by {each.payer}" if each.payer else "by nobody named"):
             before = 100 * totals.get(name, 0) / whole
             totals[name] = totals.get(name, 0) + each.charged.units
             points = lines.setdefault(name, [(0.0, 0.0)])
             points += [(float(each.number), before), (float(each.number), 100 * totals[name] / whole)]
     end = float(entries[-1].number)
-    shown = sorted(lines, key=lambda name: -totals[name])[:6]
+    payers = sorted((name for name in lines if name != "all"), key=lambda name: -totals[name])
+    shown = ["all", *payers[:5]] if len(payers) > 1 else payers  # one payer's line is that of all
     marks = [
         Line(name, (*(x for x, _ in lines[name]), end), (*(y for _, y in lines[name]), lines[name][-1][1]), colour)
-        for colour, name in enumerate(sorted(shown, key=lambda name: name != "all"))
+        for colour, name in enumerate(shown)
     ]
     top = max(1.0, 100 * share(ledger.charged, ledger.limit)) * 1.08
     panel = Panel(Axis("entry of the ledger", 0, end), Axis("% of the budget", 0, top), tuple(marks))

@@ -20,8 +20,8 @@ from deniable.units import Unit
 EPSILONS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 """Where the slider stops."""
 
-MEAN_WITHIN: Final = 1.5
-"""How near means are told, in percent of their range, in groups of 1,000 rows."""
+_PERCENT: Final = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
+"""How near means may be told, in percent of their range, in groups of 1,000 rows."""
 
 _WIDTHS: Final = tuple(a * 10**n for n in range(7) for a in (1, 2, 5))
 
@@ -38,10 +38,7 @@ def odds(body: BudgetBody, rows: int) -> dict[str, Any]:
     miss = 0.0 if body.delta is None else body.delta
     belief = budget.curve(budget.limit).posterior(prior=0.5, delta=miss)
     within, counts = counts_left(budget, budget.limit, unit, least=10)
-    table = Table.of("t", unit, x=Domain.real(0, 100, nullable=False))
-    mean = plan(parse("SELECT AVG(x) AS m FROM t", {"t": table}))
-    cost = Asked(within=MEAN_WITHIN).cost(mean, budget, budget.limit)
-    means = Price(mean, budget, cost, budget.limit, 0.95).times
+    near, means = _means(budget, unit)
     return {
         "epsilon": body.epsilon,
         "belief": min(100.0, math.ceil(1000 * belief) / 10),
@@ -49,8 +46,29 @@ def odds(body: BudgetBody, rows: int) -> dict[str, Any]:
         "within": within,
         "counts": counts,
         "means": means,
-        "mean_within": MEAN_WITHIN,
+        "mean_within": near,
     }
+
+
+def _means(budget: Budget, unit: Unit) -> tuple[float, int]:
+    """(how near in percent of the range, how many): means for the whole budget, at the nearest with five of them."""
+    table = Table.of("t", unit, x=Domain.real(0, 100, nullable=False))
+    mean = plan(parse("SELECT AVG(x) AS m FROM t", {"t": table}))
+
+    def error(times: int) -> float:
+        cost = Asked(share=1 / times).cost(mean, budget, budget.limit)
+        return Price(mean, budget, cost, budget.limit, 0.95).errors()["m"] or math.inf
+
+    for near in _PERCENT:
+        if error(5) <= near:
+            few, many = 5, 10
+            while error(many) <= near:
+                few, many = many, 2 * many
+            while many - few > 1:
+                middle = (few + many) // 2
+                few, many = (middle, many) if error(middle) <= near else (few, middle)
+            return near, few
+    return _PERCENT[-1], 0
 
 
 def counts_left(budget: Budget, left: Cost, unit: Unit, *, least: int = 1) -> tuple[int, int]:

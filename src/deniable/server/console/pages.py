@@ -48,7 +48,7 @@ def greek(words: str) -> str:
 
 def number(value: float) -> str:
     """A number for people: three digits where it is not whole."""
-    return f"{value:,.0f}" if value >= 100 or float(value).is_integer() else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.3g}"
 
 
 def percent(share: float) -> str:
@@ -60,7 +60,7 @@ def facts(column: dict[str, Any]) -> str:
     """What is public about a column, in words."""
     said = []
     if "low" in column:
-        said.append(f"{column['low']:,} to {column['high']:,}")
+        said.append(f"{number(column['low'])} to {number(column['high'])}")
     if "keys" in column:
         said.append(", ".join(str(key) for key in column["keys"]))
     if column.get("nullable", True):

@@ -82,6 +82,14 @@ if (adding) {
     each.addEventListener("change", fit);
     fit();
   });
+  const person = field(adding, "person");
+  const mark = () => {
+    adding.querySelectorAll("[data-column]").forEach((each) => {
+      each.classList.toggle("is-person", person.value === each.dataset.column && person.value !== "");
+    });
+  };
+  person.addEventListener("change", mark);
+  mark();
 }
 
 // -- results in place --------------------------------------------------------------------------------------------------
