@@ -14,7 +14,7 @@ from tests.server.world import World, made
 
 
 def knock(world: World, token: str) -> Any:
-    world.client.app._strangers._levels.clear()
+    world.client.app._keeper._strangers._levels.clear()
     return world.client.request("GET", "/v1/me", headers={b"Authorization": token.encode("latin-1")})
 
 
@@ -111,7 +111,7 @@ def test_a_name_cannot_break_a_page_a_file_or_a_log(name: str, world: World) -> 
 
 
 def test_strangers_may_not_knock_for_ever(world: World) -> None:
-    world.client.app._strangers._levels.clear()
+    world.client.app._keeper._strangers._levels.clear()
     statuses = [
         world.client.request("GET", "/v1/me", headers={"Authorization": "Bearer x"}).status_code for _ in range(30)
     ]

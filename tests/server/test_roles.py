@@ -104,7 +104,7 @@ def test_a_role_may_do_what_the_matrix_says_and_nothing_else(role: Role, place: 
 
 @pytest.mark.parametrize("place", REQUESTS, ids=lambda place: " ".join(place))
 def test_nobody_gets_in_without_a_token(place: tuple[str, str], world: World) -> None:
-    world.client.app._strangers._levels.clear()
+    world.client.app._keeper._strangers._levels.clear()
     answer = world.call(None, place[0], REQUESTS[place][1], REQUESTS[place][2])
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
 

@@ -29,7 +29,9 @@ async def _people(visit: Visit) -> Response:
     return await _shown(visit)
 
 
-async def _shown(visit: Visit, *, problem: dict[str, Any] | None = None, issued: dict[str, Any] | None = None) -> Response:
+async def _shown(
+    visit: Visit, *, problem: dict[str, Any] | None = None, issued: dict[str, Any] | None = None
+) -> Response:
     people = await visit.desk.run(_listed, visit.curator)
     status = 200 if problem is None else 422
     values = {"people": people, "roles": list(Role), "problem": problem, "issued": issued}

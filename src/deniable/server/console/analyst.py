@@ -132,7 +132,7 @@ def _asked(visit: Visit) -> Question:
     return Question.model_validate({"dataset": visit.dataset, "sql": sql, **_cost(visit)})
 
 
-def _typed(visit: Visit) -> dict[str, str]:
+def _typed(visit: Visit) -> dict[str, Any]:
     """The form as it was sent, to be shown again."""
     way = visit.text("way", "epsilon")
     typed = {"sql": visit.text("sql").replace("\r\n", "\n"), "amount": visit.text("amount")}
@@ -196,7 +196,8 @@ async def _result(visit: Visit, response: Response, sql: str, cost: dict[str, fl
     record = json.loads(bytes(response.body))
     if response.status_code != 200:
         return await _refused(visit, record, response.status_code)
-    url = str(visit.request.base_url).rstrip("/")
+    place = visit.request.base_url
+    url = str(place.replace(scheme="https") if visit.curator.settings.https else place).rstrip("/")
     answer = answered(record, sql) | {
         "verb": verb,
         "python": as_python(url, visit.dataset, sql, cost),

@@ -39,12 +39,11 @@ async def _ledger(visit: Visit) -> Response:
 
 def _book(curator: Curator, person: Person, dataset: str, before: int | None) -> dict[str, Any]:
     ledger = curator.open(person, dataset).session.ledger
-    broken = None
     try:
         chain = curator.verified(person, dataset)
-    except LedgerDamaged as error:
-        chain, broken = None, {"entry": error.number, "fault": error.fault}
-    entries = list(ledger.entries()) if broken is None else []
+    except LedgerDamaged as error:  # then nothing else that it says can be believed
+        return {"broken": {"entry": error.number, "fault": error.fault}}
+    entries = list(ledger.entries())
     releases = {int(each["release"].rpartition(":")[2]): each["release"] for each in curator.releases(person, dataset)}
     older = [each for each in reversed(entries) if before is None or each.number < before]
     shown = [
@@ -63,7 +62,7 @@ def _book(curator: Curator, person: Person, dataset: str, before: int | None) ->
     limits = accounts(ledger)
     return {
         "chain": chain,
-        "broken": broken,
+        "broken": None,
         "account": account(curator, person, dataset),
         "limits": [each for each in limits if each["name"] != EVERYBODY],
         "curve": drawing.drawn(_curve(ledger)),

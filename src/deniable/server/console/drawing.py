@@ -19,7 +19,7 @@ _DASHES: Final = {"solid": "", "dashed": "6 4", "dotted": "1 4"}
 
 
 def bars(points: Sequence[tuple[str, float, float, float]]) -> list[dict[str, Any]]:
-    """Rows of a bar chart: (name, value, low, high) each, as shares of a common scale that holds 0 and every interval."""
+    """Rows of a bar chart: (name, value, low, high) each, on a common scale that holds 0 and every interval."""
     ends = [0.0, *(end for _, value, low, high in points for end in (value, low, high))]
     least, most = min(ends), max(ends)
     width = (most - least) or 1.0
@@ -36,7 +36,9 @@ def bars(points: Sequence[tuple[str, float, float, float]]) -> list[dict[str, An
             '<rect class="noise" x="{}" y="0" width="{}" height="20"/>'
             '<path class="whisker" d="M{} 10H{}M{} 5V15M{} 5V15"/>'
             '<path class="zero" d="M{} 0V20"/></svg>'
-        ).format(start, max(end - start, 1), at(low), max(at(high) - at(low), 1), at(low), at(high), at(low), at(high), at(0))
+        ).format(
+            start, max(end - start, 1), at(low), max(at(high) - at(low), 1), at(low), at(high), at(low), at(high), at(0)
+        )
         drawn.append({"name": name, "svg": shape, "value": value, "low": low, "high": high})
     return drawn
 
@@ -55,7 +57,8 @@ def drawn(figure: Figure) -> Markup:
     panel = figure.panels[0]
     inside = Markup("").join([_grid(panel), *(_mark(panel, each) for each in panel.marks)])
     return Markup(
-        '<figure class="plot"><svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>{}<figcaption>{}</figcaption></figure>'
+        '<figure class="plot"><svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>{}'
+        "<figcaption>{}</figcaption></figure>"
     ).format(_WIDTH, _HEIGHT, figure.title, inside, _legend(panel), figure.note)
 
 
@@ -80,9 +83,9 @@ def _ticks(axis: Axis) -> list[tuple[float, str]]:
         return [(float(at), name) for at, name in enumerate(axis.names)]
     if axis.scale == "log":
         first, last = math.ceil(math.log10(axis.low)), math.floor(math.log10(axis.high))
-        step = max(1, (last - first) // 5)
+        every = max(1, (last - first) // 5)
         raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-        return [(10.0**n, "1" if n == 0 else f"10{str(n).translate(raised)}") for n in range(last, first - 1, -step)]
+        return [(10.0**n, "1" if n == 0 else f"10{str(n).translate(raised)}") for n in range(last, first - 1, -every)]
     rough = (axis.high - axis.low) / 5
     power = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
     step = next((each * power for each in (1, 2, 2.5, 5, 10) if each * power >= rough), power)
@@ -129,9 +132,9 @@ def _mark(panel: Panel, mark: Mark) -> Markup:
             )
         case Level(axis="y"):
             y = _y(panel, mark.at)
-            return Markup(
-                '<path class="level" d="M{} {}H{}"/><text x="{}" y="{}" text-anchor="end">{}</text>'
-            ).format(_LEFT, y, _WIDTH - _RIGHT, _WIDTH - _RIGHT - 4, y - 5, mark.text)
+            return Markup('<path class="level" d="M{} {}H{}"/><text x="{}" y="{}" text-anchor="end">{}</text>').format(
+                _LEFT, y, _WIDTH - _RIGHT, _WIDTH - _RIGHT - 4, y - 5, mark.text
+            )
         case Marker():
             return Markup('<circle class="dot {}" cx="{}" cy="{}" r="4"/>').format(
                 _colour(mark.colour), _x(panel, mark.x), _y(panel, mark.y)

@@ -103,12 +103,13 @@ class Guard:
         assert verb in MATRIX, verb
 
         async def guarded(request: Request) -> Response:
+            token = request.cookies.get(self._cookie)
+            if token is None:
+                return _to_sign_in()
             try:
-                token = request.cookies.get(self._cookie)
                 person = await self._keeper.who(token, request.scope)
             except Problem as problem:
                 return _to_sign_in() if problem.code == "unauthorized" else self._broken(None, problem)
-            assert token is not None
             secret = self._secret(token)
             form = await request.form() if request.method == "POST" else FormData()
             visit = Visit(self, request, person, form, secret)
@@ -220,5 +221,9 @@ async def _static(request: Request) -> Response:
 
 
 def _html(body: str, status: int) -> Response:
-    headers = {"Content-Security-Policy": POLICY, "X-Frame-Options": "DENY", "Cross-Origin-Opener-Policy": "same-origin"}
+    headers = {
+        "Content-Security-Policy": POLICY,
+        "X-Frame-Options": "DENY",
+        "Cross-Origin-Opener-Policy": "same-origin",
+    }
     return Response(body, status, headers, "text/html")

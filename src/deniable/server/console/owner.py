@@ -108,11 +108,7 @@ def _columns(curator: Curator, file: str) -> list[dict[str, Any]]:
 async def _register(visit: Visit) -> Response:
     file = visit.text("file")
     known = await visit.desk.run(_columns, visit.curator, file)
-    names = ("kind", "low", "high", "keys")
-    columns = [
-        {"name": each["name"], **{part: visit.text(f"{part}.{i}") for part in names}, "nullable": f"nullable.{i}" in visit.form}
-        for i, each in enumerate(known)
-    ]  # fmt: skip
+    columns = [{"name": each["name"], **_facts_typed(visit, i)} for i, each in enumerate(known)]
     typed = {part: visit.text(part) for part in ("name", "table", "person", "rows", "step", "delta")}
     try:
         schema = _schema(typed, columns)
@@ -125,6 +121,12 @@ async def _register(visit: Visit) -> Response:
     except (Problem, DeniableError, ValidationError) as error:
         return _filled(visit, file, columns, typed, told(as_problem(error)))
     return visit.go(f"/console/data/{done['name']}/share?new=1")
+
+
+def _facts_typed(visit: Visit, i: int) -> dict[str, Any]:
+    """What the form says about its column of this number."""
+    said: dict[str, Any] = {part: visit.text(f"{part}.{i}") for part in ("kind", "low", "high", "keys")}
+    return {**said, "nullable": f"nullable.{i}" in visit.form}
 
 
 def _schema(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -140,8 +142,12 @@ def _schema(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, A
 
 
 def _facts(column: dict[str, Any]) -> dict[str, Any]:
-    kind, where = column["kind"], column["name"]
-    facts: dict[str, Any] = {"kind": kind, "nullable": column["nullable"]}
+    where = column["name"]
+    try:
+        kind = Kind(column["kind"])
+    except ValueError:
+        raise InvalidParameter(f"{where}.kind", NOTHING, "must be one of those offered") from None
+    facts: dict[str, Any] = {"kind": kind.value, "nullable": column["nullable"]}
     for end in ("low", "high"):
         if kind in {Kind.INTEGER, Kind.REAL} and column[end].strip():
             facts[end] = _number(f"{where}.{end}", column[end].strip(), kind)
@@ -151,20 +157,20 @@ def _facts(column: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def _number(where: str, text: str, kind: str) -> float | int:
+def _number(where: str, text: str, kind: Kind) -> float | int:
     try:
-        return int(text) if kind == Kind.INTEGER else float(text)
+        return int(text) if kind is Kind.INTEGER else float(text)
     except ValueError:
-        raise InvalidParameter(where, NOTHING, f"must be {'a whole' if kind == Kind.INTEGER else 'a'} number") from None
+        raise InvalidParameter(where, NOTHING, f"must be {'a whole' if kind is Kind.INTEGER else 'a'} number") from None
 
 
-def _key(where: str, text: str, kind: str) -> Any:
-    if kind == Kind.DATE:
+def _key(where: str, text: str, kind: Kind) -> Any:
+    if kind is Kind.DATE:
         try:
             return dt.date.fromisoformat(text)
         except ValueError:
             raise InvalidParameter(where, NOTHING, "must be dates such as 2026-01-31") from None
-    return _number(where, text, kind) if kind == Kind.INTEGER else text
+    return _number(where, text, kind) if kind is Kind.INTEGER else text
 
 
 def _rows(text: str, default: int | None = None) -> int:
