@@ -23,6 +23,9 @@ from deniable.server.curator import Curator
 _SHOWN: Final = 100
 """Entries on a page, newest first."""
 
+_DRAWN: Final = 500
+"""About how many points of a line are drawn."""
+
 
 def add(routes: APIRouter, guard: Guard) -> None:
     """The pages of an auditor; owners see them as well."""
@@ -90,6 +93,8 @@ def _growth(ledger: Any, entries: list[Any]) -> Figure:
             totals[name] = totals.get(name, 0) + each.charged.units
             points = lines.setdefault(name, [(0.0, 0.0)])
             points += [(float(each.number), before), (float(each.number), 100 * totals[name] / whole)]
+    for name, points in lines.items():  # a long history is drawn at every so many steps, and at its end
+        lines[name] = [*points[:: max(1, len(points) // _DRAWN)], points[-1]]
     end = float(entries[-1].number)
     payers = sorted((name for name in lines if name != "all"), key=lambda name: -totals[name])
     shown = ["all", *payers[:5]] if len(payers) > 1 else payers  # one payer's line is that of all
