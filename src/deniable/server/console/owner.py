@@ -25,7 +25,7 @@ from deniable.tables.kinds import Kind
 from deniable.tables.propose import propose_schema
 
 _DELTAS: Final = {"1e-6": 1e-6, "1e-9": 1e-9, "pure": None}
-_WINDOWS: Final = {"": None, "hour": 3600, "day": 86_400, "week": 604_800, "month": 30 * 86_400}
+_WINDOWS: Final = {"": None, "hour": 3600, "day": 86_400, "week": 604_800, "30 days": 30 * 86_400}
 _MOST_FILES: Final = 500
 _MOST_COLUMNS: Final = 150
 _LEFT_OUT: Final = "leave out"

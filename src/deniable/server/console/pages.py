@@ -14,6 +14,7 @@ from deniable.queries.shown import spoken
 _GREEK: Final = {"epsilon": "ε", "delta": "δ", "mu": "μ", "rho": "ρ"}
 _WORD: Final = re.compile(r"\b(epsilon|delta|mu|rho) (?=[0-9])")
 _POWER: Final = re.compile(r"\b([0-9.]+)E(-?[0-9]+)\b")
+_SPANS: Final = {3600: "hour", 86_400: "day", 7 * 86_400: "week", 30 * 86_400: "30 days"}
 _RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -30,6 +31,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._all.filters |= {"greek": greek, "number": number, "percent": percent, "spoken": spoken, "facts": facts}
+        self._all.filters["span"] = span
 
     def render(self, template: str, **values: Any) -> str:
         """One page."""
@@ -54,6 +56,15 @@ def number(value: float) -> str:
 def percent(share: float) -> str:
     """A share from 0 to 1."""
     return f"{100 * share:.3g} %"
+
+
+def span(seconds: int) -> str:
+    """A window in words.
+
+    >>> span(86_400), span(90)
+    ('day', '90 s')
+    """
+    return _SPANS.get(seconds, f"{seconds:,} s")
 
 
 def facts(column: dict[str, Any]) -> str:
