@@ -40,6 +40,19 @@ define build_env
 	@touch $@
 endef
 
+# $(call from_debian,how to see that it is there,its package): installed where it is missing and we may.
+define from_debian
+	@if ! { $(1); } >/dev/null 2>&1 && command -v apt-get >/dev/null; then \
+	  [ "$$(id -u)" = 0 ] && as_root="" || as_root="sudo -n"; \
+	  if $$as_root true 2>/dev/null; then \
+	    echo "installing $(2)"; \
+	    $$as_root apt-get update -qq || true; \
+	    $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(2) >/dev/null || true; \
+	  fi; \
+	fi
+	@{ $(1); } >/dev/null 2>&1 || { echo "these tests need $(2); on Debian and Ubuntu: apt install $(2)" >&2; exit 1; }
+endef
+
 # Stamps: a second run finds them newer than the requirements and does nothing.
 .venv/.ready-to-run: pyproject.toml
 	$(call build_env,.venv,-e ".[$(TO_RUN)]")
@@ -71,31 +84,26 @@ demo: .venv/.ready-to-run  ## questions to a real table, and a tour of curves; p
 	@$(BIN)/deniable demo --out demo-output/
 
 .PHONY: test
-test: .venv/.ready-to-develop  ## the tests, doctests and code blocks of the docs, without the slow ones and those of Spark
-	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow and not spark"
+test: .venv/.ready-to-develop  ## the tests, doctests and code blocks of the docs that are quick and need nothing but Python
+	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow and not spark and not postgres and not browser"
 
-# Spark needs Java: on Debian and Ubuntu it is installed by whoever may do so.
+# Spark needs Java, the ledger's tests a Postgres server and the console's a browser.
 .PHONY: test-all
-test-all: .venv/.ready-with-spark  ## everything, the slow ones and those of the Spark engine too
-	@if ! command -v java >/dev/null && command -v apt-get >/dev/null; then \
-	  [ "$$(id -u)" = 0 ] && as_root="" || as_root="sudo -n"; \
-	  if $$as_root true 2>/dev/null; then \
-	    echo "installing default-jre-headless, for Spark"; \
-	    $$as_root apt-get update -qq || true; \
-	    $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends default-jre-headless || true; \
-	  fi; \
-	fi
-	@command -v java >/dev/null || { echo "Spark needs Java; on Debian and Ubuntu: apt install default-jre-headless" >&2; exit 1; }
+test-all: .venv/.ready-with-spark  ## everything, the slow ones and those of Spark, Postgres and the browser too
+	$(call from_debian,command -v java,default-jre-headless)
+	$(call from_debian,ls /usr/lib/postgresql/*/bin/initdb || command -v initdb,postgresql)
+	$(call from_debian,command -v chromium,chromium)
 	@$(BIN)/python -m pytest $(IN_PARALLEL)
 
 .PHONY: coverage
 coverage: .venv/.ready-to-develop  ## the tests, and which lines they miss
-	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not spark" --cov --cov-report=term --cov-report=html
+	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not spark and not postgres and not browser" --cov --cov-report=term --cov-report=html
 
 .PHONY: pictures
 pictures: .venv/.ready-to-develop  ## draw the pictures of the docs again
 	@$(BIN)/python docs/draw.py
 	@$(BIN)/python docs/draw_attacks.py
+	@$(BIN)/python docs/draw_console.py
 
 .PHONY: check
 check: .venv/.ready-to-develop  ## format, lint, types, doors between rooms, docs build
@@ -135,6 +143,10 @@ bench-audit: .venv-bench-audit/.ready  ## audits beside jax-privacy, in one run
 .PHONY: bench-queries
 bench-queries: .venv-bench-queries/.ready  ## questions to tables beside plain DuckDB and other libraries, in one run
 	@.venv-bench-queries/bin/python benchmarks/queries.py
+
+.PHONY: bench-server
+bench-server: .venv/.ready-to-develop  ## the server under load: questions and prices a second
+	@$(BIN)/python benchmarks/server.py
 
 .PHONY: test-long
 test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a million answers of every mechanism, kills of the ledger (hours)

@@ -28,6 +28,7 @@ from deniable.errors import (
     NotPrivateWarning,
     OutsideTheorem,
     QuestionRefused,
+    ServerRefused,
     UnreadableRecord,
 )
 
@@ -82,6 +83,7 @@ EXAMPLES: list[DeniableError] = [
     LedgerUnavailable("the ledger is busy", "try again"),
     QuestionRefused("star", "rows cannot be listed", "ask for COUNT(*)"),
     EngineFailed("time", "ask for less"),
+    ServerRefused("forbidden", 403, "auditor may not ask"),
     NotPrivateWarning("made with replayable entropy"),
     MissingExtra("matplotlib", "plots"),
 ]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         testing,
         units,
     )
+    from deniable.client import connect
     from deniable.curves.calibration import calibrate
     from deniable.errors import DeniableError
     from deniable.ledger import Budget
@@ -75,6 +76,7 @@ __all__ = [
     "audit",
     "calibrate",
     "col",
+    "connect",
     "count",
     "curves",
     "errors",
@@ -116,6 +118,7 @@ _HOMES = {
     "audit": "audit",
     "calibrate": "curves.calibration",
     "col": "tables.expressions",
+    "connect": "client",
     "count": "queries.aggregations",
     "curves": "curves",
     "errors": "errors",

@@ -18,6 +18,7 @@
     ├── LedgerDamaged                        a ledger whose history was changed; names the first bad entry
     ├── LedgerUnavailable                    a ledger that cannot be read or written now: busy, read-only, disk full
     ├── NotPrivateWarning (UserWarning)      an answer was made with replayable entropy: it protects nobody
+    ├── ServerRefused                        a server said no for reasons of its own: token, role, rate; says its code
     ├── EngineFailed                         an engine could not finish: a code of a closed list, no more
     └── MissingExtra (ImportError)           an optional dependency is not installed; says which extra brings it
 
@@ -104,11 +105,13 @@ class UnreadableRecord(DeniableError, ValueError):
 class BudgetExceeded(DeniableError):
     """A cost does not fit into what is left. Nothing was spent."""
 
-    def __init__(self, asked: str, left: str, remedy: str) -> None:
+    def __init__(self, asked: str, left: str, remedy: str, *, account: str = "") -> None:
         self.asked = asked
         self.left = left
         self.remedy = remedy
-        super().__init__(f"asked {asked}, left {left}; {remedy}")
+        self.account = account
+        """Which of the accounts that must pay is too empty, in words; empty where there is one only."""
+        super().__init__(f"asked {asked}, left {left}{f' in {account}' if account else ''}; {remedy}")
 
 
 REFUSALS = {
@@ -204,6 +207,16 @@ class EngineFailed(DeniableError):
         self.code = code
         self.remedy = remedy
         super().__init__(ENGINE_FAILURES[code] + (f"; {remedy}" if remedy else ""))
+
+
+class ServerRefused(DeniableError):
+    """A server did not do what was asked, for a reason that only servers have."""
+
+    def __init__(self, code: str, status: int, detail: str) -> None:
+        self.code = code
+        """One of the closed list in `deniable.server.problems`."""
+        self.status = status
+        super().__init__(f"{code}: {detail}" if detail else code)
 
 
 class MissingExtra(DeniableError, ImportError):

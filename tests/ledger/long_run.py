@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.progress import Progress, TaskID
 
-from tests.ledger.victims import exact_kills, random_kills
+from tests.ledger.victims import exact_kills, in_folder, random_kills
 
 
 def main() -> None:
@@ -32,9 +32,9 @@ def main() -> None:
         def tick(task: TaskID) -> None:
             progress.update(task, advance=1, refresh=True)
 
-        points = exact_kills(Path(folder), 4, lambda: tick(exact))
+        points = exact_kills(in_folder(Path(folder), "exact"), 4, lambda: tick(exact))
         anywhere = progress.add_task("at random moments", total=asked.kills)
-        seen = random_kills(Path(folder), asked.kills, asked.seed, lambda: tick(anywhere))
+        seen = random_kills(in_folder(Path(folder), "ledger"), asked.kills, asked.seed, lambda: tick(anywhere))
     print(f"{points} kills, one before each SQL statement of four questions: nothing forgotten")
     print(
         f"{seen['kills']} kills at random moments, {seen['ledgers']} ledgers: {seen['granted']} grants heard of, "

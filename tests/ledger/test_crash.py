@@ -14,6 +14,7 @@ import pytest
 
 from deniable.ledger import Budget, Ledger
 from deniable.units import Unit
+from tests.postgres import Postgres
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,13 +49,43 @@ def test_two_hundred_kills_at_random_moments_and_one_before_each_statement() -> 
 
 def test_the_victims_would_find_a_ledger_that_commits_late() -> None:
     """The power of the test above: the same kills, of a ledger that says yes before it has written."""
-    code = "victims.exact_kills(folder, 2, lambda: None, sabotage=victims.commit_late)"
+    code = 'victims.exact_kills(victims.in_folder(folder, "late"), 2, lambda: None, sabotage=victims.commit_late)'
     with pytest.raises(AssertionError, match="forgot the spend of entry"):
         in_an_open_folder(code)
 
 
 def test_a_full_disk_grants_nothing_that_is_not_written() -> None:
-    assert int(in_an_open_folder("print(victims.full_disk(folder))")) == 30
+    code = 'print(victims.full_disk(victims.in_folder(folder, "full"), range(20_000, 140_000, 4_000)))'
+    assert int(in_an_open_folder(code)) == 30
+    shared = "lambda number: f'sqlite:///{folder}/full-{number}.db'"
+    assert int(in_an_open_folder(f"print(victims.full_disk({shared}, range(30_000, 300_000, 27_000)))")) == 10
+
+
+@pytest.mark.slow
+def test_kills_before_each_statement_of_a_shared_database() -> None:
+    """While the tables are made, and then while they are used: every statement and every commit."""
+    fresh = "lambda number: f'sqlite:///{folder}/fresh-{number}.db'"
+    assert int(in_an_open_folder(f"print(victims.exact_kills({fresh}, 0, lambda: None))")) > 15
+    shared = "lambda number: f'sqlite:///{folder}/shared.db#{number}'"
+    assert int(in_an_open_folder(f"print(victims.exact_kills({shared}, 4, lambda: None))")) > 70
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.parametrize("isolation", ["read committed", "serializable"])
+def test_kills_before_each_statement_and_at_random_moments_on_postgres(postgres: Postgres, isolation: str) -> None:
+    code = (
+        "from tests.postgres import Postgres; from itertools import count; "
+        f"server = Postgres(Path({str(postgres.folder)!r}), Path(), {{}}, count()); "
+        f"fresh = lambda number: server.database(isolation={isolation!r}); url = fresh(0); "
+        "print(victims.exact_kills(fresh, 0, lambda: None)); "
+        "print(victims.exact_kills(lambda number: f'{url}#{number}', 4, lambda: None)); "
+        "print(victims.random_kills(lambda number: f'{url}#many-{number}', 60, 7, lambda: None)['kills'])"
+    )
+    opening, using, kills = map(int, in_an_open_folder(code).split())
+    assert opening > 15
+    assert using > 70
+    assert kills == 60
 
 
 def test_a_file_that_may_only_be_read() -> None:

@@ -1,4 +1,4 @@
-"""The ledger's protocol, in memory and in a file: what is charged, what is written, what is refused and leaves no mark."""
+"""The ledger's protocol, wherever it is kept: what is charged, what is written, what is refused and leaves no mark."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ def question(number: int) -> str:
 Opener = Callable[..., Ledger]
 
 
-@pytest.fixture(params=["memory", "file"])
-def open_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+@pytest.fixture
+def open_ledger(place: str | Path | None) -> Iterator[Opener]:
     opened: list[Ledger] = []
 
     def opener(budget: Budget = PURE) -> Ledger:
-        path = None if request.param == "memory" else tmp_path / "ledger.sqlite"
-        opened.append(Ledger.open(path, budget=budget, unit=UNIT, dataset="visits"))
+        opened.append(Ledger.open(place, budget=budget, unit=UNIT, dataset="visits"))
         return opened[-1]
 
     yield opener

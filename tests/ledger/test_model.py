@@ -1,4 +1,4 @@
-"""Random histories against a model that fits on one screen, with the file closed and reopened at will."""
+"""Random histories against a model that fits on one screen, with the ledger closed and reopened at will."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from deniable.errors import BudgetExceeded, InvalidParameter
 from deniable.ledger import Budget, Cost, Entry, Ledger, State
 from deniable.units import Unit
+from tests.postgres import Postgres
 
 BUDGETS = [
     Budget.pure(epsilon=1, delta=1e-6),
@@ -30,16 +39,21 @@ class LedgerMachine(RuleBasedStateMachine):
 
     open_entries = Bundle("open_entries")
 
+    shared = False
+
     @initialize(budget=st.sampled_from(BUDGETS), filed=st.booleans())
     def start(self, budget: Budget, filed: bool) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name) / "ledger" if filed else None
+        self.path = self.place() if filed or self.shared else None
         self.budget = budget
         self.ledgers = [self.opened()]
         self.left = [budget.limit.units, budget.limit.delta_units]
         self.lines: list[tuple[str, str, Cost]] = []
         self.answers: dict[str, bytes] = {}
         self.keys: dict[str, tuple[str, Cost, int]] = {}
+
+    def place(self) -> str | Path:
+        return Path(self.folder.name) / "ledger"
 
     def opened(self) -> Ledger:
         return Ledger.open(self.path, budget=self.budget, unit=Unit.row(), dataset="d")
@@ -139,3 +153,27 @@ class LedgerMachine(RuleBasedStateMachine):
 
 LedgerMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 TestHistories = LedgerMachine.TestCase
+
+
+class DatabaseMachine(LedgerMachine):
+    """The same in a shared database."""
+
+    shared = True
+
+    def place(self) -> str | Path:
+        return f"sqlite:///{self.folder.name}/ledgers.db"
+
+
+DatabaseMachine.TestCase.settings = settings(max_examples=5, stateful_step_count=15, deadline=None)
+TestHistoriesInADatabase = DatabaseMachine.TestCase
+
+
+@pytest.mark.postgres
+def test_histories_on_postgres(postgres: Postgres) -> None:
+    class PostgresMachine(LedgerMachine):
+        shared = True
+
+        def place(self) -> str | Path:
+            return postgres.database()
+
+    run_state_machine_as_test(PostgresMachine, settings=settings(max_examples=5, stateful_step_count=15, deadline=None))

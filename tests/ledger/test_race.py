@@ -1,4 +1,4 @@
-"""64 threads in each of 4 processes on the last of a budget: exactly what fits is granted."""
+"""Hundreds of threads in several processes on the last of a budget: exactly what fits is granted, wherever it is kept."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from deniable.errors import BudgetExceeded
 from deniable.ledger import Budget, Cost, Ledger
+from tests.postgres import Postgres
 
 BUDGETS = {
     "pure": (Budget.pure(epsilon=1), {"epsilon": 0.01}, 100),
@@ -24,12 +25,13 @@ from deniable.ledger import Budget, Ledger
 from deniable.units import Unit
 from tests.ledger.test_race import BUDGETS
 
-path, name, process = sys.argv[1:]
+path, name, process, count = sys.argv[1:]
+count = int(count)
 budget, amount, _ = BUDGETS[name]
 cost = budget.cost(**amount)
 sys.stdin.readline()
 ledger = Ledger.open(path, budget=budget, unit=Unit.row(), dataset="race")
-barrier, granted, refused = threading.Barrier(64), [], []
+barrier, granted, refused = threading.Barrier(count), [], []
 
 def contend(thread):
     barrier.wait()
@@ -39,7 +41,7 @@ def contend(thread):
     except BudgetExceeded:
         refused.append(thread)
 
-threads = [threading.Thread(target=contend, args=(thread,)) for thread in range(64)]
+threads = [threading.Thread(target=contend, args=(thread,)) for thread in range(count)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 ledger.close()
@@ -47,21 +49,19 @@ print(len(refused), *granted)
 """
 
 
-@pytest.mark.parametrize("name", BUDGETS)
-def test_four_processes_of_64_threads_share_the_last_of_a_budget(tmp_path: Path, name: str) -> None:
+def race(place: str, name: str, *, processes: int, threads: int) -> None:
     budget, amount, fit = BUDGETS[name]
-    path = tmp_path / "ledger"
-    command = [sys.executable, "-c", CONTENDER, str(path), name]
+    command = [sys.executable, "-c", CONTENDER, place, name]
     contenders = [
         subprocess.Popen(
-            [*command, str(process)],
+            [*command, str(process), str(threads)],
             cwd=Path(__file__).parents[2],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for process in range(4)
+        for process in range(processes)
     ]
     for contender in contenders:
         assert contender.stdin is not None
@@ -75,10 +75,27 @@ def test_four_processes_of_64_threads_share_the_last_of_a_budget(tmp_path: Path,
         turned_down, *numbers = map(int, said.split())
         refused += turned_down
         granted += numbers
-    assert (len(granted), len(set(granted)), refused) == (fit, fit, 256 - fit)
-    with Ledger.open(path) as ledger:
+    assert (len(granted), len(set(granted)), refused) == (fit, fit, processes * threads - fit)
+    with Ledger.open(place) as ledger:
         assert ledger.verify().number == 2 * fit
         cost = budget.cost(**amount)
         assert ledger.charged == Cost(fit * cost.units, fit * cost.delta_units)
         with pytest.raises(BudgetExceeded):
             ledger.reserve(cost, question="0" * 64, description="one more")
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_four_processes_of_64_threads_share_the_last_of_a_budget(tmp_path: Path, name: str) -> None:
+    race(str(tmp_path / "ledger"), name, processes=4, threads=64)
+
+
+@pytest.mark.parametrize("kept", ["file", "database"])
+def test_two_processes_of_256_threads_share_the_last_of_a_budget(tmp_path: Path, kept: str) -> None:
+    place = str(tmp_path / "ledger") if kept == "file" else f"sqlite:///{tmp_path}/ledgers.db"
+    race(place, "gaussian", processes=2, threads=256)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("isolation", ["read committed", "serializable"])
+def test_the_same_on_postgres(postgres: Postgres, isolation: str) -> None:
+    race(postgres.database(isolation=isolation), "gaussian", processes=2, threads=256)

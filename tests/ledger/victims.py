@@ -19,8 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sqlalchemy import event
+
 from deniable.errors import LedgerUnavailable
-from deniable.ledger import Budget, Cost, Ledger, State
+from deniable.ledger import Budget, Cost, Ledger, State, database, keys
 from deniable.ledger.sqlite import SQLiteStore, _SQLiteTransaction
 from deniable.ledger.stores import Transaction
 from deniable.units import Unit
@@ -28,6 +30,8 @@ from deniable.units import Unit
 BUDGET = Budget.pure(epsilon=1000, delta=1e-3)
 COST = BUDGET.cost(epsilon="0.01", delta="1e-12")
 ABOUT = {"budget": BUDGET, "unit": Unit.row(), "dataset": "victims"}
+OWNER = keys.SigningKey.generate()
+Place = str | Path
 LONGEST_LIFE = 0.06
 """Seconds that a victim lives, or lives on after its first grant, at most; many live much shorter."""
 
@@ -36,14 +40,26 @@ def hashed(text: object) -> str:
     return hashlib.sha256(str(text).encode()).hexdigest()
 
 
-def spend(path: Path, tell: Callable[[str], None], questions: int, chance: random.Random) -> None:
+def opened(place: Place) -> Ledger:
+    """The ledger there; "URL#name" is one of many in a database."""
+    url, _, name = str(place).partition("#")
+    return Ledger.open(url, **ABOUT | ({"dataset": name} if name else {}))
+
+
+def spend(place: Place, tell: Callable[[str], None], questions: int, chance: random.Random) -> None:
     """Ask and answer; `tell` is where an answer leaves."""
-    with Ledger.open(path, **ABOUT) as ledger:
+    with opened(place) as ledger:
         for number in range(questions):
             question = hashed((os.getpid(), number))
             if number % 4 == 1:
                 asks = [(COST, question, "part"), (COST, question, "part")]
                 entries = ledger.reserve_all(asks)
+            elif number % 4 == 3:
+                if ledger.left("anna") == Cost(0):
+                    ledger.grant("anna", BUDGET.limit, by="owner")
+                    ledger.grant("anna", BUDGET.limit, window=60, by="owner")
+                entries = [ledger.reserve(COST, question=question, description="a share", payer="anna")]
+                ledger.checkpoint(OWNER)
             else:
                 entries = [ledger.reserve(COST, question=question, description="one")]
             for entry in entries:
@@ -84,7 +100,7 @@ def told_by(process: int, pipe: int) -> tuple[list[list[str]], int]:
 class Account:
     """What the victims of one ledger were granted and gave out."""
 
-    path: Path
+    place: Place
     granted: dict[int, str] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
     answered: dict[int, str] = field(default_factory=dict)
@@ -100,7 +116,7 @@ class Account:
 
     def check(self) -> int:
         """How much was charged to somebody who did not live to say so. AssertionError if anything was forgotten."""
-        with Ledger.open(self.path, **ABOUT) as ledger:
+        with opened(self.place) as ledger:
             ledger.verify()
             entries = {entry.number: entry for entry in ledger.entries()}
             closings = {entry.closes: entry for entry in entries.values() if entry.closes}
@@ -121,19 +137,24 @@ class Account:
         return unheard
 
 
-def random_kills(folder: Path, kills: int, seed: int, tick: Callable[[], None]) -> dict[str, int]:
+def in_folder(folder: Path, name: str) -> Callable[[int], Place]:
+    """A new file for each number."""
+    return lambda number: folder / f"{name}-{number}"
+
+
+def random_kills(places: Callable[[int], Place], kills: int, seed: int, tick: Callable[[], None]) -> dict[str, int]:
     """SIGKILL victims at random moments, one to three at a time on the same ledger; counts of what was seen."""
     chance = random.Random(seed)
     seen = {"kills": 0, "granted": 0, "answered": 0, "unheard": 0, "ledgers": 0}
-    account = Account(folder / "none")
+    account = Account("none")
     while seen["kills"] < kills:
         if seen["ledgers"] == 0 or chance.random() < 0.15:
             seen["ledgers"] += 1
-            account = Account(folder / f"ledger-{seen['ledgers']}")
+            account = Account(places(seen["ledgers"]))
         children = []
         for _ in range(min(chance.choice((1, 1, 2, 3)), kills - seen["kills"])):
             own = random.Random(chance.random())
-            children.append(fork(lambda tell, own=own, path=account.path: spend(path, tell, 10**6, own)))
+            children.append(fork(lambda tell, own=own, place=account.place: spend(place, tell, 10**6, own)))
         if chance.random() < 0.4:  # let one of them do some work first, however slow the machine is
             select.select([pipe for _, pipe in children], [], [], 60)
         for process, _ in children:
@@ -154,18 +175,21 @@ def random_kills(folder: Path, kills: int, seed: int, tick: Callable[[], None]) 
 
 
 def exact_kills(
-    folder: Path, questions: int, tick: Callable[[], None], sabotage: Callable[[], None] = lambda: None
+    places: Callable[[int], Place],
+    questions: int,
+    tick: Callable[[], None],
+    sabotage: Callable[[], None] = lambda: None,
 ) -> int:
     """SIGKILL a victim before its n-th SQL statement, for every n from making the file to closing it; how many n."""
     statement = 0
     while True:
         statement += 1
-        account = Account(folder / f"exact-{statement}")
+        account = Account(places(statement))
 
-        def work(tell: Callable[[str], None], last: int = statement, path: Path = account.path) -> None:
+        def work(tell: Callable[[str], None], last: int = statement, place: Place = account.place) -> None:
             sabotage()
             kill_before(last)
-            spend(path, tell, questions, random.Random(last))
+            spend(place, tell, questions, random.Random(last))
 
         lines, ended = told_by(*fork(work))
         account.add(lines)
@@ -193,6 +217,14 @@ def kill_before(last: int) -> None:
         return connection
 
     SQLiteStore._connected = connected  # type: ignore[method-assign]
+    make = database._Pool.__init__
+
+    def made(pool: database._Pool, url: str) -> None:
+        make(pool, url)
+        event.listen(pool.engine, "before_cursor_execute", lambda *_: traced(""))
+        event.listen(pool.engine, "commit", lambda *_: traced("COMMIT"))
+
+    database._Pool.__init__ = made  # type: ignore[method-assign]
 
 
 def commit_late() -> None:
@@ -204,21 +236,21 @@ def commit_late() -> None:
         if connection.in_transaction:
             connection.execute("COMMIT")
         connection.execute(begin)
-        yield _SQLiteTransaction(connection, store._heading)
+        yield _SQLiteTransaction(connection, store._genesis)
 
     SQLiteStore._transaction = transaction  # type: ignore[method-assign]
 
 
-def full_disk(folder: Path) -> int:
+def full_disk(places: Callable[[int], Place], limits: range) -> int:
     """Spend where no file may grow beyond a limit, for many limits; how often a grant could not be written."""
     refused = 0
-    for limit in range(20_000, 140_000, 4_000):
-        account = Account(folder / f"full-{limit}")
+    for limit in limits:
+        account = Account(places(limit))
 
-        def work(tell: Callable[[str], None], limit: int = limit, path: Path = account.path) -> None:
+        def work(tell: Callable[[str], None], limit: int = limit, place: Place = account.place) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             try:
-                spend(path, tell, 10**6, random.Random(limit))
+                spend(place, tell, 10**6, random.Random(limit))
             except LedgerUnavailable as error:
                 tell("full 0 -" if "the disk is full or failing" in error.reason else "other 0 -")
 

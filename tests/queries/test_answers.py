@@ -16,9 +16,10 @@ import pytest
 import deniable as dn
 from deniable.errors import InvalidParameter
 from deniable.plots.spec import Figure
-from deniable.queries.answers import Answer, spoken
+from deniable.queries.answers import Answer
 from deniable.queries.intervals import Shape, reach
 from deniable.queries.session import Session
+from deniable.queries.shown import spoken
 from tests.queries.hospital import BUDGETS, opened
 
 TEXT = "SELECT ward, COUNT(*) AS n, AVG(cost) AS c, MEDIAN(age) AS m FROM visits GROUP BY ward ORDER BY n DESC"

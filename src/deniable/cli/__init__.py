@@ -5,10 +5,11 @@
     deniable survey answers.csv --question smokes --epsilon 1 --out reports.csv
     deniable attack reconstruction --epsilon 0.1 1 10
     deniable audit mylibrary:noisy_count --neighbours 0 1 --claim "laplace(scale=1)"
+    deniable verify ledger.jsonl --key owner.pub
     deniable demo --out demo-output
 
 Exit codes: 0 done · 1 could not be done (a missing extra, a file that cannot be written, a zoo with misses) · 2 asked
-wrongly · 3 an audit refuted the claim.
+wrongly · 3 an audit refuted the claim, or a ledger was changed.
 Importing this module loads neither typer nor rich; they come with the extra `cli` when a command runs.
 """
 
@@ -258,9 +259,11 @@ def build() -> "typer.Typer":
         with plain_errors():
             shown(out)
 
-    from deniable.cli.questions import add
+    from deniable.cli import ledger, questions, serve
 
-    add(app)
+    questions.add(app)
+    ledger.add(app)
+    serve.add(app)
 
     return app
 

@@ -13,8 +13,24 @@ mechanism, table or question: a question is a hash here, and an answer is bytes.
 'epsilon 0.75, delta 0'
 """
 
+from deniable.ledger import keys
+from deniable.ledger.accounts import Account
 from deniable.ledger.budget import Budget, Cost
-from deniable.ledger.entries import Entry, State
+from deniable.ledger.entries import EVERYBODY, Checkpoint, Entry, State
+from deniable.ledger.export import Verified, verify_export, write_checkpoint
 from deniable.ledger.ledger import Ledger
 
-__all__ = ["Budget", "Cost", "Entry", "Ledger", "State"]
+__all__ = [
+    "EVERYBODY",
+    "Account",
+    "Budget",
+    "Checkpoint",
+    "Cost",
+    "Entry",
+    "Ledger",
+    "State",
+    "Verified",
+    "keys",
+    "verify_export",
+    "write_checkpoint",
+]

@@ -42,7 +42,7 @@ from deniable.curves.filters import (
 )
 from deniable.curves.textbook_numbers import down as float_down
 from deniable.curves.textbook_numbers import up as float_up
-from deniable.errors import InvalidParameter, UnreadableRecord
+from deniable.errors import BudgetExceeded, InvalidParameter, UnreadableRecord
 from deniable.ledger import conversion
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ Currency = Literal["mu2", "epsilon", "rho"]
 _VERSION: Final = 1
 _MOST: Final = 10**6
 """No limit may be larger: it would protect nobody. So no amount has more than 38 digits, in whole units."""
+
+MOST_UNITS: Final = 3 * _MOST * 10**30
+"""The same in whole units, with room for what rounding and squares do to it."""
 
 _SPOKEN: Final = {"mu2": "mu", "epsilon": "epsilon", "rho": "rho"}
 
@@ -76,8 +79,7 @@ class Cost:
     delta_units: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("units", "delta_units"):
-            value = getattr(self, name)
+        for name, value in (("units", self.units), ("delta_units", self.delta_units)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise InvalidParameter(name, value, "must be a whole number, at least 0")
 
@@ -207,6 +209,18 @@ class Budget:
         """The filter that decides, with nothing spent yet."""
         return _filter(self.currency, self.limit)
 
+    def fits(self, total: Cost, limit: Cost) -> bool:
+        """Whether a filter of this currency with this limit lets so much through, all in all.
+
+        >>> Budget.pure(epsilon=1).fits(Cost(3), Cost(3)), Budget.pure(epsilon=1).fits(Cost(3, 1), Cost(3))
+        (True, False)
+        """
+        try:
+            _filter(self.currency, limit).charge_units(total.units, total.delta_units)
+        except BudgetExceeded:
+            return False
+        return True
+
     def price(self, curve: Priced, *, delta: Amount = 0) -> Cost:
         """What a release of this curve costs: gdp()², epsilon(delta=0) or zcdp(), rounded up.
 
@@ -321,7 +335,7 @@ class Budget:
             if isinstance(version, int) and version > _VERSION:
                 raise UnreadableRecord(f"this budget was written by a newer version ({version}); update deniable")
             limit = Cost(int(str(record["limit"])), int(str(record["delta_limit"])))
-            if version != _VERSION or currency not in _SPOKEN or not 0 < limit.units <= 3 * _MOST * 10**30:
+            if version != _VERSION or currency not in _SPOKEN or not 0 < limit.units <= MOST_UNITS:
                 raise ValueError
             if "epsilon" not in record:
                 return cls._of(currency, limit)  # type: ignore[arg-type]  # it is one of three, as just seen

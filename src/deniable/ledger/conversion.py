@@ -118,6 +118,7 @@ def short_up(exact: Fraction) -> Decimal:
     return below if Fraction(below) == exact else _tidy(_short(_place(exact) + 1))
 
 
+@lru_cache(maxsize=4096)
 def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
     """The largest ε of four digits that costs at most so many units of μ² at this δ; 0 if even ε = 0 costs more."""
     delta = delta_units * UNIT
@@ -128,6 +129,7 @@ def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
     )
 
 
+@lru_cache(maxsize=4096)
 def epsilon_up(mu2_units: int, delta_units: int) -> Decimal:
     """The smallest ε of four digits for which a √units-GDP release is (ε, δ)-DP; 0 if it is (0, δ)-DP."""
     delta = delta_units * UNIT
@@ -139,8 +141,8 @@ def epsilon_up(mu2_units: int, delta_units: int) -> Decimal:
 
 
 def _guess(mu2_units: int, delta: Fraction) -> int:
-    mu = float(root_up(mu2_units))
-    return _place(Fraction(_crossing(lambda epsilon: _float_delta(mu, epsilon) <= float(delta))))
+    mu, target = float(root_up(mu2_units)), float(delta)
+    return _place(Fraction(_crossing(lambda epsilon: _float_delta(mu, epsilon) <= target)))
 
 
 def _short(place: int) -> Decimal:

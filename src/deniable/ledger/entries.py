@@ -5,7 +5,8 @@ anything up to it was changed, taken out, or put in another order. The first lin
 unit, dataset, and a random serial number that makes the chain of each ledger its own.
 
 What is hashed is JSON text: one array, ASCII, without spaces. An answer enters through its own SHA-256, so a history
-can be checked without the answers.
+can be checked without the answers. Who pays, limits, further names and checkpoints come as one object behind the rest,
+and only where there is one: a ledger that knows nothing of them is hashed as it always was.
 """
 
 from __future__ import annotations
@@ -21,14 +22,35 @@ from deniable.errors import DeniableError, InvalidParameter, UnreadableRecord
 from deniable.ledger.budget import Budget, Cost
 from deniable.units import Relation, Unit
 
-__all__ = ["FORMAT", "Entry", "Heading", "State", "checked_code", "checked_question", "checked_text"]
+__all__ = [
+    "EVERYBODY",
+    "FORMAT",
+    "Checkpoint",
+    "Entry",
+    "Heading",
+    "State",
+    "Terms",
+    "amounts",
+    "checked_code",
+    "checked_name",
+    "checked_question",
+    "checked_text",
+    "compact",
+    "cost_of",
+    "more_of",
+]
 
 FORMAT: Final = 1
-"""Version of the ledger's format: of the hashed text as well as of the stored fields."""
+"""Version of the text that is hashed."""
+
+EVERYBODY: Final = "*"
+"""The account that every spend is charged to: the dataset's own."""
 
 _HEX: Final = re.compile(r"[0-9a-f]{64}")
 _CODE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _LONGEST: Final = 100_000
+_LONGEST_NAME: Final = 500
+"""Of what is looked up: every database can still index it."""
 
 
 @final
@@ -44,6 +66,18 @@ class State(StrEnum):
     FAILED = "FAILED"
     """There is no answer. The cost stays spent."""
 
+    GRANTED = "GRANTED"
+    """An account has a limit from here on."""
+
+    ADJUSTED = "ADJUSTED"
+    """The owner changed a limit, and signed for it. What was spent stays spent."""
+
+    LINKED = "LINKED"
+    """The same data got another name; it goes on spending from this ledger."""
+
+    CHECKPOINT = "CHECKPOINT"
+    """The owner signed the entry before this one, and with it everything up to there."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -54,12 +88,23 @@ class Heading:
     unit: Unit
     dataset: str
     serial: str
+    linked_as: str | None = None
+    """The family that the data belongs to, where it was named; see `family`."""
+
+    owner: str | None = None
+    """The public key (Ed25519, in hexadecimal) that signs adjustments and checkpoints; None: any key may."""
+
+    @property
+    def family(self) -> str:
+        """What all data that shares this budget is called: by default the serial number."""
+        return self.serial if self.linked_as is None else self.linked_as
 
     def text(self) -> str:
         """The one way to write it: what is stored, and what the first link of the chain hashes."""
         unit = {"relation": self.unit.relation.value, "rows": self.unit.rows, "column": self.unit.column}
         record = {"budget": self.budget.to_dict(), "unit": unit, "dataset": self.dataset, "serial": self.serial}
-        return json.dumps({"format": FORMAT, **record}, separators=(",", ":"))
+        more = {"family": self.linked_as, "owner": self.owner}
+        return compact({"format": FORMAT, **record, **{name: each for name, each in more.items() if each is not None}})
 
     def genesis(self) -> str:
         """The first link of the chain."""
@@ -72,10 +117,75 @@ class Heading:
             record = json.loads(text)
             unit = record["unit"]
             who = Unit(Relation(unit["relation"]), rows=unit["rows"], column=unit["column"])
-            return cls(Budget.from_dict(record["budget"]), who, record["dataset"], record["serial"])
-        except (DeniableError, KeyError, TypeError, ValueError) as error:
+            texts = record["dataset"], record["serial"], record.get("family"), record.get("owner")
+            if not all(isinstance(each, str) for each in (*texts[:2], *(each for each in texts if each is not None))):
+                raise TypeError
+            return cls(Budget.from_dict(record["budget"]), who, *texts)
+        except (AttributeError, DeniableError, KeyError, TypeError, ValueError) as error:
             because = f": {error}" if isinstance(error, DeniableError) else ""
             raise UnreadableRecord(f"this is no heading of a ledger{because}") from None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The limit of an account: for good, or in each window of so many seconds on fixed borders of UTC."""
+
+    account: str
+    limit: Cost
+    window: int | None
+    by: str
+    signer: str | None = None
+    signature: str | None = None
+
+    def message(self, *, serial: str, number: int, previous: str, reason: str) -> bytes:
+        """What an owner signs: these terms, in this place of this chain and in no other."""
+        where = ["deniable adjustment", FORMAT, serial, number, previous]
+        return compact([*where, self.account, *amounts(self.limit), self.window, self.by, reason]).encode()
+
+    def record(self) -> dict[str, object]:
+        """Plain values, as they are hashed."""
+        signed = {} if self.signature is None else {"signer": self.signer, "signature": self.signature}
+        limits = {"limit": amounts(self.limit), "window": self.window}
+        return {"account": self.account, **limits, "by": self.by, **signed}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A signed note of where a chain was: whoever keeps it can tell later whether anything up to there was changed."""
+
+    serial: str
+    number: int
+    hash: str
+    spent: Cost
+    time: str
+    signer: str
+    signature: str
+
+    def message(self) -> bytes:
+        """What is signed."""
+        where = ["deniable checkpoint", FORMAT, self.serial, self.number, self.hash]
+        return compact([*where, *amounts(self.spent), self.time]).encode()
+
+    def record(self) -> dict[str, object]:
+        """Plain values (JSON) that `read` reads back."""
+        where = {"serial": self.serial, "number": self.number, "hash": self.hash, "spent": amounts(self.spent)}
+        return {**where, "time": self.time, "signer": self.signer, "signature": self.signature}
+
+    @classmethod
+    def read(cls, record: object) -> Checkpoint:
+        """The checkpoint of a record."""
+        try:
+            if not isinstance(record, dict):
+                raise TypeError
+            number, names = record["number"], ("serial", "hash", "time", "signer", "signature")
+            texts = {name: record[name] for name in names}
+            if type(number) is not int or number < 0 or not all(isinstance(each, str) for each in texts.values()):
+                raise TypeError
+            return cls(number=number, spent=cost_of(record["spent"]), **texts)
+        except (KeyError, TypeError, ValueError):
+            raise UnreadableRecord("this is no checkpoint of a ledger") from None
 
 
 @final
@@ -101,23 +211,116 @@ class Entry:
     spent: Cost
     previous: str
     hash: str = ""
+    payer: str | None = None
+    """Who pays, where somebody was named."""
+
+    payer_spent: Cost | None = None
+    """Everything charged to the payer up to and including this entry; on RESERVED entries."""
+
+    terms: Terms | None = None
+    name: str | None = None
+    """What else the data is called from here on; on LINKED entries."""
+
+    checkpoint: Checkpoint | None = None
+    answer_hash: str | None = None
+    """SHA-256 of an answer that is not here, in an entry that was exported."""
 
     @property
     def charged(self) -> Cost:
         """What this entry itself added to what is spent."""
         return self.cost if self.state is State.RESERVED else Cost(0, 0)
 
+    def answer_digest(self) -> str | None:
+        """The SHA-256 of the answer, if there is one."""
+        return self.answer_hash if self.answer is None else sha256(self.answer).hexdigest()
+
+    def more(self) -> dict[str, object] | None:
+        """What not every entry has: who pays, terms, a name, a checkpoint."""
+        found: dict[str, object] = {}
+        if self.payer is not None:
+            found["payer"] = self.payer
+        if self.payer_spent is not None:
+            found["payer_spent"] = amounts(self.payer_spent)
+        if self.terms is not None:
+            found["terms"] = self.terms.record()
+        if self.name is not None:
+            found["name"] = self.name
+        if self.checkpoint is not None:
+            found["checkpoint"] = self.checkpoint.record()
+        return found or None
+
     def digest(self) -> str:
         """The hash that an entry with these fields must have."""
-        answer = None if self.answer is None else sha256(self.answer).hexdigest()
-        amounts = [str(n) for n in (self.cost.units, self.cost.delta_units, self.spent.units, self.spent.delta_units)]
         who = [FORMAT, self.number, self.time, self.state, self.question, self.description, self.key]
-        fields = [*who, *amounts, self.closes, answer, self.code, self.previous]
-        return sha256(json.dumps(fields, separators=(",", ":")).encode()).hexdigest()
+        paid = [*amounts(self.cost), *amounts(self.spent)]
+        fields = [*who, *paid, self.closes, self.answer_digest(), self.code, self.previous]
+        more = self.more()
+        return sha256(compact(fields if more is None else [*fields, more]).encode()).hexdigest()
 
     def hashed(self) -> Entry:
         """This entry with its hash filled in."""
         return replace(self, hash=self.digest())
+
+
+# --- plain values -----------------------------------------------------------------------------------------------------
+
+
+def compact(value: object) -> str:
+    """JSON text in the one way we write it: ASCII, without spaces."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def amounts(cost: Cost) -> list[str]:
+    """A cost as it is hashed and stored: whole units as text."""
+    return [str(cost.units), str(cost.delta_units)]
+
+
+def cost_of(texts: object) -> Cost:
+    """The cost that was written as these two texts; TypeError for anything else."""
+    if not isinstance(texts, list | tuple) or len(texts) != 2:
+        raise TypeError
+    for text in texts:  # in the one way we write whole numbers: no sign, no spaces, no other digits
+        if not isinstance(text, str) or not (text.isascii() and text.isdigit()) or len(text) > 100:
+            raise TypeError
+    return Cost(int(texts[0]), int(texts[1]))
+
+
+def more_of(record: object) -> dict[str, object]:
+    """The fields of an `Entry` that were written by `Entry.more`; TypeError or KeyError for anything else."""
+    if record is None:
+        return {}
+    if not isinstance(record, dict) or not record:
+        raise TypeError
+    found: dict[str, object] = {}
+    for name in ("payer", "name"):
+        if name in record:
+            found[name] = _text(record[name])
+    if "payer_spent" in record:
+        found["payer_spent"] = cost_of(record["payer_spent"])
+    if "terms" in record:
+        found["terms"] = _terms(record["terms"])
+    if "checkpoint" in record:
+        found["checkpoint"] = Checkpoint.read(record["checkpoint"])
+    if found.keys() != record.keys():
+        raise TypeError
+    return found
+
+
+def _terms(record: object) -> Terms:
+    if not isinstance(record, dict):
+        raise TypeError
+    window = record["window"]
+    if window is not None and (type(window) is not int or window < 1):
+        raise TypeError
+    signed = {name: _text(record[name]) for name in ("signer", "signature") if name in record}
+    account, by = _text(record["account"]), _text(record["by"])
+    return Terms(account=account, limit=cost_of(record["limit"]), window=window, by=by, **signed)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 # --- the border -------------------------------------------------------------------------------------------------------
@@ -138,6 +341,13 @@ def checked_text(name: str, text: str) -> str:
     if "\0" in text or not _is_unicode(text):
         raise InvalidParameter(name, text, "must not contain NUL characters or halves of surrogate pairs")
     return text
+
+
+def checked_name(name: str, text: str) -> str:
+    """Public text that can be looked up: a key, an account, a dataset."""
+    if not isinstance(text, str) or not text or len(text) > _LONGEST_NAME:
+        raise InvalidParameter(name, text, f"must be text of 1 to {_LONGEST_NAME} characters")
+    return checked_text(name, text)
 
 
 def checked_code(code: str) -> str:

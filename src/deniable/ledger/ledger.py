@@ -7,21 +7,37 @@
 
 A crash anywhere leaves the cost charged and the ledger usable. There is no refund: a run that failed may have failed
 because of what is in the data. Whether a cost fits is for the filter of `curves.filters` to say, in whole numbers,
-while the one head of the chain is held.
+while the one head of the chain is held; where several accounts must pay, all of them are asked in that transaction.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, final
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, final
 
-from deniable.errors import NOTHING, BudgetExceeded, InvalidOperation, InvalidParameter, LedgerDamaged, LedgerMismatch
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, LedgerDamaged, LedgerMismatch
+from deniable.ledger.accounts import Account, checked_terms, in_force, less, refuse, window_start
 from deniable.ledger.budget import Budget, Cost
-from deniable.ledger.entries import Entry, Heading, State, checked_code, checked_question, checked_text
+from deniable.ledger.entries import (
+    EVERYBODY,
+    Checkpoint,
+    Entry,
+    Heading,
+    State,
+    checked_code,
+    checked_name,
+    checked_question,
+    checked_text,
+)
+from deniable.ledger.export import Note, newest_note, write_export
+from deniable.ledger.keys import PublicKey, SigningKey
+from deniable.ledger.recount import Recount
 from deniable.ledger.sqlite import SQLiteStore
 from deniable.ledger.stores import RESTORE, Store, Transaction
 from deniable.units import Guarantee, Unit
@@ -32,8 +48,17 @@ if TYPE_CHECKING:
 __all__ = ["Ledger"]
 
 _PAGE = 500
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 Kind = TypeVar("Kind")
+Place = str | os.PathLike[str]
+
+
+class _Ask(NamedTuple):
+    cost: Cost
+    question: str
+    description: str
+    key: str | None = None
 
 
 @final
@@ -41,8 +66,8 @@ class Ledger:
     """An append-only account of what was spent on one dataset. Made by `Ledger.open`.
 
     Promise: for all neighbours by `unit`, everything sealed here is as private as `guarantee` says, provided that every
-    answer is sealed before it leaves and that its cost covers it. Threads and processes that open the same file share
-    one budget; a handle on a file may be pickled.
+    answer is sealed before it leaves and that its cost covers it. Threads and processes that open the same place share
+    one budget; a handle on a file or a database may be pickled.
     """
 
     __slots__ = ("_heading", "_store")
@@ -54,35 +79,80 @@ class Ledger:
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str] | None = None,
+        place: Place | None = None,
         *,
         budget: Budget | None = None,
         unit: Unit | None = None,
         dataset: str | None = None,
+        family: str | None = None,
+        owner: PublicKey | None = None,
+        checkpoint: Checkpoint | Place | None = None,
     ) -> Ledger:
-        """The ledger in this file, made if there is none; without a path, a new one in memory.
+        """The ledger in this file or database, made if there is none; without a place, a new one in memory.
 
-        A file must have been made for the same budget, unit and dataset; what is left out is read from it. A new ledger
-        needs all three.
+        A ledger must have been made for the same budget, unit, dataset and owner; what is left out is read from it. A
+        new one needs the first three. A database, "postgresql://..." or "sqlite:///...", holds many ledgers, and
+        `dataset` says which.
+
+        `family` names what data belongs together whatever it is called: a new dataset of a family that has a ledger
+        goes on spending from that ledger. With an `owner`, that key alone may adjust limits and sign checkpoints.
+        `checkpoint`, one that was kept or a file that has one, refuses a ledger that is older or tells another history.
         """
+        for name, text in (("dataset", dataset), ("family", family)):
+            if text is not None:
+                checked_name(name, text)
+        held = None if owner is None else _a(PublicKey, "owner", owner).hex
+        note = None if checkpoint is None else newest_note(checkpoint)
         new = None
-        if budget is not None and unit is not None and dataset is not None:
-            protected = _a(Unit, "unit", unit)
-            new = Heading(
-                _a(Budget, "budget", budget), protected, checked_text("dataset", dataset), secrets.token_hex(16)
-            )
-        store = SQLiteStore(None if path is None else Path(path).absolute())
+        # Where a checkpoint is known there was a ledger; a new one in its place would forget what was spent.
+        if note is None and budget is not None and unit is not None and dataset is not None:
+            serial = secrets.token_hex(16)
+            new = Heading(_a(Budget, "budget", budget), _a(Unit, "unit", unit), dataset, serial, family, held)
+        store = _store(place)
         try:
-            heading = store.open(new)
-            for field, asked in (("budget", budget), ("unit", unit), ("dataset", dataset)):
+            heading = store.open(new, dataset=dataset, family=family)
+            ledger = cls(store, heading)
+            for field, asked in (("budget", budget), ("unit", unit), ("family", family), ("owner", held)):
                 found = getattr(heading, field)
                 if asked is not None and asked != found:
-                    remedy = "open it as what it is, or keep another ledger; a budget is fixed when its ledger is made"
-                    raise LedgerMismatch(field, repr(asked), repr(found), remedy)
+                    raise _mismatch(field, asked, found)
+            if note is not None:
+                ledger._refuse_older(note)
+            ledger._name(dataset, family)
         except BaseException:
             store.close()
             raise
-        return cls(store, heading)
+        return ledger
+
+    def _name(self, dataset: str | None, family: str | None) -> None:
+        """See to it that the data may be called so: it always was, or it now gets another name in its family."""
+        if dataset is None or dataset == self.dataset or dataset in self.names:
+            return
+        if family is None:
+            raise _mismatch("dataset", dataset, self.dataset)
+
+        def link(transaction: Transaction) -> None:
+            if dataset not in [self.dataset, *(each.name for each in transaction.links())]:
+                words = f"also known as {dataset}"
+                transaction.append(state=State.LINKED, description=words, spent=transaction.spent(), name=dataset)
+
+        self._store.write(link)
+
+    def _refuse_older(self, note: Note) -> None:
+        """LedgerDamaged if what somebody wrote down about this ledger is not in it."""
+        serial, number, link, signer = note
+        if serial != self.serial:
+            raise _mismatch("serial number", serial, self.serial)
+        if signer is not None and self._heading.owner not in (None, signer):
+            raise InvalidParameter("checkpoint", number, "is signed with another key than the owner's")
+        with self._store.reading() as transaction:
+            head = transaction.head
+            if head.number < number:
+                fault = f"is missing: this ledger is older than its checkpoint, which knows {number} entries"
+                raise LedgerDamaged(head.number + 1, fault, RESTORE)
+            found = transaction.entry(number) if number else None
+            if (transaction.genesis if number == 0 else found and found.hash) != link:
+                raise LedgerDamaged(number, "is not what the checkpoint says: this is another history", RESTORE)
 
     # -- what it is about ----------------------------------------------------------------------------------------------
 
@@ -98,70 +168,109 @@ class Ledger:
 
     @property
     def dataset(self) -> str:
-        """The name of what is asked about."""
+        """The name of what is asked about: the first one."""
         return self._heading.dataset
 
     @property
+    def names(self) -> list[str]:
+        """All names of the data, oldest first."""
+        with self._store.reading() as transaction:
+            return [self.dataset, *(each.name for each in transaction.links() if each.name is not None)]
+
+    @property
+    def family(self) -> str:
+        """What all data that spends from this ledger has in common; the serial number, if nothing was named."""
+        return self._heading.family
+
+    @property
+    def serial(self) -> str:
+        """The random number that makes this ledger's chain its own."""
+        return self._heading.serial
+
+    @property
+    def owner(self) -> PublicKey | None:
+        """The key that signs adjustments and checkpoints; None if any key may."""
+        return None if self._heading.owner is None else PublicKey(self._heading.owner)
+
+    @property
     def path(self) -> Path | None:
-        """The file, or None in memory."""
+        """The file, or None in memory and in a database."""
         return self._store.path
 
     # -- spending ------------------------------------------------------------------------------------------------------
 
-    def reserve(self, cost: Cost, *, question: str, description: str, key: str | None = None) -> Entry:
+    def reserve(
+        self, cost: Cost, *, question: str, description: str, key: str | None = None, payer: str | None = None
+    ) -> Entry:
         """Charge this cost and say what for; BudgetExceeded if it does not fit, and then nothing is written.
 
         `question` is the canonical hash of what is asked, `description` public words. With a `key` (say, a request's
         number) a retry is harmless: the same key for the same question and cost gives the SEALED entry of the first
-        time, charged once. If the first time has no answer, or the key was for something else, it is refused.
+        time, charged once. If the first time has no answer, or the key was for something else, it is refused. With a
+        `payer`, an account of that name pays as well, out of what it was granted.
         """
-        ask = (_a(Cost, "cost", cost), checked_question(question), checked_text("description", description))
-        if key is None:
-            return self._reserve([ask])[0]
-        checked_text("key", key)
-        with self._store.writing() as transaction:
-            known = transaction.keyed(key)
-            if known is None:
-                return self._append(transaction, [(*ask, key)])[0]
-            if (known.cost, known.question, known.description) != ask:
-                raise InvalidParameter("key", key, "was used for another question", "use a new key for each question")
-            closing = transaction.closing(known.number)
-            if closing is None or closing.state is not State.SEALED:
-                rule = f"was used for entry {known.number}, which has no answer" + (" yet" if closing is None else "")
-                raise InvalidParameter("key", key, rule, "it stays charged; wait for it, or ask anew with a new key")
-            return closing
+        ask = _ask(cost, question, description, key)
+        return self._store.write(lambda transaction: self._reserved(transaction, ask, _payer(payer)))
 
-    def reserve_all(self, asks: Iterable[tuple[Cost, str, str]]) -> list[Entry]:
+    def reserve_or_replay(
+        self,
+        cost: Cost,
+        *,
+        question: str,
+        description: str,
+        enough: Callable[[Entry], bool] | None = None,
+        key: str | None = None,
+        payer: str | None = None,
+    ) -> Entry:
+        """The newest SEALED entry of this question, for nothing, if it is exact enough; otherwise as `reserve`.
+
+        Both are decided in one transaction. An entry is exact enough if it cost as much or more in both columns, or as
+        `enough` says. Whether the asker may see what others asked is the caller's to decide.
+        """
+        ask = _ask(cost, question, description, key)
+        judge = enough or (lambda sealed: ask.cost <= sealed.cost)
+
+        def work(transaction: Transaction) -> Entry:
+            known = None if key is not None and transaction.keyed(key) else transaction.newest_sealed(question)
+            if known is not None and judge(known):
+                return known
+            return self._reserved(transaction, ask, _payer(payer))
+
+        return self._store.write(work)
+
+    def reserve_all(self, asks: Iterable[tuple[Cost, str, str]], *, payer: str | None = None) -> list[Entry]:
         """Charge several (cost, question, description) together: all of them, or none."""
-        checked = [
-            (_a(Cost, "cost", cost), checked_question(question), checked_text("description", description))
-            for cost, question, description in asks
-        ]
-        return self._reserve(checked) if checked else []
+        checked = [_ask(*each) for each in asks]
+        if not checked:
+            return []
+        return self._store.write(lambda transaction: self._append(transaction, checked, _payer(payer)))
 
-    def _reserve(self, asks: Sequence[tuple[Cost, str, str]]) -> list[Entry]:
-        with self._store.writing() as transaction:
-            return self._append(transaction, [(*ask, None) for ask in asks])
+    def _reserved(self, transaction: Transaction, ask: _Ask, payer: str | None) -> Entry:
+        known = None if ask.key is None else transaction.keyed(ask.key)
+        if known is None:
+            return self._append(transaction, [ask], payer)[0]
+        if (known.cost, known.question, known.description, known.key, known.payer) != (*ask, payer):
+            raise InvalidParameter("key", ask.key, "was used for another question", "use a new key for each question")
+        closing = transaction.closing(known.number)
+        if closing is None or closing.state is not State.SEALED:
+            rule = f"was used for entry {known.number}, which has no answer" + (" yet" if closing is None else "")
+            raise InvalidParameter("key", ask.key, rule, "it stays charged; wait for it, or ask anew with a new key")
+        return closing
 
-    def _append(self, transaction: Transaction, asks: Sequence[tuple[Cost, str, str, str | None]]) -> list[Entry]:
+    def _append(self, transaction: Transaction, asks: Sequence[_Ask], payer: str | None) -> list[Entry]:
+        accounts = self._accounts(transaction, payer or EVERYBODY)
+        if payer is not None and not any(each.name == payer for each in accounts):
+            raise InvalidParameter("payer", payer, "has no account in this ledger", "grant(...) it one first")
+        refuse(self.budget, sum((ask.cost for ask in asks), start=Cost(0, 0)), accounts)
         spent = transaction.spent()
-        total = sum((cost for cost, *_ in asks), start=Cost(0, 0))
-        after = spent + total
-        try:
-            self.budget.filter.charge_units(after.units, after.delta_units)
-        except BudgetExceeded:
-            left = _rest(self.budget.limit, spent)
-            remedy = "nothing was spent; lower the cost, or ask something that was asked before"
-            asked = total.describe(self.budget)
-            raise BudgetExceeded(asked, left.describe_rest(self.budget), remedy) from None
-        entries = []
-        for cost, question, description, key in asks:
-            spent = spent + cost
-            entry = transaction.append(
-                state=State.RESERVED, question=question, cost=cost, description=description, key=key, spent=spent
+        mine = next((each.lifetime for each in accounts if each.name == payer), None)
+        fields = []
+        for ask in asks:
+            spent, mine = spent + ask.cost, None if mine is None else mine + ask.cost
+            fields.append(
+                {"state": State.RESERVED, **ask._asdict(), "spent": spent, "payer": payer, "payer_spent": mine}
             )
-            entries.append(entry)
-        return entries
+        return transaction.append_all(fields)
 
     def seal(self, entry: Entry, answer: bytes) -> Entry:
         """Store the answer of a RESERVED entry. When this has returned, and not before, the answer may leave."""
@@ -176,9 +285,11 @@ class Ledger:
     def _close(self, entry: Entry, state: State, answer: bytes | None = None, code: str | None = None) -> Entry:
         if _a(Entry, "entry", entry).state is not State.RESERVED:
             raise InvalidParameter("entry", entry.number, f"is {entry.state}", "only a RESERVED entry can be closed")
-        with self._store.writing() as transaction:
-            spent = transaction.spent()
-            if transaction.entry(entry.number) != entry:
+
+        def work(transaction: Transaction) -> Entry:
+            newest = transaction.newest()
+            found = newest if newest is not None and newest.number == entry.number else transaction.entry(entry.number)
+            if found != entry:
                 raise InvalidParameter("entry", entry.number, "is no entry of this ledger")
             closed = transaction.closing(entry.number)
             if closed is not None:
@@ -190,11 +301,150 @@ class Ledger:
                 cost=entry.cost,
                 description=entry.description,
                 key=entry.key,
+                payer=entry.payer,
                 closes=entry.number,
                 answer=answer,
                 code=code,
-                spent=spent,
+                spent=transaction.spent(),
             )
+
+        return self._store.write(work)
+
+    # -- accounts ------------------------------------------------------------------------------------------------------
+
+    def grant(self, account: str, limit: Cost, *, window: int | None = None, by: str, reason: str = "granted") -> Entry:
+        """Give an account a limit, or another one: for good, or in each window of so many seconds.
+
+        `account` is a payer, or `EVERYBODY` for windows of the dataset as a whole. What was spent stays spent: a limit
+        below that closes the account. The dataset's limit for good is changed by `adjust` alone.
+        """
+        terms = checked_terms(account, _a(Cost, "limit", limit), window, by)
+        if (account, window) == (EVERYBODY, None):
+            rule = "is the limit of the whole dataset, which its owner must sign for"
+            raise InvalidParameter("account", account, rule, "use adjust(..., key=...), or give a window")
+        checked_text("reason", reason)
+
+        def work(transaction: Transaction) -> Entry:
+            return transaction.append(state=State.GRANTED, description=reason, spent=transaction.spent(), terms=terms)
+
+        return self._store.write(work)
+
+    def adjust(
+        self, account: str, limit: Cost, *, window: int | None = None, by: str, reason: str, key: SigningKey
+    ) -> Entry:
+        """Change any limit, also the dataset's own (`EVERYBODY`), up or down, with the owner's signature.
+
+        The entry is there for everybody to see, and what was spent stays spent. A raised limit weakens the guarantee
+        for all that was ever answered.
+        """
+        terms = replace(checked_terms(account, _a(Cost, "limit", limit), window, by), signer=self._signer(key))
+        checked_text("reason", reason)
+
+        def work(transaction: Transaction) -> Entry:
+            newest = transaction.newest()
+            number, previous = (1, transaction.genesis) if newest is None else (newest.number + 1, newest.hash)
+            message = terms.message(serial=self.serial, number=number, previous=previous, reason=reason)
+            signed = replace(terms, signature=key.sign(message))
+            return transaction.append(state=State.ADJUSTED, description=reason, spent=transaction.spent(), terms=signed)
+
+        return self._store.write(work)
+
+    def _signer(self, key: SigningKey) -> str:
+        signer = _a(SigningKey, "key", key).public.hex
+        if self._heading.owner not in (None, signer):
+            raise InvalidParameter("key", key, "is not the key of this ledger's owner", "sign with the owner's key")
+        return signer
+
+    def accounts(self) -> list[Account]:
+        """Every limit, the dataset's first, with what was spent of it, is left, and was ever spent by that account."""
+        with self._store.reading() as transaction:
+            return self._accounts(transaction)
+
+    def left(self, payer: str) -> Cost:
+        """What this payer may still spend now: the least, in each column, of all accounts that must pay."""
+        checked_name("payer", payer)
+        with self._store.reading() as transaction:
+            accounts = self._accounts(transaction, payer)
+        if not any(each.name == payer for each in accounts):
+            return Cost(0, 0)
+        rests = [each.left for each in accounts]
+        return Cost(min(each.units for each in rests), min(each.delta_units for each in rests))
+
+    def _accounts(self, transaction: Transaction, *payers: str) -> list[Account]:
+        """The limits of the dataset, and those of these payers or, if none is named, of all."""
+        wanted = (EVERYBODY, *payers) if payers else ()
+        found = _whole(transaction.about(*wanted))
+        limits = in_force(self.budget.limit, [each.terms for each in found if each.terms is not None])
+        accounts = []
+        lifetimes: dict[str, Cost] = {EVERYBODY: transaction.spent()}
+        for (name, window), limit in sorted(limits.items(), key=lambda item: item[0][0] != EVERYBODY):
+            if name not in lifetimes:
+                lifetimes[name] = _paid(transaction.newest_paid(name))
+            spent = lifetimes[name]
+            if window is not None:
+                start = window_start(transaction.now(), window)
+                if name == EVERYBODY:
+                    older = _whole([each for each in [transaction.newest_before(start)] if each])
+                    spent = less(spent, older[0].spent if older else Cost(0, 0))
+                else:
+                    spent = less(spent, _paid(transaction.newest_paid(name, before=start)))
+            accounts.append(Account(name=name, window=window, limit=limit, spent=spent, lifetime=lifetimes[name]))
+        return accounts
+
+    # -- evidence ------------------------------------------------------------------------------------------------------
+
+    def checkpoint(self, key: SigningKey) -> Checkpoint:
+        """Sign everything up to the newest entry, and write that down as an entry of its own.
+
+        Keep the checkpoint elsewhere (`write_checkpoint`): with it, `Ledger.open(..., checkpoint=...)` and `deniable
+        verify` see later whether the history was changed, or an older copy was put in its place.
+        """
+        signer = self._signer(key)
+
+        def work(transaction: Transaction) -> Checkpoint:
+            newest = transaction.newest()
+            if newest is not None and newest.checkpoint is not None and newest.checkpoint.signer == signer:
+                return newest.checkpoint  # nothing has happened since
+            number, link = (0, transaction.genesis) if newest is None else (newest.number, newest.hash)
+            where = Checkpoint(
+                serial=self.serial,
+                number=number,
+                hash=link,
+                spent=transaction.spent(),
+                time=transaction.now(),
+                signer=signer,
+                signature="",
+            )
+            noted = replace(where, signature=key.sign(where.message()))
+            words = f"checkpoint of entry {number}"
+            transaction.append(state=State.CHECKPOINT, description=words, spent=noted.spent, checkpoint=noted)
+            return noted
+
+        return self._store.write(work)
+
+    def export(self, path: Place) -> int:
+        """Write the whole history to a new JSONL file that `deniable verify` checks offline; how many entries.
+
+        Answers are left out, and their hashes stay. Written beside its place and moved there when it is whole.
+        """
+        with self._store.reading() as transaction:
+            return write_export(Path(path), self._heading, transaction)
+
+    def verify(self, key: PublicKey | None = None) -> Entry | None:
+        """Recompute every hash, sum, limit and signature; LedgerDamaged names the first entry that is not as written.
+
+        With a `key`, that key alone may have signed. Returns the newest entry. Whoever wrote down its number and hash,
+        or has a checkpoint, can see later that nothing before it changed; without such a note, somebody who may write
+        the file can also forge a whole new chain.
+        """
+        with self._store.reading() as transaction:
+            head, recount = transaction.head, Recount(self._heading, transaction.genesis, key)
+            while page := transaction.page(after=recount.number, most=_PAGE):
+                for entry in page:
+                    recount.add(entry)
+            newest = recount.end(head.number, head.hash)
+            transaction.check_file()
+            return newest
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -228,9 +478,16 @@ class Ledger:
             return transaction.spent()
 
     @property
+    def limit(self) -> Cost:
+        """What may be spent all in all: the budget's limit, or what its owner adjusted it to."""
+        with self._store.reading() as transaction:
+            return self._accounts(transaction, EVERYBODY)[0].limit
+
+    @property
     def remaining(self) -> Cost:
-        """What is left, exactly; `remaining // cost` says how many such questions fit."""
-        return _rest(self.budget.limit, self.charged)
+        """What is left of the dataset's limit, exactly; `remaining // cost` says how many such questions fit."""
+        with self._store.reading() as transaction:
+            return self._accounts(transaction, EVERYBODY)[0].left
 
     @property
     def spent(self) -> Curve:
@@ -242,36 +499,18 @@ class Ledger:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds for everything that was and will be sealed here: the limit, at any stopping time."""
-        assumptions = ("every answer is sealed in this ledger before it leaves",)
-        return Guarantee(self.budget.curve(self.budget.limit), self.unit, assumptions=assumptions)
+        """What holds for everything that was and will be sealed here: the limit, at any stopping time.
 
-    def verify(self) -> Entry | None:
-        """Recompute every hash and every sum; LedgerDamaged names the first entry that is not what was written.
-
-        Returns the newest entry. Whoever wrote down its number and hash can see later that nothing before it changed;
-        without such a note, somebody who may write the file can also forge a whole new chain.
+        After adjustments, the largest limit that ever was: a lower one came too late to be a promise.
         """
+        assumptions: tuple[str, ...] = ("every answer is sealed in this ledger before it leaves",)
         with self._store.reading() as transaction:
-            head, link, spent = transaction.head, transaction.genesis, Cost(0, 0)
-            waiting: dict[int, Entry] = {}
-            newest: Entry | None = None
-            number = 0
-            while page := transaction.page(after=number, most=_PAGE):
-                for newest in page:
-                    number += 1
-                    _check(newest, number, link, spent, waiting)
-                    link, spent = newest.hash, newest.spent
-                    if not spent <= self.budget.limit:
-                        raise LedgerDamaged(number, "spends more than the budget", RESTORE)
-            if number != head.number:
-                missing = f"is missing; the ledger had {head.number} entries"
-                first, fault = (number, missing) if number < head.number else (head.number, "was added behind the end")
-                raise LedgerDamaged(first + 1, fault, RESTORE)
-            if link != head.hash:
-                raise LedgerDamaged(number, "is not what the head of the chain says", RESTORE)
-            transaction.check_file()
-            return newest
+            terms = [each.terms for each in transaction.about(EVERYBODY)]
+        limits = [self.budget.limit, *(each.limit for each in terms if each is not None and each.window is None)]
+        most = Cost(max(each.units for each in limits), max(each.delta_units for each in limits))
+        if most != self.budget.limit:
+            assumptions += ("the owner did not raise the limit because of answers",)
+        return Guarantee(self.budget.curve(most), self.unit, assumptions=assumptions)
 
     # -- handles -------------------------------------------------------------------------------------------------------
 
@@ -288,40 +527,52 @@ class Ledger:
         self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        if self.path is None:
+        if self._store.place is None:
             raise InvalidOperation("a ledger in memory cannot go to another process; give it a file")
-        return _reopened, (str(self.path), self.budget, self.unit, self.dataset)
+        return _reopened, (self._store.place, self.budget, self.unit, self.dataset)
 
     def __repr__(self) -> str:
-        place = "in memory" if self.path is None else repr(str(self.path))
-        return f"<Ledger {place} of {self.dataset!r}, {self.budget!r}, {self.unit!r}>"
+        return f"<Ledger {self._store.title} of {self.dataset!r}, {self.budget!r}, {self.unit!r}>"
 
 
-def _check(entry: Entry, number: int, link: str, spent: Cost, waiting: dict[int, Entry]) -> None:
-    """LedgerDamaged if this is not entry `number`, following `link`; `waiting` has the entries that are still open."""
-    if entry.number != number:
-        raise LedgerDamaged(number, "is missing", RESTORE)
-    if entry.digest() != entry.hash:
-        raise LedgerDamaged(number, "was changed", RESTORE)
-    if entry.previous != link:
-        # Entry 1 is whole, so what it hangs from is not.
-        raise (
-            LedgerDamaged(0, "was changed", RESTORE)
-            if number == 1
-            else LedgerDamaged(number, "does not follow the entry before it", RESTORE)
-        )
-    if entry.spent != spent + entry.charged:
-        raise LedgerDamaged(number, "has a wrong sum", RESTORE)
-    if entry.state is State.RESERVED:
-        waiting[number] = entry
-        return
-    closed = waiting.pop(entry.closes or 0, None)
-    if closed is None or (closed.question, closed.cost, closed.key) != (entry.question, entry.cost, entry.key):
-        raise LedgerDamaged(number, "closes no open entry", RESTORE)
+def _store(place: Place | None) -> Store:
+    if isinstance(place, str) and _URL.match(place):
+        from deniable.ledger.database import DatabaseStore  # SQLAlchemy comes with an extra
+
+        return DatabaseStore(place)
+    return SQLiteStore(None if place is None else Path(place).absolute())
 
 
-def _rest(limit: Cost, spent: Cost) -> Cost:
-    return Cost(max(0, limit.units - spent.units), max(0, limit.delta_units - spent.delta_units))
+def _ask(cost: Cost, question: str, description: str, key: str | None = None) -> _Ask:
+    checked = checked_question(question), checked_text("description", description)
+    return _Ask(_a(Cost, "cost", cost), *checked, None if key is None else checked_name("key", key))
+
+
+def _payer(payer: str | None) -> str | None:
+    if payer == EVERYBODY:
+        raise InvalidParameter("payer", payer, "is everybody, who always pays", "name one payer, or none")
+    return None if payer is None else checked_name("payer", payer)
+
+
+def _whole(entries: list[Entry]) -> list[Entry]:
+    """These entries; LedgerDamaged if one of them is not what was written."""
+    for each in entries:
+        if each.digest() != each.hash:
+            raise LedgerDamaged(each.number, "was changed", RESTORE)
+    return entries
+
+
+def _paid(newest: Entry | None) -> Cost:
+    """What a payer has paid up to and including this entry."""
+    if newest is None:
+        return Cost(0, 0)
+    _whole([newest])
+    return newest.payer_spent or Cost(0, 0)
+
+
+def _mismatch(field: str, asked: object, found: object) -> LedgerMismatch:
+    remedy = "open it as what it is, or keep another ledger; a budget is fixed when its ledger is made"
+    return LedgerMismatch(field, repr(asked), repr(found), remedy)
 
 
 def _a(kind: type[Kind], name: str, value: object) -> Kind:
@@ -332,5 +583,5 @@ def _a(kind: type[Kind], name: str, value: object) -> Kind:
     return value
 
 
-def _reopened(path: str, budget: Budget, unit: Unit, dataset: str) -> Ledger:
-    return Ledger.open(path, budget=budget, unit=unit, dataset=dataset)
+def _reopened(place: str, budget: Budget, unit: Unit, dataset: str) -> Ledger:
+    return Ledger.open(place, budget=budget, unit=unit, dataset=dataset)

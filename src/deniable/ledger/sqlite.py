@@ -17,10 +17,10 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 from urllib.parse import quote
 
 from deniable.errors import (
@@ -31,11 +31,10 @@ from deniable.errors import (
     LedgerUnavailable,
     UnreadableRecord,
 )
-from deniable.ledger.budget import Cost
-from deniable.ledger.entries import FORMAT, Entry, Heading, State
-from deniable.ledger.stores import RESTORE, Head, Store, Transaction
+from deniable.ledger.entries import Entry, Heading
+from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, as_row, from_row, genesis_of
 
-__all__ = ["SQLiteStore"]
+__all__ = ["SQLiteStore", "needs_all", "ours"]
 
 _MAGIC: Final = b"SQLite format 3\0"
 _APPLICATION: Final = 0x64656E79
@@ -44,9 +43,18 @@ _APPLICATION: Final = 0x64656E79
 _PATIENCE: Final = 30.0
 """Seconds to wait for another writer. A writer takes milliseconds, so this is a very long queue or a hung machine."""
 
-_COLUMNS: Final = (
-    "number, time, state, question, units, delta_units, description, key, closes, answer, code, spent_units, "
-    "spent_delta_units, previous, hash"
+VERSION: Final = 2
+"""Of the tables. A file of version 1 knew no accounts; it gets the columns for them when it is next opened."""
+
+_COLUMNS: Final = ", ".join(COLUMNS)
+_ACCOUNTS: Final = (
+    "ALTER TABLE entries ADD COLUMN payer TEXT",
+    "ALTER TABLE entries ADD COLUMN account TEXT",
+    "ALTER TABLE entries ADD COLUMN more TEXT",
+    "CREATE INDEX paid ON entries (payer, time, number) WHERE payer IS NOT NULL AND state = 'RESERVED'",
+    "CREATE INDEX about ON entries (account, number) WHERE account IS NOT NULL",
+    "CREATE INDEX linked ON entries (number) WHERE state = 'LINKED'",
+    "CREATE INDEX by_time ON entries (time, number)",
 )
 _SCHEMA: Final = (
     "CREATE TABLE heading (one INTEGER PRIMARY KEY CHECK (one = 1), text TEXT NOT NULL)",
@@ -67,8 +75,8 @@ _SCHEMA: Final = (
 
 @final
 class _SQLiteTransaction(Transaction):
-    def __init__(self, connection: sqlite3.Connection, heading: str) -> None:
-        super().__init__(heading)
+    def __init__(self, connection: sqlite3.Connection, genesis: str) -> None:
+        super().__init__(genesis)
         self._connection = connection
 
     @property
@@ -77,6 +85,10 @@ class _SQLiteTransaction(Transaction):
         if row is None or not isinstance(row[0], int) or row[0] < 0:
             raise LedgerDamaged(None, "the head of the chain is missing", RESTORE)
         return Head(*row)
+
+    def first_link(self) -> object:
+        row = self._connection.execute("SELECT previous FROM entries WHERE number = 1").fetchone()
+        return None if row is None else row[0]
 
     def page(self, *, after: int, most: int) -> list[Entry]:
         return self._entries("number > ? ORDER BY number LIMIT ?", after, most)
@@ -90,6 +102,21 @@ class _SQLiteTransaction(Transaction):
     def newest_sealed(self, question: str) -> Entry | None:
         return self._one("question = ? AND state = 'SEALED' ORDER BY number DESC LIMIT 1", question)
 
+    def newest_before(self, time: str) -> Entry | None:
+        return self._one("time < ? ORDER BY time DESC, number DESC LIMIT 1", time)
+
+    def newest_paid(self, payer: str, *, before: str | None = None) -> Entry | None:
+        when, values = ("", ()) if before is None else ("AND time < ?", (before,))
+        rule = f"payer = ? AND state = 'RESERVED' {when} ORDER BY time DESC, number DESC LIMIT 1"
+        return self._one(rule, payer, *values)
+
+    def about(self, *accounts: str) -> list[Entry]:
+        which = f"IN ({', '.join('?' * len(accounts))})" if accounts else "IS NOT NULL"
+        return self._entries(f"account {which} ORDER BY number", *accounts)
+
+    def links(self) -> list[Entry]:
+        return self._entries("state = 'LINKED' ORDER BY number")
+
     def check_file(self) -> None:
         if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
             raise LedgerDamaged(None, "is damaged", RESTORE)
@@ -100,55 +127,19 @@ class _SQLiteTransaction(Transaction):
 
     def _entries(self, where: str, *values: object) -> list[Entry]:
         rows = self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE {where}", values)
-        return [_entry(row) for row in rows]
+        return [from_row(row) for row in rows]
 
-    def _insert(self, entry: Entry, head: Head) -> None:
-        row = (
-            *(entry.number, entry.time, entry.state.value, entry.question),
-            *(str(entry.cost.units), str(entry.cost.delta_units), entry.description, entry.key),
-            *(entry.closes, entry.answer, entry.code, str(entry.spent.units), str(entry.spent.delta_units)),
-            *(entry.previous, entry.hash),
+    def _insert(self, entries: Sequence[Entry], head: Head) -> None:
+        marks = ", ".join("?" * len(COLUMNS))
+        self._connection.executemany(
+            f"INSERT INTO entries ({_COLUMNS}) VALUES ({marks})", [as_row(entry) for entry in entries]
         )
-        self._connection.execute(f"INSERT INTO entries ({_COLUMNS}) VALUES ({', '.join('?' * len(row))})", row)
         moved = self._connection.execute(
             "UPDATE head SET number = ?, hash = ? WHERE number = ? AND hash = ?",
-            (entry.number, entry.hash, head.number, head.hash),
+            (entries[-1].number, entries[-1].hash, head.number, head.hash),
         )
         if moved.rowcount != 1:
             raise LedgerUnavailable("somebody else wrote to this ledger at the same time", "try again")
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    number, when, state, question, units, delta_units, description, key, closes, answer, code, *rest = row
-    spent_units, spent_delta_units, previous, link = rest
-    try:
-        texts = [text for text in (when, question, description, key, code, previous, link) if text is not None]
-        if not all(isinstance(text, str) for text in texts) or not isinstance(answer, bytes | None):
-            raise TypeError
-        return Entry(
-            number=number,
-            time=when,
-            state=State(state),
-            question=question,
-            cost=Cost(_whole(units), _whole(delta_units)),
-            description=description,
-            key=key,
-            closes=closes,
-            answer=answer,
-            code=code,
-            spent=Cost(_whole(spent_units), _whole(spent_delta_units)),
-            previous=previous,
-            hash=link,
-        )
-    except (TypeError, ValueError):  # InvalidParameter is a ValueError
-        raise LedgerDamaged(number, "cannot be read", RESTORE) from None
-
-
-def _whole(text: object) -> int:
-    """A whole number in the one way we write it: no sign, no spaces, no other digits."""
-    if not isinstance(text, str) or not (text.isascii() and text.isdigit()) or len(text) > 100:
-        raise TypeError
-    return int(text)
 
 
 @final
@@ -159,7 +150,7 @@ class SQLiteStore(Store):
         self._path = path
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._heading = ""
+        self._genesis = ""
         self._file: tuple[int, int] | None = None
         self._process = os.getpid()
         self._closed = False
@@ -170,22 +161,28 @@ class SQLiteStore(Store):
     def path(self) -> Path | None:
         return self._path
 
-    def open(self, new: Heading | None) -> Heading:
+    @property
+    def place(self) -> str | None:
+        return None if self._path is None else str(self._path)
+
+    def open(self, new: Heading | None, *, dataset: str | None, family: str | None) -> Heading:
         with self._lock, _our_errors(self._path):
             if self._path is not None and not self._path.exists() and new is None:
-                raise _needs_all(f"there is no ledger at {str(self._path)!r} yet")
+                raise needs_all(f"there is no ledger at {str(self._path)!r} yet")
             _refuse_foreign(self._path)
             connection = self._connected(may_create=True)
             if not _has_tables(connection):
                 if new is None:
-                    raise _needs_all("there is no ledger here yet")
+                    raise needs_all("there is no ledger here yet")
                 _create(connection, new)
-            self._heading = _heading_text(connection)
+            heading = _heading_text(connection)
+            self._genesis = genesis_of(heading)
+            _upgrade(connection)
             if self._path is not None:
                 _switch_to_log(connection)
                 found = os.stat(self._path)
                 self._file = found.st_dev, found.st_ino
-        return Heading.read(self._heading)
+        return Heading.read(heading)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -204,7 +201,7 @@ class SQLiteStore(Store):
             self._same_file()
             connection.execute(begin)
             try:
-                yield _SQLiteTransaction(connection, self._heading)
+                yield _SQLiteTransaction(connection, self._genesis)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -275,8 +272,8 @@ def _create(connection: sqlite3.Connection, new: Heading) -> None:
     try:
         if not _has_tables(connection):  # nobody was faster
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {FORMAT}")
-            for statement in _SCHEMA:
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            for statement in (*_SCHEMA, *_ACCOUNTS):
                 connection.execute(statement)
             connection.execute("INSERT INTO heading VALUES (1, ?)", (new.text(),))
             connection.execute("INSERT INTO head VALUES (1, 0, ?)", (new.genesis(),))
@@ -293,13 +290,30 @@ def _heading_text(connection: sqlite3.Connection) -> str:
     )
     if application != _APPLICATION:
         raise UnreadableRecord("this SQLite file is not a ledger; name another file")
-    if version > FORMAT:
-        raise UnreadableRecord(f"this ledger has format {version}, newer than {FORMAT}; update deniable to open it")
+    if version > VERSION:
+        raise UnreadableRecord(f"this ledger has format {version}, newer than {VERSION}; update deniable to open it")
     row = connection.execute("SELECT text FROM heading").fetchone()
     if row is None or not isinstance(row[0], str):
         raise LedgerDamaged(0, "is missing", RESTORE)
     text: str = row[0]
     return text
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Give the tables of an older version what they lack: all in one transaction. Entries are not touched."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+        return
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:  # nobody was faster
+            for statement in _ACCOUNTS:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _switch_to_log(connection: sqlite3.Connection) -> None:
@@ -314,7 +328,8 @@ def _switch_to_log(connection: sqlite3.Connection) -> None:
             time.sleep(0.005)
 
 
-def _needs_all(fact: str) -> InvalidParameter:
+def needs_all(fact: str) -> InvalidParameter:
+    """A ledger is not there, and cannot be made of what was given."""
     return InvalidParameter("budget", None, f"{fact}, and a new one needs a budget, a unit and a dataset")
 
 
@@ -328,14 +343,15 @@ def _our_errors(path: Path | None) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _ours(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR), ledger) from None
+        raise ours(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR), ledger) from None
     except OSError as error:
         raise LedgerUnavailable(
             f"{ledger} cannot be opened ({os.strerror(error.errno or 0)})", "check the file"
         ) from None
 
 
-def _ours(code: int, ledger: str) -> DeniableError:
+def ours(code: int, ledger: str) -> DeniableError:
+    """Our error for a code of SQLite's."""
     kind = code & 0xFF  # the rest says more than anybody needs
     if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return LedgerUnavailable(f"{ledger} is busy: somebody has held it for {_PATIENCE:g} s", "try again")

@@ -7,20 +7,25 @@ whole numbers of Python, inside that transaction; so another store needs no arit
 
 from __future__ import annotations
 
-import time
+import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, final
+from time import time as clock
+from typing import Any, Final, NamedTuple, TypeVar, final
 
 from deniable.errors import LedgerDamaged
+from deniable.ledger.accounts import stamp
 from deniable.ledger.budget import Cost
-from deniable.ledger.entries import Entry, Heading, State
+from deniable.ledger.entries import Entry, Heading, State, compact, cost_of, more_of
 
-__all__ = ["RESTORE", "Head", "Store", "Transaction"]
+__all__ = ["COLUMNS", "RESTORE", "Head", "Store", "Transaction", "as_row", "from_row", "genesis_of"]
 
 RESTORE = "restore the ledger from a copy; it answers nothing until then"
+
+Result = TypeVar("Result")
 
 
 @final
@@ -34,18 +39,23 @@ class Head(NamedTuple):
 class Transaction(ABC):
     """A consistent view of a ledger; while writing, nobody else writes."""
 
-    def __init__(self, heading: str) -> None:
-        self._genesis = sha256(heading.encode()).hexdigest()
+    def __init__(self, genesis: str) -> None:
+        self._genesis = genesis
+        self._newest: Entry | None = None
 
     @property
     def genesis(self) -> str:
-        """The first link of the chain: the hash of the heading."""
+        """The first link of the chain: the hash of the heading, as it is stored."""
         return self._genesis
 
     @property
     @abstractmethod
     def head(self) -> Head:
         """Where the chain ends, as the store says."""
+
+    @abstractmethod
+    def first_link(self) -> object:
+        """What entry 1 hangs from, as the store says; None if there is no entry 1."""
 
     @abstractmethod
     def page(self, *, after: int, most: int) -> list[Entry]:
@@ -64,8 +74,24 @@ class Transaction(ABC):
         """The newest SEALED entry of this question."""
 
     @abstractmethod
-    def _insert(self, entry: Entry, head: Head) -> None:
-        """Write an entry and move the head from exactly `head` to it."""
+    def newest_before(self, time: str) -> Entry | None:
+        """The newest entry that is older than this time."""
+
+    @abstractmethod
+    def newest_paid(self, payer: str, *, before: str | None = None) -> Entry | None:
+        """The newest RESERVED entry of this payer, if a time is given the newest that is older than it."""
+
+    @abstractmethod
+    def about(self, *accounts: str) -> list[Entry]:
+        """The entries that set limits of these accounts, oldest first; without a name, those of all accounts."""
+
+    @abstractmethod
+    def links(self) -> list[Entry]:
+        """The LINKED entries, oldest first."""
+
+    @abstractmethod
+    def _insert(self, entries: Sequence[Entry], head: Head) -> None:
+        """Write these entries and move the head from exactly `head` to the last of them."""
 
     @abstractmethod
     def check_file(self) -> None:
@@ -76,16 +102,18 @@ class Transaction(ABC):
         found = self.page(after=number - 1, most=1)
         return found[0] if found and found[0].number == number else None
 
-    def spent(self) -> Cost:
-        """Everything charged so far, from the newest entry; LedgerDamaged if the ends of the chain do not hold.
+    def newest(self) -> Entry | None:
+        """The newest entry; LedgerDamaged if the ends of the chain do not hold.
 
         This looks at both ends only, so that it costs the same in a long ledger. `Ledger.verify` looks at all of it.
         """
+        if self._newest is not None:
+            return self._newest
         head = self.head
         if head.number == 0:
             if head.hash != self.genesis or self.page(after=0, most=1):
                 raise LedgerDamaged(0, "does not belong to this chain", RESTORE)
-            return Cost(0, 0)
+            return None
         last = self.page(after=head.number - 1, most=2)
         if not last or last[0].number != head.number:
             raise LedgerDamaged(head.number, "is missing", RESTORE)
@@ -93,44 +121,42 @@ class Transaction(ABC):
             raise LedgerDamaged(head.number, "was changed", RESTORE)
         if len(last) > 1:
             raise LedgerDamaged(last[1].number, "was added behind the end of the chain", RESTORE)
-        first = last[0] if head.number == 1 else self.entry(1)
-        if first is None or first.previous != self.genesis:
-            raise LedgerDamaged(0 if first else 1, "does not belong to this chain", RESTORE)
-        return last[0].spent
+        link = self.first_link()
+        if link != self.genesis:
+            raise LedgerDamaged(1 if link is None else 0, "does not belong to this chain", RESTORE)
+        self._newest = last[0]
+        return self._newest
 
-    def append(
-        self,
-        *,
-        state: State,
-        question: str,
-        cost: Cost,
-        description: str,
-        key: str | None,
-        spent: Cost,
-        closes: int | None = None,
-        answer: bytes | None = None,
-        code: str | None = None,
-    ) -> Entry:
-        """Write the next entry of the chain and return it."""
-        head = self.head
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        unhashed = Entry(
-            number=head.number + 1,
-            time=now,
-            state=state,
-            question=question,
-            cost=cost,
-            description=description,
-            key=key,
-            closes=closes,
-            answer=answer,
-            code=code,
-            spent=spent,
-            previous=head.hash,
-        )
-        entry = unhashed.hashed()
-        self._insert(entry, head)
-        return entry
+    def spent(self) -> Cost:
+        """Everything charged so far, from the newest entry."""
+        newest = self.newest()
+        return Cost(0, 0) if newest is None else newest.spent
+
+    def now(self) -> str:
+        """The time of the clock, or of the newest entry if that is later: time in a ledger never runs back."""
+        newest, now = self.newest(), stamp(clock())
+        return now if newest is None else max(now, newest.time)
+
+    def append(self, **fields: Any) -> Entry:
+        """Write the next entry of the chain and return it; see `append_all`."""
+        return self.append_all([fields])[0]
+
+    def append_all(self, given: Iterable[dict[str, Any]]) -> list[Entry]:
+        """Write the next entries of the chain and return them.
+
+        What is given are fields of `Entry`, without those that follow from its place in the chain.
+        """
+        newest, now = self.newest(), self.now()
+        head = last = Head(0, self.genesis) if newest is None else Head(newest.number, newest.hash)
+        entries = []
+        for fields in given:
+            known: dict[str, Any] = {"question": "", "cost": Cost(0, 0)} | fields
+            entry = Entry(number=last.number + 1, time=now, previous=last.hash, **known).hashed()
+            last = Head(entry.number, entry.hash)
+            entries.append(entry)
+        self._insert(entries, head)
+        self._newest = entries[-1]
+        return entries
 
 
 class Store(ABC):
@@ -139,11 +165,24 @@ class Store(ABC):
     @property
     @abstractmethod
     def path(self) -> Path | None:
-        """The file, or None if there is none that another process could open."""
+        """The file, or None if it is kept in memory or in a database."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str | None:
+        """What `Ledger.open` finds it by, in this process and others; None if only this process has it."""
+
+    @property
+    def title(self) -> str:
+        """The place in words, without a password."""
+        return "in memory" if self.place is None else repr(self.place)
 
     @abstractmethod
-    def open(self, new: Heading | None) -> Heading:
-        """The heading of the ledger that is kept here; if there is none yet, it is made with the new heading."""
+    def open(self, new: Heading | None, *, dataset: str | None, family: str | None) -> Heading:
+        """The heading of the ledger that is kept here; if there is none yet, it is made with the new heading.
+
+        A store that keeps many ledgers finds one by the name of its data, and else by its family.
+        """
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Transaction]:
@@ -153,6 +192,69 @@ class Store(ABC):
     def writing(self) -> AbstractContextManager[Transaction]:
         """A view that nobody else writes beside: kept on leaving, and durable then; undone by an exception."""
 
+    def write(self, work: Callable[[Transaction], Result]) -> Result:
+        """Do this while writing; again from the start, where a store could not keep it because of somebody else."""
+        with self.writing() as transaction:
+            return work(transaction)
+
     @abstractmethod
     def close(self) -> None:
         """Let go of everything. May be called twice."""
+
+
+# --- rows of a table --------------------------------------------------------------------------------------------------
+
+COLUMNS: Final = (
+    *("number", "time", "state", "question", "units", "delta_units", "description", "key", "closes", "answer", "code"),
+    *("spent_units", "spent_delta_units", "previous", "hash", "payer", "account", "more"),
+)
+"""`payer` and `account` are there to be looked up; `more` has them again, as they were hashed."""
+
+
+def genesis_of(heading: str) -> str:
+    """The first link of a chain: the hash of the text of its heading."""
+    return sha256(heading.encode()).hexdigest()
+
+
+def as_row(entry: Entry) -> tuple[Any, ...]:
+    """An entry as a row of a table. Amounts are decimal text: no database's integer holds 38 digits."""
+    more = entry.more()
+    return (
+        *(entry.number, entry.time, entry.state.value, entry.question),
+        *(str(entry.cost.units), str(entry.cost.delta_units), entry.description, entry.key),
+        *(entry.closes, entry.answer, entry.code, str(entry.spent.units), str(entry.spent.delta_units)),
+        *(entry.previous, entry.hash, entry.payer, None if entry.terms is None else entry.terms.account),
+        None if more is None else compact(more),
+    )
+
+
+def from_row(row: Sequence[Any]) -> Entry:
+    """The entry of a row; LedgerDamaged if no entry was ever written like this."""
+    number, when, state, question, units, delta_units, description, key, closes, answer, code, *rest = row
+    spent_units, spent_delta_units, previous, link, payer, account, more = rest
+    try:
+        texts = [text for text in (when, question, description, key, code, previous, link) if text is not None]
+        if not all(isinstance(text, str) for text in texts) or not isinstance(answer, bytes | None):
+            raise TypeError
+        fields: dict[str, Any] = {} if more is None else more_of(json.loads(more))
+        terms = fields.get("terms")
+        if payer != fields.get("payer") or account != (None if terms is None else terms.account):
+            raise TypeError
+        return Entry(
+            number=number,
+            time=when,
+            state=State(state),
+            question=question,
+            cost=cost_of((units, delta_units)),
+            description=description,
+            key=key,
+            closes=closes,
+            answer=answer,
+            code=code,
+            spent=cost_of((spent_units, spent_delta_units)),
+            previous=previous,
+            hash=link,
+            **fields,
+        )
+    except (KeyError, TypeError, ValueError):  # InvalidParameter is a ValueError
+        raise LedgerDamaged(number, "cannot be read", RESTORE) from None

@@ -5,31 +5,25 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
-from deniable.errors import NOTHING, InvalidParameter, MissingExtra
+from deniable.errors import NOTHING, InvalidParameter
 from deniable.queries.intervals import Estimate, reach
-from deniable.queries.notes import cost_said, empty_note, rest_said, rows_note, threshold_note, wrapped
+from deniable.queries.notes import cost_said, empty_note, rest_said, rows_note, threshold_note
 from deniable.queries.recipes import Counted
+from deniable.queries.shown import Cell, Interval, Shown
 from deniable.tables.expressions import Column, Expression, columns_used
 from deniable.tables.operators import typed
 from deniable.units import Guarantee
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Cost
-    from deniable.plots.spec import Figure
     from deniable.queries.planner import Plan
     from deniable.queries.recipes import Drawn
     from deniable.queries.release import Released
     from deniable.tables.kinds import Domain
-
-UNTOLD: Final = "–"
-"""Stands for a measured number that is NULL: an average of what may be nobody, a quotient by 0."""
-
-Cell = bool | int | float | str | dt.date | dt.datetime | None
 
 
 @final
@@ -63,35 +57,34 @@ class Receipt:
 
 
 @final
-class Answer:
-    """The noisy answer to a question: rows of cells by column name, and a noise interval for each measured cell.
+class Answer(Shown):
+    """The noisy answer to a question, with the plan it was made by, its guarantee and its receipt."""
 
-    The interval says how far noise may have moved the number from what the (bounded) data says: it holds the number
-    without noise with probability `confidence`. It says nothing about sampling, or about rows that were left out.
-    """
-
-    __slots__ = (
-        "_budget",
-        "_cells",
-        "_intervals",
-        "_names",
-        "_plan",
-        "_released",
-        "adjusted",
-        "confidence",
-        "guarantee",
-        "receipt",
-    )
+    __slots__ = ("_budget", "_plan", "_released", "guarantee", "receipt")
 
     def __init__(
         self, plan: Plan, released: Released, budget: Budget, guarantee: Guarantee, receipt: Receipt, confidence: float
     ) -> None:
         self._plan, self._released, self._budget = plan, released, budget
-        self.guarantee, self.receipt, self.confidence = guarantee, receipt, confidence
-        self._names = plan.question.names
-        self._cells, self._intervals = _shown(plan, released, budget, confidence)
-        self.adjusted = ""
-        """What was done to the numbers afterwards, in words; nothing, as they come."""
+        self.guarantee, self.receipt = guarantee, receipt
+        cells, intervals = _shown(plan, released, budget, confidence)
+        counted = {recipe.name for recipe in plan.recipes if isinstance(recipe, Counted)}
+        measures = {each.name for each in plan.question.measures}
+        columns = plan.question.post.columns
+        super().__init__(
+            plan.question.names,
+            cells,
+            intervals,
+            confidence,
+            measured=frozenset(name for name, made in columns if measures & set(columns_used(made))),
+            counts=frozenset(name for name, made in columns if isinstance(made, Column) and made.name in counted),
+        )
+
+    def _papers(self) -> str:
+        return str(self.receipt)
+
+    def _entry(self) -> int:
+        return self.receipt.entry
 
     @property
     def budget(self) -> Budget:
@@ -108,78 +101,12 @@ class Answer:
         """The noisy statistics that the cells were made from."""
         return self._released
 
-    # -- reading -------------------------------------------------------------------------------------------------------
-
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        return self._names
-
-    @property
-    def rows(self) -> tuple[tuple[Cell, ...], ...]:
-        """All cells, row by row."""
-        return self._cells
-
-    def __len__(self) -> int:
-        return len(self._cells)
-
-    def __iter__(self) -> Iterator[dict[str, Cell]]:
-        return (dict(zip(self._names, row, strict=True)) for row in self._cells)
-
-    def __getitem__(self, column: str) -> tuple[Cell, ...]:
-        """One column."""
-        return tuple(row[self._place(column)] for row in self._cells)
-
-    def interval(self, column: str) -> tuple[tuple[float, float] | None, ...]:
-        """The noise interval of each cell of a column; None for keys and for what cannot be said."""
-        place = self._place(column)
-        return tuple(row[place] for row in self._intervals)
-
-    @property
-    def value(self) -> Cell:
-        """The one number of an answer of one row and one column."""
-        if len(self._cells) != 1 or len(self._names) != 1:
-            raise InvalidParameter(
-                "value",
-                f"{len(self._cells)} × {len(self._names)}",
-                "is for answers of one cell",
-                "read rows or a column",
-            )
-        return self._cells[0][0]
-
-    def _place(self, column: str) -> int:
-        if column not in self._names:
-            raise InvalidParameter("column", column, f"must be one of {', '.join(self._names)}")
-        return self._names.index(column)
-
-    def nonnegative(self) -> Answer:
-        """The same with counts below 0 raised to 0, as they are without noise; says so wherever it is shown.
-
-        Costs nothing. Each count comes nearer to the truth; sums of many such counts become too large.
-        """
-        counts = {recipe.name for recipe in self._plan.recipes if isinstance(recipe, Counted)}
-        raised = [
-            isinstance(expression, Column) and expression.name in counts
-            for _, expression in self._plan.question.post.columns
-        ]
-        other = Answer(
-            self._plan, self._released, self._budget, self.guarantee, self.receipt, self.confidence
-        )  # fmt: skip
-        other._cells = tuple(
-            tuple(
-                max(cell, 0) if up and isinstance(cell, int | float) else cell
-                for cell, up in zip(row, raised, strict=True)
-            )
-            for row in self._cells
-        )
-        other._intervals = tuple(
-            tuple(
-                (max(i[0], 0), max(i[1], 0)) if up and i is not None else i for i, up in zip(row, raised, strict=True)
-            )
-            for row in self._intervals
-        )
-        other.adjusted = "counts below 0 were raised to 0"
-        return other
+    def notes(self) -> tuple[str, ...]:
+        """What to know when reading it, a sentence each: from the question, the public schema and the cost alone."""
+        plan = self._plan
+        said = [empty_note(plan), threshold_note(plan, self._released.threshold), rows_note(plan)]
+        return tuple(each for each in said if each)
 
     def adding_up_to(self, total: Answer) -> Answer:
         """The same with its counts or sums moved such that they add up to a coarser answer; says so where it is shown.
@@ -202,42 +129,6 @@ class Answer:
         other.adjusted = f"moved to add up to the totals of entry {total.receipt.entry}"
         return other
 
-    # -- taking it elsewhere -------------------------------------------------------------------------------------------
-
-    def _flat(self, *, intervals: bool) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {}
-        for name in self._names:
-            found[name] = list(self[name])
-            bounds = self.interval(name)
-            if intervals and any(each is not None for each in bounds):
-                found[f"{name}_low"] = [None if each is None else each[0] for each in bounds]
-                found[f"{name}_high"] = [None if each is None else each[1] for each in bounds]
-        return found
-
-    def to_pandas(self, *, intervals: bool = False) -> Any:
-        """As a pandas DataFrame; with `intervals`, columns NAME_low and NAME_high beside each measure."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise MissingExtra("pandas", "sql") from None
-        return pd.DataFrame(self._flat(intervals=intervals))
-
-    def to_polars(self, *, intervals: bool = False) -> Any:
-        """As a polars DataFrame."""
-        try:
-            import polars as pl
-        except ImportError:
-            raise MissingExtra("polars", "sql") from None
-        return pl.DataFrame(self._flat(intervals=intervals))
-
-    def to_arrow(self, *, intervals: bool = False) -> Any:
-        """As an Arrow table."""
-        try:
-            import pyarrow as pa
-        except ImportError:
-            raise MissingExtra("pyarrow", "sql") from None
-        return pa.table(self._flat(intervals=intervals))
-
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values: the table, the intervals, and where they come from (provenance)."""
         plan = self._plan
@@ -246,6 +137,9 @@ class Answer:
             "rows": [[_portable(cell) for cell in row] for row in self._cells],
             "intervals": [[None if each is None else list(each) for each in row] for row in self._intervals],
             "confidence": self.confidence,
+            "kinds": [typed(made, plan.question.domains).domain.kind.value for _, made in plan.question.post.columns],
+            "measured": sorted(self._measured),
+            "counts": sorted(self._counts),
             "adjusted": self.adjusted,
             "notes": list(self.notes),
             "provenance": {
@@ -265,138 +159,12 @@ class Answer:
         """`to_dict` as JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, allow_nan=False)
 
-    # -- looking at it -------------------------------------------------------------------------------------------------
-
-    @property
-    def _measured(self) -> tuple[bool, ...]:
-        """For each column, whether it was computed from noisy numbers; else it shows keys."""
-        measures = {measure.name for measure in self._plan.question.measures}
-        return tuple(bool(measures & set(columns_used(each))) for _, each in self._plan.question.post.columns)
-
-    def _texts(self) -> list[list[str]]:
-        """All cells for people."""
-        noisy = self._measured
-        return [
-            [
-                spoken(cell, around) if measured else key_said(cell)
-                for cell, around, measured in zip(row, intervals, noisy, strict=True)
-            ]
-            for row, intervals in zip(self._cells, self._intervals, strict=True)
-        ]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What to know when reading it, a sentence each: from the question, the public schema and the cost alone."""
-        plan = self._plan
-        said = [empty_note(plan), threshold_note(plan, self._released.threshold), rows_note(plan)]
-        return tuple(each for each in said if each)
-
-    def _caption(self) -> list[str]:
-        untold = any(
-            cell is None for row in self._cells for cell, noisy in zip(row, self._measured, strict=True) if noisy
-        )
-        said = [
-            f"± is the noise interval at {100 * self.confidence:g} %",
-            f"{UNTOLD} is a number that cannot be told" if untold else "",
-            self.adjusted,
-            *self.notes,
-            str(self.receipt),
-        ]
-        return [each for each in said if each]
-
-    def __repr__(self) -> str:
-        return f"<Answer: {len(self._cells)} rows of {', '.join(self._names)}; entry {self.receipt.entry}>"
-
-    def __str__(self) -> str:
-        table = [list(self._names), *self._texts()]
-        widths = [max(len(row[j]) for row in table) for j in range(len(self._names))]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if right else cell.ljust(width)
-                for cell, width, right in zip(row, widths, self._measured, strict=True)
-            ).rstrip()
-            for row in table
-        ]
-        lines.insert(1, "  ".join("─" * width for width in widths))
-        return "\n".join([*lines, *wrapped(self._caption())])
-
-    def __rich__(self) -> Any:
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table()
-        for name, right in zip(self._names, self._measured, strict=True):
-            table.add_column(name, justify="right" if right else "left")
-        for row in self._texts():
-            table.add_row(*(Text(cell) for cell in row))
-        return Group(table, Text("\n".join(self._caption()), "dim"))
-
-    def _repr_html_(self) -> str:
-        heads = "".join(f"<th>{escape(name)}</th>" for name in self._names)
-        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in self._texts())
-        caption = f"<caption>{'<br>'.join(escape(each) for each in self._caption())}</caption>"
-        return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-
-    def plot(self, column: str | None = None) -> Figure:
-        """A measure as points with noise intervals, one for each row: `answer.plot("n").save("n.png")`."""
-        from deniable.plots.figures import intervals as drawn
-
-        if not self._cells:
-            raise InvalidParameter("answer", NOTHING, "has no rows to draw", "; ".join(self.notes))
-        measured = [name for name in self._names if any(each is not None for each in self.interval(name))]
-        if not measured:
-            raise InvalidParameter("column", column, "this answer has no measured column to draw")
-        chosen = measured[0] if column is None else column
-        self._place(chosen)
-        others = [name for name in self._names if name not in measured]
-        points = []
-        for i, (value, bounds) in enumerate(zip(self[chosen], self.interval(chosen), strict=True)):
-            if isinstance(value, int | float) and bounds is not None:
-                name = " · ".join(key_said(self[other][i]) for other in others) or chosen
-                points.append((name, float(value), *bounds))
-        title = f"{chosen} with noise intervals at {100 * self.confidence:g} %"
-        left_out = len(self._cells) - len(points)
-        if not points:
-            raise InvalidParameter("column", chosen, "has no number that can be drawn", f"draw {', '.join(measured)}")
-        rows = "1 row is" if left_out == 1 else f"{left_out} rows are"
-        note = f"{rows} not drawn, because the number cannot be told." if left_out else ""
-        return drawn(points, label=chosen, by=", ".join(others), title=title, note=note)
-
-
-def key_said(cell: Cell) -> str:
-    """A key for people: NULL by its name, and in one line whatever is in it."""
-    if cell is None:
-        return "NULL"
-    said = str(cell) if isinstance(cell, int) else spoken(cell, None)  # years have no thousands
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in said)
-
-
-def spoken(cell: Cell, interval: tuple[float, float] | None) -> str:
-    """A cell for people: as many digits as the noise leaves, and the noise after ±."""
-    if cell is None:
-        return UNTOLD
-    if isinstance(cell, bool) or not isinstance(cell, int | float):
-        return str(cell)
-    if interval is None:
-        return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.6g}"
-    low, high = interval
-    half = max(high - cell, cell - low)
-    digits = 0 if half == 0 else max(0, 1 - math.floor(math.log10(half)))
-    digits = 0 if isinstance(cell, int) else min(digits, 12)
-    shown = f"{cell:,.{digits}f}"
-    if math.isclose(high - cell, cell - low, rel_tol=0.05, abs_tol=1e-12):
-        return f"{shown} ± {half:,.{digits}f}"
-    return f"{shown} ({low:,.{digits}f} … {high:,.{digits}f})"
-
 
 def _portable(cell: Cell) -> Any:
     return cell.isoformat() if isinstance(cell, dt.date | dt.datetime) else cell
 
 
 # -- from noisy statistics to cells ----------------------------------------------------------------------------------
-
-Interval = tuple[float, float] | None
 
 
 def _shown(

@@ -16,7 +16,7 @@ from deniable.errors import (
     InvalidParameter,
     UnreadableRecord,
 )
-from deniable.ledger import Budget, Cost, Entry, Ledger
+from deniable.ledger import Budget, Cost, Entry, Ledger, State
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
 from deniable.queries.notes import listed
@@ -63,29 +63,55 @@ class Session:
         """
         return self.ask(question, **cost)
 
-    def ask(self, question: str | Question, **cost: Any) -> Answer:
-        """Answer a question, in SQL or built from `table(...)`."""
+    def ask(self, question: str | Question, *, key: str | None = None, payer: str | None = None, **cost: Any) -> Answer:
+        """Answer a question, in SQL or built from `table(...)`.
+
+        With a `key`, a retry is charged once. With a `payer`, that account of the ledger pays as well.
+        """
         made, asked = self._planned(question), Asked(**cost)
+        # What is left is read from the ledger only where the cost depends on it; whether it fits is decided later.
+        left = self.budget.limit if asked.share is None else self._left(payer)
         try:
-            price = self._price(made, asked)
+            price = self._price(made, asked, left)
         except BudgetExceeded:  # a share of nothing: any answer that is there is worth more
             stored = self._stored(made)
             if stored is None:
                 raise
-            return self._answer(made, *stored, asked.confidence, replayed=True)
+            return self._answer(made, *stored, asked.confidence, payer, replayed=True)
         known = self._known(made, price)
         if known is not None:
-            return self._answer(made, *known, price.confidence, replayed=True)
+            return self._answer(made, *known, price.confidence, payer, replayed=True)
         drawn = self._noise(made, price)
-        entry = self._ledger.reserve(price.cost, question=made.question.hash, description=_words(question, made))
+        words = _words(question, made)
+        entry = self._ledger.reserve_or_replay(
+            price.cost,
+            question=made.question.hash,
+            description=words,
+            enough=lambda sealed: self._is_enough(made, sealed, price),
+            key=key,
+            payer=payer,
+        )
+        if entry.state is State.SEALED:  # by somebody else meanwhile, or by the first request with this key
+            return self._told(made, entry, price.confidence, payer)
         [released] = self._released([(made, drawn, price.cost)], [entry])
-        return self._sealed(made, released, entry, price.confidence)
+        return self._sealed(made, released, entry, price.confidence, payer)
 
-    def price(self, question: str | Question, **cost: Any) -> Price:
+    def recall(
+        self, question: str | Question, *, entry: Entry | None = None, confidence: float = 0.95
+    ) -> Answer | None:
+        """The newest answer that the ledger has of a question, or that of one entry, for nothing; None if none is."""
+        made = self._planned(question)
+        entry = self._ledger.answer(made.question.hash) if entry is None else entry
+        if entry is None or entry.question != made.question.hash:
+            return None
+        read = self._read(made, entry)
+        return None if read is None else self._answer(made, read, entry, confidence, None, replayed=True)
+
+    def price(self, question: str | Question, *, payer: str | None = None, **cost: Any) -> Price:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
-        return self._price(self._planned(question), Asked(**cost))
+        return self._price(self._planned(question), Asked(**cost), self._left(payer))
 
-    def refine(self, answer: Answer, **cost: Any) -> Answer:
+    def refine(self, answer: Answer, *, key: str | None = None, payer: str | None = None, **cost: Any) -> Answer:
         """Spend more on a question that was answered: a second answer is merged with the first by inverse variance.
 
         Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once. If the ledger
@@ -97,17 +123,20 @@ class Session:
         made = answer.plan
         if answer.budget != self.budget or any(self._tables.get(t.name) != t for t in made.question.relation.tables):
             raise InvalidParameter("answer", NOTHING, "is about other tables or another budget", "ask it here first")
-        price = self._price(made, Asked(**cost))
+        price = self._price(made, Asked(**cost), self._left(payer))
         drawn = self._noise(made, price)
         stored, base = self._stored(made), answer.released
         if stored is not None and stored[0].precision.units > base.precision.units:
             base = stored[0]
         words = f"refined: {_words(made.question, made)}"
-        entry = self._ledger.reserve(price.cost, question=made.question.hash, description=words)
+        hash = made.question.hash
+        entry = self._ledger.reserve(price.cost, question=hash, description=words, key=key, payer=payer)
+        if entry.state is State.SEALED:  # by the first request with this key
+            return self._told(made, entry, price.confidence, payer)
         [released] = self._released([(made, drawn, price.cost)], [entry])
-        return self._sealed(made, base.merged(released, self.budget), entry, price.confidence)
+        return self._sealed(made, base.merged(released, self.budget), entry, price.confidence, payer)
 
-    def batch(self, questions: Sequence[str | Question], **cost: Any) -> list[Answer]:
+    def batch(self, questions: Sequence[str | Question], *, payer: str | None = None, **cost: Any) -> list[Answer]:
         """Several questions at once, for one cost that they share: all are paid for, or none.
 
         Counts and sums of the same rows by coarser and by finer keys help each other: the finer ones are summed up and
@@ -124,9 +153,10 @@ class Session:
             if plans.setdefault(made.question.hash, made) is made:
                 words[made.question.hash] = _words(each, made)
         shares, helps = batch.shares(list(plans.values()))
+        left = self._left(payer)
         try:
             prices = {
-                name: self._price(made, asked.part(share))
+                name: self._price(made, asked.part(share), left)
                 for (name, made), share in zip(plans.items(), shares, strict=True)
             }
         except BudgetExceeded:  # as in `ask`: what was asked before can still be read
@@ -134,7 +164,7 @@ class Session:
             if None in stored:
                 raise
             return [
-                self._answer(made, *each, asked.confidence, replayed=True)
+                self._answer(made, *each, asked.confidence, payer, replayed=True)
                 for made, each in zip(given, stored, strict=True)
                 if each is not None
             ]
@@ -143,7 +173,7 @@ class Session:
         tasks = [(plans[name], self._noise(plans[name], prices[name]), prices[name].cost) for name in new]
         charges = batch.charges([plans[name] for name in new], [prices[name].cost for name in new])
         entries = self._ledger.reserve_all(
-            [(charge, name, words[name]) for charge, name in zip(charges, new, strict=True)]
+            [(charge, name, words[name]) for charge, name in zip(charges, new, strict=True)], payer=payer
         )
         released = {name: each[0] for name, each in known.items() if each is not None}
         released |= dict(zip(new, self._released(tasks, entries), strict=True))
@@ -161,6 +191,7 @@ class Session:
                 released[name],
                 sealed[name] if name in sealed else known[name][1],  # type: ignore[index]
                 asked.confidence,
+                payer,
                 replayed=name not in sealed,
             )
             for made in given
@@ -262,24 +293,35 @@ class Session:
             return plan(question)
         raise InvalidParameter("question", type(question).__name__, "must be SQL, or made by table(...) and agg(...)")
 
-    def _price(self, made: Plan, asked: Asked | PartOf) -> Price:
-        left = self._ledger.remaining
+    def _left(self, payer: str | None) -> Cost:
+        return self._ledger.remaining if payer is None else self._ledger.left(payer)
+
+    def _price(self, made: Plan, asked: Asked | PartOf, left: Cost) -> Price:
         return Price(made, self.budget, asked.cost(made, self.budget, left), left, asked.confidence)
 
     def _stored(self, made: Plan) -> tuple[Released, Entry] | None:
         """What the ledger has of this question."""
         entry = self._ledger.answer(made.question.hash)
-        if entry is None or entry.answer is None:
-            return None
-        try:
-            return Released.from_bytes(entry.answer, made), entry
-        except UnreadableRecord:  # by an older version: it must be asked anew
-            return None
+        read = None if entry is None else self._read(made, entry)
+        return None if entry is None or read is None else (read, entry)
 
     def _known(self, made: Plan, price: Price) -> tuple[Released, Entry] | None:
         """The same, if it is as exact as what is asked."""
         stored = self._stored(made)
         return stored if stored is not None and price.cost <= stored[0].precision else None
+
+    def _read(self, made: Plan, entry: Entry) -> Released | None:
+        """What a sealed entry holds."""
+        if entry.answer is None:
+            return None
+        try:
+            return Released.from_bytes(entry.answer, made)
+        except UnreadableRecord:  # by an older version: it must be asked anew
+            return None
+
+    def _is_enough(self, made: Plan, entry: Entry, price: Price) -> bool:
+        read = self._read(made, entry)
+        return read is not None and price.cost <= read.precision
 
     def _noise(self, made: Plan, price: Price) -> Noise:
         """The noise of a price, made before anything is charged: whatever is wrong with it, is wrong in public."""
@@ -300,16 +342,23 @@ class Session:
             self._ledger.fail(entry, code)
         raise EngineFailed(code, "what was charged stays charged")
 
-    def _sealed(self, made: Plan, released: Released, entry: Entry, confidence: float) -> Answer:
-        sealed = self._ledger.seal(entry, released.to_bytes())
-        return self._answer(made, released, sealed, confidence, replayed=False)
+    def _told(self, made: Plan, entry: Entry, confidence: float, payer: str | None) -> Answer:
+        """What a sealed entry says, again."""
+        assert entry.answer is not None
+        return self._answer(made, Released.from_bytes(entry.answer, made), entry, confidence, payer, replayed=True)
 
-    def _answer(self, made: Plan, released: Released, entry: Entry, confidence: float, *, replayed: bool) -> Answer:
+    def _sealed(self, made: Plan, released: Released, entry: Entry, confidence: float, payer: str | None) -> Answer:
+        sealed = self._ledger.seal(entry, released.to_bytes())
+        return self._answer(made, released, sealed, confidence, payer, replayed=False)
+
+    def _answer(
+        self, made: Plan, released: Released, entry: Entry, confidence: float, payer: str | None, *, replayed: bool
+    ) -> Answer:
         receipt = Receipt(
             entry.number,
             made.question.hash,
             entry.cost,
-            self._ledger.remaining,
+            self._left(payer),
             self.budget,
             replayed,
             entry.time,

@@ -106,7 +106,7 @@ def types_of(source: object) -> dict[str, str]:
     if isinstance(schema, Mapping):  # polars
         return {str(column): str(type_name) for column, type_name in schema.items()}
     if schema is not None and hasattr(schema, "names") and hasattr(schema, "types"):  # Arrow
-        return {str(column): str(kind) for column, kind in zip(schema.names, schema.types, strict=True)}
+        return _types_of_arrow(schema)
     types = getattr(source, "dtypes", None)
     if types is not None and hasattr(types, "items"):  # pandas
         return {str(column): str(kind) for column, kind in types.items()}
@@ -131,10 +131,14 @@ def _types_of_parquet(path: str) -> dict[str, str]:
     except ImportError:
         raise MissingExtra("pyarrow", "sql") from None
     try:
-        return types_of(parquet.read_schema(path).empty_table())
+        return _types_of_arrow(parquet.read_schema(path))
     except ArrowException:  # what it says could hold a part of the file
         pass
     raise InvalidParameter("source", path, "is no Parquet file, or a damaged one", "write the file again")
+
+
+def _types_of_arrow(schema: Any) -> dict[str, str]:
+    return {str(column): str(kind) for column, kind in zip(schema.names, schema.types, strict=True)}
 
 
 def _facts(kind: Kind) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, TypeVar, final
 from uuid import uuid4
 
@@ -50,13 +51,21 @@ _LOGGER: Final = logging.getLogger("SQLQueryContextLogger")
 _LARGEST_REAL: Final = 1.7976931348623157e308
 
 
+def session() -> Any:
+    """A Spark session as Spark's own configuration files and variables say: which cluster, how much of it."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate()
+
+
 @final
 class SparkEngine(Engine):
     """Tables in a Spark session.
 
     `store` says where a registered table goes, by its name: a table of the catalog, which outlives the session. A table
     that it does not name is persisted on the executors' disks as a temporary view, which `close` drops. A source is a
-    DataFrame, or the name of a table or view. `seconds` caps each question.
+    DataFrame, the name of a table or view, or the `Path` of a CSV or Parquet file that every executor can read.
+    `seconds` caps each question.
     """
 
     def __init__(self, session: Any, *, store: Mapping[str, str] | None = None, seconds: float | None = None) -> None:
@@ -112,6 +121,8 @@ class SparkEngine(Engine):
         return replace(table, name=name, most_partners=most)
 
     def _frame(self, source: object) -> Any:
+        if isinstance(source, Path):
+            return self._file(source)
         if isinstance(source, str):
             try:
                 return self._session.table(source)
@@ -120,9 +131,18 @@ class SparkEngine(Engine):
             raise InvalidParameter("source", source, "the session has no such table or view")
         if hasattr(source, "toDF") and hasattr(source, "createOrReplaceTempView"):
             return source
-        raise InvalidParameter(
-            "source", NOTHING, "must be a DataFrame of Spark or the name of a table", "read files with session.read"
-        )
+        raise InvalidParameter("source", NOTHING, "must be a DataFrame of Spark, the name of a table, or a Path")
+
+    def _file(self, path: Path) -> Any:
+        """A file. The columns of CSV files are text until the schema says what they are."""
+        try:
+            if path.suffix.lower() in {".parquet", ".pq"}:
+                return self._session.read.parquet(str(path))
+            separator = "\t" if path.suffix.lower() == ".tsv" else ","
+            return self._session.read.csv(str(path), header=True, sep=separator, quote='"', escape='"', multiLine=True)
+        except PySparkException:
+            pass
+        raise EngineFailed("source")
 
     def _keep(self, name: str, select: SQL) -> exp.Table:
         def write() -> exp.Table:

@@ -1,0 +1,134 @@
+"""The auditor's command: `verify`, which needs an exported ledger and nothing else.
+
+Exit codes: 0 the history is whole · 1 the file cannot be read · 2 asked wrongly, or no ledger · 3 the history was
+changed, and the first bad entry is named.
+"""
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from deniable.errors import LedgerDamaged
+
+if TYPE_CHECKING:
+    import typer
+
+    from deniable.ledger import Verified
+
+
+def add(app: "typer.Typer") -> None:
+    """The commands of this room."""
+    import typer
+
+    from deniable.cli import plain_errors, portable
+
+    @app.command()
+    def verify(
+        ledger: Annotated[Path, typer.Argument(help="A ledger that was exported: ledger.jsonl.", show_default=False)],
+        key: Annotated[
+            Path | None, typer.Option(help="The owner's public key (PEM); nobody else may have signed.")
+        ] = None,
+        against: Annotated[
+            Path | None, typer.Option(help="A checkpoint or an earlier export that the history must contain.")
+        ] = None,
+        delta: Annotated[float | None, typer.Option(help="Say the loss as ε at this δ; else at the budget's.")] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    ) -> None:
+        """Check an exported ledger offline: every hash, sum, limit and signature; say what was lost."""
+        from deniable.ledger import keys, verify_export
+
+        with plain_errors():
+            owner = None if key is None else keys.read_public(key)
+            try:
+                found = verify_export(ledger, key=owner, against=against)
+            except LedgerDamaged as damaged:
+                if as_json:
+                    print(json.dumps({"whole": False, "entry": damaged.number, "fault": damaged.fault}, indent=2))
+                else:
+                    typer.echo(f"deniable: {damaged}", err=True)
+                raise typer.Exit(3) from None
+            record = _record(found, delta)
+            if as_json:
+                print(json.dumps(portable(record), ensure_ascii=False, indent=2, allow_nan=False))
+            else:
+                _show(found, record, checked=owner is not None)
+
+
+def _record(found: "Verified", delta: float | None) -> dict[str, Any]:
+    """What was recomputed, as plain values."""
+    from deniable.ledger import Cost
+
+    budget = found.heading.budget
+    at = delta if delta is not None else float(budget.delta) or (0.0 if budget.currency == "epsilon" else 1e-6)
+    return {
+        "whole": True,
+        "datasets": list(found.names),
+        "family": found.heading.family,
+        "unit": repr(found.heading.unit),
+        "budget": repr(budget),
+        "entries": found.entries,
+        "unanswered": found.open,
+        "hash": found.hash,
+        "spent": found.spent.describe(budget),
+        "limit": found.limit.describe(budget),
+        "loss": {
+            "epsilon": budget.curve(found.spent).epsilon(delta=at),
+            "delta": at,
+            "mu": budget.curve(Cost(found.spent.units)).gdp(),
+        },
+        "accounts": [
+            {
+                "name": each.name,
+                "window": each.window,
+                "limit": each.limit.describe(budget),
+                "spent": each.spent.describe(budget),
+                "left": each.left.describe_rest(budget),
+                "lifetime": each.lifetime.describe(budget),
+            }
+            for each in found.accounts
+        ],
+        "adjustments": found.adjustments,
+        "checkpoints": [{"number": each.number, "time": each.time} for each in found.checkpoints],
+        "signers": list(found.signers),
+    }
+
+
+def _up(value: float) -> str:
+    """A loss in four digits, rounded up."""
+    from deniable.ledger.conversion import short_up
+
+    return str(short_up(Fraction(value))) if math.isfinite(value) else "without bound"
+
+
+def _show(found: "Verified", record: dict[str, Any], *, checked: bool) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    loss = record["loss"]
+    facts = Table.grid(padding=(0, 3, 0, 0))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    signed = f"{found.adjustments} adjustments, {len(found.checkpoints)} checkpoints"
+    trust = "all by this key" if checked else "by whom is not known: give --key"
+    for name, value in (
+        ("data", ", ".join(found.names)),
+        ("protects", record["unit"]),
+        ("budget", record["budget"]),
+        ("entries", f"{found.entries:,}, of which {found.open:,} were charged and not answered"),
+        ("spent", f"{record['spent']}, of {record['limit']}"),
+        ("loss", f"ε {_up(loss['epsilon'])} at δ {loss['delta']:g}; μ {_up(loss['mu'])}"),
+        ("signed", signed + (f", {trust}" if found.signers else "")),
+        ("newest hash", found.hash),
+    ):
+        facts.add_row(name, escape(value))
+    accounts = Table("account", "spent", "left", "ever spent", box=None, pad_edge=False)
+    for each, said in zip(found.accounts, record["accounts"], strict=True):
+        accounts.add_row(escape(each.title), said["spent"], said["left"], said["lifetime"])
+    console = Console(highlight=False)
+    console.print("[bold green]The history is whole.[/] Every hash, sum, limit and signature was recomputed.\n")
+    console.print(facts)
+    if len(found.accounts) > 1:
+        console.print("\n", accounts, sep="")

@@ -1,0 +1,374 @@
+"""A session on a server: `deniable.connect(url, token=...)` has the same verbs as a local session.
+
+Nothing private is here: prices and answers come from the server, as they would from `deniable.session`. Every question
+carries an idempotency key, so that one whose answer was lost on the way is asked again for nothing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+from deniable.errors import (
+    ENGINE_FAILURES,
+    NOTHING,
+    REFUSALS,
+    BudgetExceeded,
+    DeniableError,
+    EngineFailed,
+    InvalidOperation,
+    InvalidParameter,
+    LedgerUnavailable,
+    MissingExtra,
+    QuestionRefused,
+    ServerRefused,
+    UnreadableRecord,
+)
+from deniable.queries.shown import Cell, Shown
+from deniable.tables.kinds import Kind
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+
+_ATTEMPTS: Final = 4
+"""How often a request is sent before its failure is told."""
+
+
+def connect(url: str, *, token: str, dataset: str | None = None, timeout: float = 120.0) -> RemoteSession:
+    """A session on the server at `url`. Without `dataset` it is the only one that the token may see.
+
+    The token is sent with every request, so `url` must be https, unless the server is on this machine.
+    """
+    try:
+        import httpx
+    except ImportError:
+        raise MissingExtra("httpx", "client") from None
+    if not isinstance(token, str) or not token.isascii() or not token.strip():
+        raise InvalidParameter("token", NOTHING, "must be the token that you were given")
+    try:
+        place = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError):
+        raise InvalidParameter("url", url, "must be an address such as https://curator.example.org") from None
+    near = place.scheme == "http" and place.host in {"127.0.0.1", "localhost", "::1"}
+    if place.scheme != "https" and not near:
+        raise InvalidParameter("url", str(url), "must be https, or on this machine: the token travels with it")
+    # Not by the environment's proxies, and never on to where a redirection points: the token is for this server alone.
+    web = httpx.Client(
+        base_url=place,
+        headers={"Authorization": f"Bearer {token.strip()}"},
+        timeout=timeout,
+        trust_env=False,
+        follow_redirects=False,
+    )
+    wire = _Wire(web)
+    try:
+        names = [each["name"] for each in wire.get("/v1/datasets")["datasets"]]
+        chosen = names[0] if dataset is None and len(names) == 1 else dataset
+        if chosen is None or chosen not in names:
+            known = ", ".join(names) or "none at all"
+            raise InvalidParameter("dataset", dataset, f"must be one that the token may see: {known}")
+    except BaseException:
+        web.close()
+        raise
+    return RemoteSession(wire, chosen)
+
+
+@final
+class RemoteSession:
+    """Questions about a dataset on a server, under a budget that the server keeps. Made by `deniable.connect`."""
+
+    __slots__ = ("_wire", "dataset")
+
+    def __init__(self, wire: _Wire, dataset: str) -> None:
+        self._wire, self.dataset = wire, dataset
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def sql(self, question: str, **cost: Any) -> RemoteAnswer:
+        """Answer a question in SQL; the cost is said as to a local session. What was asked before costs nothing."""
+        return self._answer(self._wire.ask("/v1/questions", self._body(question, cost)), question)
+
+    def price(self, question: str, **cost: Any) -> RemotePrice:
+        """What `sql` would charge, and how exact it would be. Free: no data is read."""
+        return RemotePrice(self._wire.post("/v1/questions:price", self._body(question, cost)))
+
+    def refine(self, answer: RemoteAnswer, **cost: Any) -> RemoteAnswer:
+        """Spend more on a question that was answered: the answers are merged by inverse variance."""
+        if not isinstance(answer, RemoteAnswer) or answer.dataset != self.dataset:
+            raise InvalidParameter("answer", NOTHING, "must be an answer of this session")
+        cost.setdefault("confidence", answer.confidence)
+        found = self._wire.ask("/v1/questions:refine", self._body(answer.question, cost))
+        return self._answer(found, answer.question)
+
+    def batch(self, questions: Sequence[str], **cost: Any) -> list[RemoteAnswer]:
+        """Several questions at once, for one cost that they share: all are paid for, or none."""
+        if isinstance(questions, str):
+            raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
+        body = {"dataset": self.dataset, "questions": list(questions), **cost}
+        found = self._wire.ask("/v1/questions:batch", body)["answers"]
+        return [self._answer(each, sql) for each, sql in zip(found, questions, strict=True)]
+
+    def rehearse(self, question: str, **cost: Any) -> RemoteAnswer:
+        """The same question to dummy rows, which are made from the public schema alone. Free, and about nobody."""
+        place = f"/v1/datasets/{self.dataset}/dummy:ask"
+        return self._answer(self._wire.post(place, {"sql": question, **cost}), question)
+
+    def dummy_rows(self, *, rows: int = 20) -> dict[str, list[dict[str, Any]]]:
+        """Dummy rows of each table."""
+        found: dict[str, list[dict[str, Any]]] = self._wire.get(f"/v1/datasets/{self.dataset}/dummy?rows={rows}")[
+            "tables"
+        ]
+        return found
+
+    # -- the account ---------------------------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, Any]:
+        """All that is public about the dataset: tables, unit, budget, and what is left."""
+        found: dict[str, Any] = self._wire.get(f"/v1/datasets/{self.dataset}")
+        return found
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """The schemas, by name. All of it is public."""
+        found: dict[str, Any] = self.describe()["tables"]
+        return found
+
+    @property
+    def budget(self) -> str:
+        """The budget of the dataset, in words."""
+        return str(self.describe()["budget"]["words"])
+
+    @property
+    def spent(self) -> Curve:
+        """What was promised so far about the dataset, to everybody together, as a curve."""
+        from deniable.curves import Curve
+
+        return Curve.from_dict(self.describe()["spent_curve"])
+
+    @property
+    def remaining(self) -> str:
+        """What you may still spend, in words."""
+        return str(self.describe()["left_in_words"])
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._wire.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<RemoteSession on {self.dataset} at {self._wire.place}>"
+
+    def _body(self, question: object, cost: Mapping[str, Any]) -> dict[str, Any]:
+        if not isinstance(question, str):
+            raise InvalidParameter("question", type(question).__name__, "must be SQL")
+        return {"dataset": self.dataset, "sql": question, **cost}
+
+    def _answer(self, record: dict[str, Any], question: str) -> RemoteAnswer:
+        return RemoteAnswer(record, question)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RemotePrice:
+    """The cost of a question, and how exact its answer would be."""
+
+    record: dict[str, Any]
+
+    @property
+    def cost(self) -> str:
+        """The cost in words."""
+        return str(self.record["cost"])
+
+    @property
+    def fits(self) -> bool:
+        """Whether that much is left."""
+        return bool(self.record["fits"])
+
+    @property
+    def times(self) -> int:
+        """How many questions of this price fit into what is left."""
+        return int(self.record["times"])
+
+    def errors(self) -> dict[str, float | None]:
+        """The half-width of the noise interval of each measure."""
+        return dict(self.record["errors"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return dict(self.record)
+
+    def __str__(self) -> str:
+        return "\n".join(self.record["lines"])
+
+    __repr__ = __str__
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RemoteReceipt:
+    """What was paid: the entry of the ledger, the cost and what was left, in words."""
+
+    entry: int
+    question: str
+    paid: str
+    left: str
+    replayed: bool
+    time: str
+    """When it was answered, by the ledger's clock: a replay tells the table as it was then."""
+
+    def __str__(self) -> str:
+        return f"entry {self.entry}: paid {self.paid}; left {self.left}"
+
+
+@final
+class RemoteAnswer(Shown):
+    """The noisy answer of a server, with the same faces as a local one."""
+
+    __slots__ = ("_notes", "_record", "curve", "dataset", "question", "receipt", "release")
+
+    def __init__(self, record: dict[str, Any], question: str) -> None:
+        from deniable.curves import Curve
+
+        try:
+            kinds = record["kinds"]
+            cells = [[_cell(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in record["rows"]]
+            bounds = [[None if each is None else (each[0], each[1]) for each in row] for row in record["intervals"]]
+            papers = record["provenance"]
+            super().__init__(
+                record["columns"],
+                cells,
+                bounds,
+                record["confidence"],
+                measured=frozenset(record["measured"]),
+                counts=frozenset(record["counts"]),
+            )
+            self.dataset: str = record["dataset"]
+            self.release: str | None = record.get("release")
+            self.receipt = RemoteReceipt(
+                *(papers[each] for each in ("entry", "question", "paid", "left", "replayed", "time"))
+            )
+            self._notes = tuple(str(each) for each in record["notes"])
+            self.curve = Curve.from_dict(papers["guarantee"])
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            if isinstance(error, DeniableError):
+                raise
+            raise UnreadableRecord("this is no answer of a server that this client knows; update deniable") from None
+        self._record, self.question = record, question
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as the server said it."""
+        return dict(self._record)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know when reading it, a sentence each, as the server said it."""
+        return self._notes
+
+    def _papers(self) -> str:
+        return str(self.receipt)
+
+    def _entry(self) -> int:
+        return self.receipt.entry
+
+
+def _cell(cell: Any, kind: str) -> Cell:
+    if isinstance(cell, str) and kind == Kind.DATE.value:
+        return dt.date.fromisoformat(cell)
+    if isinstance(cell, str) and kind == Kind.TIMESTAMP.value:
+        return dt.datetime.fromisoformat(cell)
+    if not isinstance(cell, bool | int | float | str | None):
+        raise TypeError
+    return cell
+
+
+# -- the wire ----------------------------------------------------------------------------------------------------------
+
+
+@final
+class _Wire:
+    """Requests that are sent again where that is harmless, and problems that become errors."""
+
+    def __init__(self, web: Any) -> None:
+        self._web = web
+
+    @property
+    def place(self) -> str:
+        return str(self._web.base_url)
+
+    def close(self) -> None:
+        self._web.close()
+
+    def get(self, path: str) -> Any:
+        return self._sent("GET", path, None, {})
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        return self._sent("POST", path, body, {})
+
+    def ask(self, path: str, body: dict[str, Any]) -> Any:
+        """With a key of its own, so that sending it again is one charge."""
+        return self._sent("POST", path, body, {"Idempotency-Key": uuid.uuid4().hex})
+
+    def _sent(self, method: str, path: str, body: dict[str, Any] | None, headers: dict[str, str]) -> Any:
+        import httpx
+
+        if self._web.is_closed:
+            raise InvalidOperation("this session is closed; connect again")
+        for attempt in range(_ATTEMPTS):
+            last, pause = attempt == _ATTEMPTS - 1, 0.2 * 2**attempt
+            try:
+                response = self._web.request(method, path, json=body, headers=headers)
+            except httpx.TransportError:
+                if last:
+                    remedy = "if it was a question, it may have been charged; ask it again for the same answer"
+                    raise LedgerUnavailable("the server could not be reached", remedy) from None
+            except (TypeError, ValueError):
+                raise InvalidParameter("cost", NOTHING, "must be numbers that JSON knows") from None
+            else:
+                wait = response.headers.get("Retry-After", "")
+                if last or response.status_code not in {429, 503} or not wait.isdigit():
+                    return _read(response)
+                pause = min(10.0, float(wait))
+            time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _read(response: Any) -> Any:
+    try:
+        record = response.json()
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise UnreadableRecord("whatever answered there is no server of deniable")
+    if response.is_success:
+        return record
+    raise _error(record, response.status_code)
+
+
+def _error(problem: dict[str, Any], status: int) -> DeniableError:
+    """The error that a local session would have raised; ServerRefused for what only a server can say."""
+    code, detail = problem.get("code"), str(problem.get("detail") or problem.get("title") or "")
+    said = {name: str(problem.get(name, "")) for name in ("parameter", "rule", "remedy", "rewrite", "asked", "left")}
+    if code == "refused" and problem.get("refusal") in REFUSALS:
+        return QuestionRefused(problem["refusal"], said["rule"], said["rewrite"])
+    if code == "budget_exceeded":
+        return BudgetExceeded(said["asked"], said["left"], said["remedy"])
+    if code == "invalid":
+        named = said["parameter"] or "request"
+        return InvalidParameter(named, NOTHING, said["rule"] or detail, said["remedy"])
+    if code == "run_failed" and problem.get("failure") in ENGINE_FAILURES:
+        return EngineFailed(problem["failure"], "what was charged stays charged")
+    if code == "ledger_unavailable":
+        return LedgerUnavailable(detail, "try again")
+    return ServerRefused(str(code), status, detail)

@@ -1,0 +1,101 @@
+"""Accounts: who may spend how much, for good or in each window of time.
+
+Every spend is charged to the dataset (`EVERYBODY`) and, where somebody is named, to that payer. An account may have a
+limit for good and limits per window; all of them must hold at once, and a spend that breaks one is not made. A window
+is [k·n, (k+1)·n) seconds since 1970 in UTC, so it knows no time zone and no summer time. The time is that of the clock
+or of the newest entry, whichever is later: a clock that is set back opens no window a second time.
+
+A window limits how fast a budget is spent, not how much is lost: what was spent in older windows stays spent, and
+counts against the limits for good.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, final
+
+from deniable.errors import BudgetExceeded, InvalidParameter
+from deniable.ledger.budget import MOST_UNITS, Budget, Cost
+from deniable.ledger.entries import EVERYBODY, Terms, checked_name
+
+__all__ = ["Account", "Limits", "checked_terms", "in_force", "less", "refuse", "stamp", "window_start"]
+
+_LONGEST_WINDOW: Final = 10 * 366 * 86_400
+
+Limits = dict[tuple[str, int | None], Cost]
+"""Limits by account and window; the window None is for good."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One limit and what was spent of it. `lifetime` is everything the account ever spent, in whichever window."""
+
+    name: str
+    window: int | None
+    limit: Cost
+    spent: Cost
+    lifetime: Cost
+
+    @property
+    def left(self) -> Cost:
+        """What may still be spent; nothing, if the limit was lowered below what is spent."""
+        return less(self.limit, self.spent)
+
+    @property
+    def title(self) -> str:
+        """The account in words."""
+        whose = "the dataset" if self.name == EVERYBODY else f"the share of {self.name!r}"
+        return whose if self.window is None else f"{whose} in this window of {self.window:,} s"
+
+
+def checked_terms(account: str, limit: Cost, window: int | None, by: str) -> Terms:
+    """Terms that mean something."""
+    checked_name("account", account)
+    checked_name("by", by)
+    if window is not None and (type(window) is not int or not 1 <= window <= _LONGEST_WINDOW):
+        raise InvalidParameter("window", window, f"must be a whole number of seconds, from 1 to {_LONGEST_WINDOW:,}")
+    if limit.units > MOST_UNITS or limit.delta_units >= 10**30:
+        raise InvalidParameter(
+            "limit", limit, "would protect nobody", "choose a limit below a million, and delta below 1"
+        )
+    return Terms(account=account, limit=limit, window=window, by=by)
+
+
+def in_force(limit: Cost, terms: Iterable[Terms]) -> Limits:
+    """The limits that hold after these terms, oldest first; `limit` is the dataset's own as it was made."""
+    found: Limits = {(EVERYBODY, None): limit}
+    for each in terms:
+        found[each.account, each.window] = each.limit
+    return found
+
+
+def refuse(budget: Budget, total: Cost, accounts: Sequence[Account]) -> None:
+    """BudgetExceeded if one of the accounts cannot pay this; a filter of `curves.filters` decides, in whole units."""
+    for each in accounts if total != Cost(0, 0) else ():  # what reads nothing private may always be written down
+        if not budget.fits(each.spent + total, each.limit):
+            named = each.title if len(accounts) > 1 else ""
+            remedy = "nothing was spent; lower the cost, or ask something that was asked before"
+            raise BudgetExceeded(total.describe(budget), each.left.describe_rest(budget), remedy, account=named)
+
+
+def less(limit: Cost, spent: Cost) -> Cost:
+    """What is left of a limit: never below nothing."""
+    return Cost(max(0, limit.units - spent.units), max(0, limit.delta_units - spent.delta_units))
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def stamp(seconds: float) -> str:
+    """A time as entries have it: UTC, cut to seconds. Such texts are in the order of time."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def window_start(now: str, window: int) -> str:
+    """When the window that `now` lies in began."""
+    seconds = int(datetime.fromisoformat(now).timestamp())
+    return stamp(seconds - seconds % window)

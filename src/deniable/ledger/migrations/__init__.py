@@ -1,0 +1,1 @@
+"""How the tables of shared ledgers came about, step by step. Alembic runs them for `deniable.ledger.database`."""

@@ -1,0 +1,256 @@
+"""An engine in a process of its own: with a cap on memory and on time, and replaced when it dies or hangs.
+
+What goes over the pipe are our own objects, pickled, between two processes of one program; nothing an analyst wrote is
+among them but the plan that was made of it. What comes back are integers, or one of the closed codes. The worker's
+output streams lead nowhere: a crash could print data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as Late
+from itertools import count
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, Final, final
+
+from deniable.errors import DeniableError, EngineFailed, InvalidOperation, InvalidParameter
+from deniable.queries.engines.base import Engine, Numbers, Progress
+from deniable.tables.schema import Table
+from deniable.tables.statistics import Collect, Group
+
+_GRACE: Final = 5.0
+"""Seconds that an engine gets beyond its own time limit to stop by itself, before its process is ended."""
+
+_AT_ONCE: Final = 4
+"""Questions that run at the same time in one process."""
+
+
+@final
+class Apart(Engine):
+    """Runs the engine that `make` makes in another process; `make` must be picklable, such as functools.partial.
+
+    `space` caps the address space of the process in bytes (None: no cap), `seconds` the time of one question. A
+    question that is over either fails with a closed code, and so do those that ran beside it when the process had to be
+    ended; the next one finds a new process, with the same tables read again under the same secret.
+    """
+
+    def __init__(self, make: Callable[[], Engine], *, seconds: float | None = None, space: int | None = None) -> None:
+        if seconds is not None and not seconds > 0:
+            raise InvalidParameter("seconds", seconds, "must be positive, or None for no limit")
+        if space is not None and not space > 0:
+            raise InvalidParameter("space", space, "must be a positive number of bytes, or None for no limit")
+        self._make, self._seconds, self._space = make, seconds, space
+        self._tables: list[tuple[str, object, Table, bytes, Table]] = []
+        self._turn = threading.Lock()
+        self._worker: _Worker | None = None
+        self._closed = False
+
+    def register(
+        self, name: str, source: object, table: Table, secret: bytes, progress: Progress | None = None
+    ) -> Table:
+        with self._turn:
+            made: Table = self._running().call("register", (name, source, table, secret), None, progress)
+            self._tables.append((name, source, table, secret, made))
+            return made
+
+    def collect(self, question: Collect) -> dict[Group, Numbers]:
+        with self._turn:
+            worker = self._running()
+        limit = None if self._seconds is None else self._seconds + _GRACE
+        found: dict[Group, Numbers] = worker.call("collect", (question,), limit)
+        return found
+
+    def sql(self, question: Collect) -> str:
+        with self._turn:
+            worker = self._running()
+        text: str = worker.call("sql", (question,), None)
+        return text
+
+    def close(self) -> None:
+        with self._turn:
+            self._closed = True
+            self._tables.clear()
+            if self._worker is not None:
+                self._worker.end()
+
+    @property
+    def process(self) -> int | None:
+        """The number of the process, while there is one."""
+        return None if self._worker is None else self._worker.number
+
+    def _running(self) -> _Worker:
+        """The worker; a new one, with every table, where the old one is gone."""
+        if self._closed:
+            raise InvalidOperation("this engine was closed; open another")
+        if self._worker is not None and self._worker.alive:
+            return self._worker
+        worker = _Worker(self._make, self._space)
+        try:
+            for name, source, table, secret, before in self._tables:
+                if worker.call("register", (name, source, table, secret), None) != before:
+                    raise EngineFailed("source")
+        except DeniableError:
+            # Also where the file changed so much that it cannot be read as declared: what was asked stays charged.
+            worker.end()
+            raise EngineFailed("source") from None
+        self._worker = worker
+        return worker
+
+
+@final
+class _Worker:
+    """The process, seen from here."""
+
+    def __init__(self, make: Callable[[], Engine], space: int | None) -> None:
+        # Ours, not the worker's: whatever it leaves behind when it is ended, is removed with it.
+        folder = tempfile.mkdtemp(prefix="deniable-apart-")
+        here, there = Pipe()
+        code = f"from deniable.queries.engines.apart import serve; serve({there.fileno()})"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(there.fileno(),),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each), "TMPDIR": folder},
+            start_new_session=True,  # Ctrl-C is for the server, which ends its workers itself
+        )
+        there.close()
+        self._connection = here
+        self._numbers = count()
+        self._waiting: dict[int, tuple[Future[Any], Progress | None]] = {}
+        self._sending, self._gone = threading.Lock(), False
+        self._remove = weakref.finalize(self, _clear, self._process, here, folder)
+        threading.Thread(target=_listen, args=(weakref.ref(self), here), daemon=True).start()
+        self._send(None, (make, space))
+
+    @property
+    def alive(self) -> bool:
+        return not self._gone and self._process.poll() is None
+
+    @property
+    def number(self) -> int:
+        return self._process.pid
+
+    def call(
+        self, verb: str, arguments: tuple[Any, ...], seconds: float | None, progress: Progress | None = None
+    ) -> Any:
+        future: Future[Any] = Future()
+        number = next(self._numbers)
+        self._waiting[number] = (future, progress)
+        self._send(number, (number, verb, arguments))
+        try:
+            return future.result(seconds)
+        except Late:
+            self.end()
+        raise EngineFailed("time")
+
+    def _send(self, number: int | None, message: tuple[Any, ...]) -> None:
+        try:
+            with self._sending:
+                self._connection.send(message)
+        except (OSError, ValueError):
+            self.lost()
+        if self._gone and number is not None and (waiting := self._waiting.pop(number, None)) is not None:
+            waiting[0].set_exception(EngineFailed("engine"))
+
+    def heard(self, number: int, what: str, value: Any) -> None:
+        if what == "progress":
+            progress = self._waiting[number][1]
+            if progress is not None:
+                progress(value)
+            return
+        waiting = self._waiting.pop(number, None)
+        if waiting is None:
+            return
+        if what == "done":
+            waiting[0].set_result(value)
+        else:
+            waiting[0].set_exception(value)
+
+    def lost(self) -> None:
+        """Nothing more will come: whoever waits is told so."""
+        self._gone = True
+        while self._waiting:
+            with contextlib.suppress(KeyError):
+                self._waiting.popitem()[1][0].set_exception(EngineFailed("engine"))
+
+    def end(self) -> None:
+        self._gone = True
+        self._remove()
+        self.lost()
+
+
+def _listen(worker: weakref.ref[_Worker], connection: Connection) -> None:
+    while True:
+        try:
+            message = connection.recv()
+        except (EOFError, OSError, TypeError):  # TypeError: closed by another thread while waiting
+            message = None
+        there = worker()
+        if there is None:
+            return
+        if message is None:
+            there.lost()
+            return
+        there.heard(*message)
+        del there, message
+
+
+def _clear(process: subprocess.Popen[bytes], connection: Connection, folder: str) -> None:
+    process.kill()
+    process.wait()
+    with contextlib.suppress(OSError):
+        connection.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+# -- in the other process --------------------------------------------------------------------------------------------
+
+
+def serve(descriptor: int) -> None:
+    """What the worker does until the pipe is closed."""
+    connection, sending = Connection(descriptor), threading.Lock()
+    make, space = connection.recv()
+    if space is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (space, space))
+    engine = make()
+
+    def tell(number: int, what: str, value: Any) -> None:
+        with sending:
+            connection.send((number, what, value))
+
+    def work(number: int, verb: str, arguments: tuple[Any, ...]) -> None:
+        try:
+            if verb == "register":
+                arguments = (*arguments, lambda share: tell(number, "progress", share))
+            tell(number, "done", getattr(engine, verb)(*arguments))
+            return
+        except MemoryError:
+            error: DeniableError = EngineFailed("space")
+        except DeniableError as said:
+            said.__traceback__ = said.__context__ = None
+            error = said
+        except BaseException:  # a bug: what it says may hold data
+            error = EngineFailed("engine")
+        tell(number, "failed", error)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        while True:
+            try:
+                message = connection.recv()
+            except EOFError:
+                os._exit(0)  # whatever still runs, nobody waits for it
+            pool.submit(work, *message)

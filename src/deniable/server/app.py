@@ -1,0 +1,116 @@
+"""The application: routes behind a door."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from deniable import __version__
+from deniable.errors import DeniableError
+from deniable.server import console
+from deniable.server.curator import Curator
+from deniable.server.desk import Desk
+from deniable.server.door import Door, Keeper
+from deniable.server.metrics import Metrics
+from deniable.server.problems import CODES, MEDIA_TYPE, Problem, problem_of
+from deniable.server.routes import asking, datasets, people, records
+from deniable.server.settings import Settings
+
+_STATUSES: Final = {404: "not_found", 405: "method", 413: "too_large", 415: "media_type"}
+
+
+def app(settings: Settings) -> ASGIApp:
+    """The server as an ASGI application, for uvicorn or a test."""
+    return served(Curator(settings))
+
+
+def served(curator: Curator) -> ASGIApp:
+    """The application of a curator that was made before."""
+    desk, metrics, keeper = Desk(curator), Metrics(), Keeper(curator)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.get_running_loop().run_in_executor(None, curator.datasets.warm)
+        yield
+        await warming
+        desk.close()
+        curator.close()
+
+    inside = FastAPI(
+        title="deniable",
+        version=__version__,
+        summary="Questions to tables, under a budget that cannot be overspent.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        responses=_problems(),
+    )
+    inside.state.curator, inside.state.desk, inside.state.keeper = curator, desk, keeper
+    for each in (asking, datasets, people, records):
+        inside.include_router(each.router(desk))
+    inside.include_router(records.open_router(desk, metrics))
+    inside.include_router(console.router(inside.state))
+    inside.add_exception_handler(Problem, _problem)
+    inside.add_exception_handler(RequestValidationError, _invalid)
+    inside.add_exception_handler(HTTPException, _http)
+    inside.add_exception_handler(DeniableError, _problem)
+    inside.add_exception_handler(Exception, _problem)  # the door writes it down, without its words
+    return Door(inside, curator, metrics, keeper)
+
+
+def _problems() -> dict[int | str, dict[str, Any]]:
+    """For the description of the API: every status that a problem can have."""
+    content = {MEDIA_TYPE: {"schema": {"type": "object"}}}
+    return {
+        status: {
+            "description": "; ".join(title for each, title in CODES.values() if each == status),
+            "content": content,
+        }
+        for status in sorted({status for status, _ in CODES.values()})
+    }
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    return Response(problem.body(), problem.status, problem.headers, MEDIA_TYPE)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """Says where and which rule, and repeats nothing of what was sent."""
+    assert isinstance(error, RequestValidationError)
+    found = [
+        {"where": ".".join(str(each) for each in wrong["loc"]), "rule": str(wrong["msg"])[:200]}
+        for wrong in error.errors()[:20]
+    ]
+    if any(wrong["type"] == "json_invalid" for wrong in error.errors()):
+        return await _problem(request, Problem("unreadable", "the body must be JSON"))
+    return await _problem(
+        request, Problem("invalid", "; ".join(f"{e['where']}: {e['rule']}" for e in found), {"errors": found})
+    )
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods(request))
+    return await _problem(request, Problem(_STATUSES.get(error.status_code, "unreadable"), headers=headers))
+
+
+def _methods(request: Request) -> list[str]:
+    """Every method of a path, of all routes that have it: the router names those of the first one only."""
+    found = set()
+    for template, methods in request.app.openapi()["paths"].items():
+        pattern = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template))
+        if re.fullmatch(pattern, request.url.path):
+            found |= {method.upper() for method in methods}
+    return sorted(found)

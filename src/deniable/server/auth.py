@@ -1,0 +1,112 @@
+"""Bearer tokens: shown once, kept as argon2id hashes, expiring, revocable.
+
+A token is `dn_ID_SECRET`. The ID finds the record, the secret is checked against its hash; for an ID that nobody has,
+against a hash that nobody knows, so that both take as long. A secret that was checked once is remembered by a keyed
+hash for as long as the process lives; whether its token still holds is read again every second.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from hashlib import sha256
+from typing import Final, final
+
+from deniable.errors import MissingExtra
+from deniable.server.catalogue import Catalogue, Person, TokenRecord
+
+try:
+    from argon2 import PasswordHasher
+    from argon2.exceptions import VerificationError
+except ImportError:
+    raise MissingExtra("argon2-cffi", "server") from None
+
+_SHAPE: Final = re.compile(r"dn_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+FRESH: Final = 1.0
+"""Seconds after which it is read again whether a token, or a grant, still holds."""
+
+_MOST: Final = 10_000
+
+
+@final
+class Gate:
+    """Tells whom a token belongs to."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        # 19 MiB and two passes: what OWASP asks for at least. The secrets have 256 bits of their own.
+        self._hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
+        self._nobody = self._hasher.hash(secrets.token_urlsafe(32))
+        self._key = secrets.token_bytes(32)
+        self._checked: OrderedDict[str, bytes] = OrderedDict()
+        self._records: dict[str, tuple[float, TokenRecord | None]] = {}
+        self._turn = threading.Lock()
+
+    def issue(self, person: str, *, days: float) -> tuple[str, str, float]:
+        """A new token for somebody: (its text, which is told once and never again, its id, when it expires)."""
+        id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        expires = time.time() + days * 86400
+        self._catalogue.add_token(id, person, self._hasher.hash(secret), expires)
+        return f"dn_{id}_{secret}", id, expires
+
+    def forget(self) -> None:
+        """Read everything again: somebody's rights have changed."""
+        with self._turn:
+            self._records.clear()
+
+    def known(self, text: str) -> Person | None:
+        """Whose token it is, if that can be said without reading anything; else None."""
+        shape = _SHAPE.fullmatch(text)
+        if shape is None:
+            return None
+        id, secret = shape.groups()
+        when, record = self._records.get(id, (0.0, None))
+        if record is None or time.monotonic() - when > FRESH or not self._remembered(id, secret):
+            return None
+        return record.person if record.usable(time.time()) else None
+
+    def met(self, text: str) -> bool:
+        """Whether this secret was checked before, so that looking again costs little."""
+        shape = _SHAPE.fullmatch(text)
+        return shape is not None and self._remembered(*shape.groups())
+
+    def check(self, text: str) -> Person | None:
+        """Whose token it is; None for every other text, whatever is wrong with it."""
+        shape = _SHAPE.fullmatch(text)
+        id, secret = shape.groups() if shape is not None else ("", "")
+        record = self._record(id)
+        if not (record is not None and self._remembered(id, secret)):
+            try:
+                self._hasher.verify(self._nobody if record is None else record.hash, secret)
+            except VerificationError:
+                return None
+            self._remember(id, secret)
+        return record.person if record is not None and record.usable(time.time()) else None
+
+    def _record(self, id: str) -> TokenRecord | None:
+        when, record = self._records.get(id, (0.0, None))
+        if record is not None and time.monotonic() - when <= FRESH:
+            return record
+        record = self._catalogue.token(id)
+        if record is not None:
+            with self._turn:
+                if len(self._records) >= _MOST:
+                    self._records.clear()
+                self._records[id] = (time.monotonic(), record)
+        return record
+
+    def _digest(self, id: str, secret: str) -> bytes:
+        return hmac.new(self._key, f"{id} {secret}".encode(), sha256).digest()
+
+    def _remembered(self, id: str, secret: str) -> bool:
+        return hmac.compare_digest(self._checked.get(id, b""), self._digest(id, secret))
+
+    def _remember(self, id: str, secret: str) -> None:
+        with self._turn:
+            self._checked[id] = self._digest(id, secret)
+            if len(self._checked) > _MOST:
+                self._checked.popitem(last=False)

@@ -1,0 +1,110 @@
+"""What requests say, checked at the border: numbers are JSON numbers, finite and positive; nothing else is there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from deniable.server.roles import Role
+
+Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False, strict=True)]
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@-]*$", strict=True)]
+"""Names of people and datasets: letters, digits and a few signs, so that no page, file or log can be broken by one."""
+
+Text = Annotated[str, Field(min_length=1, max_length=1_000_000, strict=True)]
+
+
+def _whole(value: object) -> object:
+    """60.0 is a whole number in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Spending(_Body):
+    """What to spend: exactly one of `epsilon`, `mu`, `rho`, `share` (of what is left) and `within` (how near)."""
+
+    epsilon: Positive | None = None
+    mu: Positive | None = None
+    rho: Positive | None = None
+    share: Annotated[float, Field(gt=0, le=1, strict=True)] | None = None
+    within: Positive | dict[str, Positive] | None = None
+    delta: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
+    confidence: Annotated[float, Field(ge=0.5, lt=1, strict=True)] = 0.95
+
+    def cost(self) -> dict[str, Any]:
+        """As a session takes it."""
+        said = {name: getattr(self, name) for name in ("epsilon", "mu", "rho", "share", "within", "delta")}
+        return {name: value for name, value in said.items() if value is not None} | {"confidence": self.confidence}
+
+
+class Question(Spending):
+    """One question to one dataset."""
+
+    dataset: Name
+    sql: Text
+
+
+class Batch(Spending):
+    """Several questions for one cost that they share."""
+
+    dataset: Name
+    questions: Annotated[list[Text], Field(min_length=1, max_length=100)]
+
+
+class DummyQuestion(Spending):
+    """A question to the dummy rows of a dataset."""
+
+    sql: Text
+
+
+class BudgetBody(_Body):
+    """How much may ever be spent: ε (with δ in the Gaussian currency, without it pure), or μ, or ρ."""
+
+    epsilon: Positive | None = None
+    mu: Positive | None = None
+    rho: Positive | None = None
+    delta: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
+    keys_delta: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
+
+
+class NewDataset(_Body):
+    """A dataset: its tables with the files they are in, what is public about them, and the budget."""
+
+    name: Name
+    sources: Annotated[dict[str, Text], Field(min_length=1, max_length=20)]
+    schema_: Annotated[Text | dict[str, Any], Field(alias="schema")]
+    budget: BudgetBody | None = None
+    family: Name | None = None
+
+
+class NewPerson(_Body):
+    """Somebody, and what they are."""
+
+    name: Name
+    role: Role
+
+
+class NewToken(_Body):
+    """A token for somebody."""
+
+    person: Name
+    days: Annotated[float, Field(gt=0, le=3660, strict=True)] | None = None
+
+
+class Grant(_Body):
+    """That an analyst may ask, up to a share of the budget; without one, up to the dataset's own limit."""
+
+    analyst: Name
+    limit: BudgetBody | None = None
+    window_seconds: Annotated[int, Field(ge=60, le=10**9, strict=True), BeforeValidator(_whole)] | None = None
+
+
+class Adjustment(_Body):
+    """An owner's change of the dataset's limit, signed and visible in the ledger."""
+
+    budget: BudgetBody
+    reason: Annotated[str, Field(min_length=1, max_length=500, strict=True)]

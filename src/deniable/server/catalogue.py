@@ -1,0 +1,421 @@
+"""What the server knows besides the ledgers: people, tokens, datasets, grants, requests and releases.
+
+Nothing here decides about money: if all of it were lost, the ledgers would still refuse what is not left. A record is
+never removed, only closed, so that nobody gets a fresh start by being made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Engine,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    event,
+    insert,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from deniable.server.problems import Problem
+from deniable.server.roles import Role
+
+_METADATA: Final = MetaData()
+_NAME: Final = 200
+
+_PEOPLE: Final = Table(
+    "curator_people",
+    _METADATA,
+    Column("name", String(_NAME), primary_key=True),
+    Column("role", String(20), nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("made", Float, nullable=False),
+)
+_TOKENS: Final = Table(
+    "curator_tokens",
+    _METADATA,
+    Column("id", String(40), primary_key=True),
+    Column("person", String(_NAME), nullable=False, index=True),
+    Column("hash", String(300), nullable=False),
+    Column("expires", Float, nullable=False),
+    Column("revoked", Boolean, nullable=False),
+    Column("made", Float, nullable=False),
+)
+_DATASETS: Final = Table(
+    "curator_datasets",
+    _METADATA,
+    Column("name", String(_NAME), primary_key=True),
+    Column("owner", String(_NAME), nullable=False),
+    Column("sources", Text, nullable=False),
+    Column("contents", Text, nullable=False),
+    Column("schema", Text, nullable=False),
+    Column("budget", Text, nullable=False),
+    Column("family", String(_NAME), nullable=False, index=True),
+    Column("made", Float, nullable=False),
+)
+_MARKS: Final = Table(
+    "curator_marks",
+    _METADATA,
+    Column("family", String(_NAME), primary_key=True),
+    Column("mark", String(64), primary_key=True, index=True),
+)
+_GRANTS: Final = Table(
+    "curator_grants",
+    _METADATA,
+    Column("person", String(_NAME), primary_key=True),
+    Column("dataset", String(_NAME), primary_key=True),
+    Column("active", Boolean, nullable=False),
+    Column("terms", Text, nullable=False),
+    Column("made", Float, nullable=False),
+)
+_REQUESTS: Final = Table(
+    "curator_requests",
+    _METADATA,
+    Column("person", String(_NAME), primary_key=True),
+    Column("key", String(_NAME), primary_key=True),
+    Column("body", String(64), nullable=False),
+    Column("status", Integer),
+    Column("response", LargeBinary),
+    Column("made", Float, nullable=False),
+)
+_RELEASES: Final = Table(
+    "curator_releases",
+    _METADATA,
+    Column("dataset", String(_NAME), primary_key=True),
+    Column("entry", Integer, primary_key=True),
+    Column("person", String(_NAME), nullable=False),
+    Column("question", Text, nullable=False),
+    Column("confidence", Float, nullable=False),
+    Column("made", Float, nullable=False),
+)
+
+
+# Run for every question, so they are written out: making them anew would cost more than running them.
+_BEGIN: Final = text(
+    "INSERT INTO curator_requests (person, key, body, made) VALUES (:person, :key, :body, :made) ON CONFLICT DO NOTHING"
+)
+_BEGUN: Final = text("SELECT body, status, response FROM curator_requests WHERE person = :person AND key = :key")
+_END: Final = text(
+    "UPDATE curator_requests SET status = :status, response = :response WHERE person = :person AND key = :key"
+)
+_NOTE: Final = text(
+    "INSERT INTO curator_releases (dataset, entry, person, question, confidence, made) "
+    "VALUES (:dataset, :entry, :person, :question, :confidence, :made) ON CONFLICT DO NOTHING"
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody with a role, and the token they came with."""
+
+    name: str
+    role: Role
+    token: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """What is kept of a token: never the token."""
+
+    id: str
+    person: Person
+    hash: str
+    expires: float
+    revoked: bool
+    made: float
+    active: bool
+
+    def usable(self, now: float) -> bool:
+        """Whether it still opens anything."""
+        return self.active and not self.revoked and now < self.expires
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DatasetRecord:
+    """A dataset as its owner registered it."""
+
+    name: str
+    owner: str
+    sources: dict[str, str]
+    contents: dict[str, str]
+    """The SHA-256 of each source as it was registered."""
+    schema: str
+    budget: dict[str, Any]
+    family: str
+    made: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GrantRecord:
+    """That an analyst may ask about a dataset, and on which terms (for the reader; the ledger enforces its own)."""
+
+    person: str
+    dataset: str
+    terms: dict[str, Any]
+    made: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReleaseRecord:
+    """Which question an entry of a ledger answered."""
+
+    dataset: str
+    entry: int
+    person: str
+    question: str
+    confidence: float
+    made: float
+
+
+@final
+class Catalogue:
+    """The records, in SQLite or in a shared database. Threads and processes may share it."""
+
+    def __init__(self, place: Path | str) -> None:
+        if isinstance(place, Path):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            url = f"sqlite:///{place}"
+            self._engine, self._quick = _sqlite(url, "FULL"), _sqlite(url, "NORMAL")
+        else:
+            url = place.replace("postgresql://", "postgresql+psycopg://", 1)
+            self._engine = self._quick = create_engine(url, pool_pre_ping=True)
+        _METADATA.create_all(self._engine)
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        self._engine.dispose()
+        self._quick.dispose()
+
+    # -- people and tokens ---------------------------------------------------------------------------------------------
+
+    def add_person(self, name: str, role: Role) -> Person:
+        """Somebody new. Whoever was closed comes back as who they were: their spending is kept under their name."""
+        with self._engine.begin() as connection:
+            found = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == name)).first()
+            if found is not None:
+                if found.active or found.role != role:
+                    raise Problem("exists", f"there is somebody called {name!r} already")
+                connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(active=True))
+            else:
+                try:
+                    connection.execute(insert(_PEOPLE).values(name=name, role=role, active=True, made=time.time()))
+                except IntegrityError:
+                    raise Problem("exists", f"there is somebody called {name!r} already") from None
+        return Person(name, role)
+
+    def close_person(self, name: str) -> None:
+        """Nobody comes in under this name any more."""
+        with self._engine.begin() as connection:
+            done = connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(active=False))
+            if not done.rowcount:
+                raise Problem("not_found")
+
+    def person(self, name: str) -> Person | None:
+        """Somebody who is active."""
+        with self._engine.connect() as connection:
+            row = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == name, _PEOPLE.c.active)).first()
+        return None if row is None else Person(row.name, Role(row.role))
+
+    def people(self) -> list[tuple[Person, bool]]:
+        """Everybody, and whether they are active."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(_PEOPLE).order_by(_PEOPLE.c.name)).all()
+        return [(Person(row.name, Role(row.role)), row.active) for row in rows]
+
+    def add_token(self, id: str, person: str, hash: str, expires: float) -> None:
+        """Keep what is kept of a token."""
+        with self._engine.begin() as connection:
+            values = {"id": id, "person": person, "hash": hash, "expires": expires, "revoked": False}
+            connection.execute(insert(_TOKENS).values(**values, made=time.time()))
+
+    def revoke_token(self, id: str) -> None:
+        """This token opens nothing any more."""
+        with self._engine.begin() as connection:
+            if not connection.execute(update(_TOKENS).where(_TOKENS.c.id == id).values(revoked=True)).rowcount:
+                raise Problem("not_found")
+
+    def token(self, id: str) -> TokenRecord | None:
+        """What is kept of this token."""
+        found = self._tokens(_TOKENS.c.id == id)
+        return found[0] if found else None
+
+    def tokens(self, person: str) -> list[TokenRecord]:
+        """Every token of somebody, oldest first."""
+        return self._tokens(_TOKENS.c.person == person)
+
+    def _tokens(self, condition: Any) -> list[TokenRecord]:
+        both = select(_TOKENS, _PEOPLE.c.role, _PEOPLE.c.active).join(_PEOPLE, _PEOPLE.c.name == _TOKENS.c.person)
+        with self._engine.connect() as connection:
+            rows = connection.execute(both.where(condition).order_by(_TOKENS.c.made, _TOKENS.c.id)).all()
+        return [_token(row) for row in rows]
+
+    # -- datasets and grants -------------------------------------------------------------------------------------------
+
+    def add_dataset(self, record: DatasetRecord, marks: set[str]) -> None:
+        """Register a dataset; `marks` are what its family is known by."""
+        values = {
+            "name": record.name,
+            "owner": record.owner,
+            "sources": json.dumps(record.sources),
+            "contents": json.dumps(record.contents),
+            "schema": record.schema,
+            "budget": json.dumps(record.budget),
+            "family": record.family,
+            "made": record.made,
+        }
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(insert(_DATASETS).values(**values))
+                known = {
+                    row.mark for row in connection.execute(select(_MARKS).where(_MARKS.c.family == record.family)).all()
+                }
+                if new := [{"family": record.family, "mark": mark} for mark in sorted(marks - known)]:
+                    connection.execute(insert(_MARKS), new)
+        except IntegrityError:
+            raise Problem("exists", f"there is a dataset {record.name!r} already") from None
+
+    def dataset(self, name: str) -> DatasetRecord | None:
+        """The dataset of this name."""
+        with self._engine.connect() as connection:
+            row = connection.execute(select(_DATASETS).where(_DATASETS.c.name == name)).first()
+        return None if row is None else _dataset(row)
+
+    def datasets(self) -> list[DatasetRecord]:
+        """Every dataset, by name."""
+        with self._engine.connect() as connection:
+            return [_dataset(row) for row in connection.execute(select(_DATASETS).order_by(_DATASETS.c.name)).all()]
+
+    def marked(self, marks: set[str]) -> dict[str, set[str]]:
+        """The families that share marks with these, and which."""
+        found: dict[str, set[str]] = {}
+        listed = sorted(marks)
+        with self._engine.connect() as connection:
+            for start in range(0, len(listed), 500):
+                part = listed[start : start + 500]
+                for row in connection.execute(select(_MARKS).where(_MARKS.c.mark.in_(part))).all():
+                    found.setdefault(row.family, set()).add(row.mark)
+        return found
+
+    def grant(self, person: str, dataset: str, terms: dict[str, Any]) -> None:
+        """That somebody may ask about a dataset, from now on."""
+        values = {"active": True, "terms": json.dumps(terms), "made": time.time()}
+        here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset)
+        with self._engine.begin() as connection:
+            if not connection.execute(update(_GRANTS).where(here).values(**values)).rowcount:
+                connection.execute(insert(_GRANTS).values(person=person, dataset=dataset, **values))
+
+    def revoke_grant(self, person: str, dataset: str) -> None:
+        """That they may not any more. What they spent stays spent."""
+        here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset) & _GRANTS.c.active
+        with self._engine.begin() as connection:
+            if not connection.execute(update(_GRANTS).where(here).values(active=False)).rowcount:
+                raise Problem("not_found")
+
+    def granted(self, person: str, dataset: str) -> bool:
+        """Whether they may."""
+        here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset) & _GRANTS.c.active
+        with self._engine.connect() as connection:
+            return connection.execute(select(_GRANTS.c.person).where(here)).first() is not None
+
+    def grants(self, *, dataset: str | None = None, person: str | None = None) -> list[GrantRecord]:
+        """The grants that hold, of a dataset or of somebody."""
+        asked = select(_GRANTS).where(_GRANTS.c.active).order_by(_GRANTS.c.dataset, _GRANTS.c.person)
+        if dataset is not None:
+            asked = asked.where(_GRANTS.c.dataset == dataset)
+        if person is not None:
+            asked = asked.where(_GRANTS.c.person == person)
+        with self._engine.connect() as connection:
+            rows = connection.execute(asked).all()
+        return [GrantRecord(row.person, row.dataset, json.loads(row.terms), row.made) for row in rows]
+
+    # -- requests and releases -----------------------------------------------------------------------------------------
+    # These are written for every question and go by the quick way: after a power cut the newest may be missing. Then a
+    # retry meets the ledger, which knows the same key and charges once.
+
+    def begin_request(self, person: str, key: str, body: str) -> tuple[int, bytes] | None:
+        """Note that a request begins; the stored response if it was answered before.
+
+        Problem `key_reused` where the key stood for another body, `key_pending` where its first request has no answer.
+        """
+        who = {"person": person, "key": key}
+        with self._quick.begin() as connection:
+            made = connection.execute(_BEGIN, {**who, "body": body, "made": time.time()})
+            if made.rowcount:
+                return None
+            row = connection.execute(_BEGUN, who).one()
+        if row.body != body:
+            raise Problem("key_reused", "use a new Idempotency-Key for each request")
+        return None if row.status is None else (row.status, row.response)
+
+    def end_request(self, person: str, key: str, status: int, response: bytes) -> None:
+        """Keep the response, byte for byte."""
+        with self._quick.begin() as connection:
+            connection.execute(_END, {"person": person, "key": key, "status": status, "response": response})
+
+    def add_releases(self, records: list[ReleaseRecord]) -> None:
+        """Note which questions these entries answered. Nothing is changed where an entry is known."""
+        if records:
+            with self._quick.begin() as connection:
+                connection.execute(_NOTE, [asdict(record) for record in records])
+
+    def release(self, dataset: str, entry: int) -> ReleaseRecord | None:
+        """What is known of an entry."""
+        here = (_RELEASES.c.dataset == dataset) & (_RELEASES.c.entry == entry)
+        with self._engine.connect() as connection:
+            row = connection.execute(select(_RELEASES).where(here)).first()
+        return None if row is None else ReleaseRecord(*row)
+
+    def releases(self, dataset: str, *, most: int = 100) -> list[ReleaseRecord]:
+        """The newest releases of a dataset."""
+        asked = select(_RELEASES).where(_RELEASES.c.dataset == dataset).order_by(_RELEASES.c.entry.desc()).limit(most)
+        with self._engine.connect() as connection:
+            return [ReleaseRecord(*row) for row in connection.execute(asked).all()]
+
+
+def _token(row: Any) -> TokenRecord:
+    whose = Person(row.person, Role(row.role), row.id)
+    return TokenRecord(row.id, whose, row.hash, row.expires, row.revoked, row.made, row.active)
+
+
+def _dataset(row: Any) -> DatasetRecord:
+    return DatasetRecord(
+        name=row.name,
+        owner=row.owner,
+        sources=json.loads(row.sources),
+        contents=json.loads(row.contents),
+        schema=row.schema,
+        budget=json.loads(row.budget),
+        family=row.family,
+        made=row.made,
+    )
+
+
+def _sqlite(url: str, synchronous: str) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": 30})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+
+    return engine

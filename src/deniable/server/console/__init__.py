@@ -1,0 +1,24 @@
+"""The console: the curator in a browser, for owners, analysts, auditors and admins.
+
+Pages are made on the server from templates that escape everything, and work without script; a small script of our own
+shows prices while somebody types. Nothing is loaded from elsewhere. It asks the same curator and the same desk as the
+API, under the same roles: no price, noise or charge is computed here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from deniable.server.console import admin, analyst, auditor, owner
+from deniable.server.console.guard import Guard
+
+
+def router(state: Any) -> APIRouter:
+    """Every page, for an application whose state holds its curator, desk and keeper."""
+    routes, guard = APIRouter(), Guard(state.curator, state.desk, state.keeper)
+    guard.add(routes)
+    for each in (analyst, owner, auditor, admin):
+        each.add(routes, guard)
+    return routes

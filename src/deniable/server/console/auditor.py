@@ -1,0 +1,114 @@
+"""Auditing: the lifetime curve, who spent what and when, every entry, and whether the chain holds."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from deniable import plots
+from deniable.errors import LedgerDamaged
+from deniable.ledger import EVERYBODY
+from deniable.plots.spec import Axis, Figure, Line, Panel
+from deniable.server.catalogue import Person
+from deniable.server.console import drawing
+from deniable.server.console.analyst import account
+from deniable.server.console.budgets import share
+from deniable.server.console.guard import Guard, Visit
+from deniable.server.console.owner import accounts
+from deniable.server.curator import Curator
+
+_SHOWN: Final = 100
+"""Entries on a page, newest first."""
+
+_DRAWN: Final = 500
+"""About how many points of a line are drawn."""
+
+
+def add(routes: APIRouter, guard: Guard) -> None:
+    """The pages of an auditor; owners see them as well."""
+    guard.get(routes, "/console/data/{name}/ledger", "see ledger", _ledger)
+    guard.get(routes, "/console/data/{name}/ledger.jsonl", "see ledger", _export)
+
+
+async def _ledger(visit: Visit) -> Response:
+    said = visit.request.query_params.get("before", "")
+    before = int(said) if said.isascii() and said.isdigit() and len(said) < 12 else None
+    found = await visit.desk.run(_book, visit.curator, visit.person, visit.dataset, before)
+    return visit.page("ledger.html", dataset=visit.dataset, **found)
+
+
+def _book(curator: Curator, person: Person, dataset: str, before: int | None) -> dict[str, Any]:
+    ledger = curator.open(person, dataset).session.ledger
+    try:
+        chain = curator.verified(person, dataset)
+    except LedgerDamaged as error:  # then nothing else that it says can be believed
+        return {"broken": {"entry": error.number, "fault": error.fault}}
+    entries = list(ledger.entries())
+    releases = {int(each["release"].rpartition(":")[2]): each["release"] for each in curator.releases(person, dataset)}
+    older = [each for each in reversed(entries) if before is None or each.number < before]
+    shown = [
+        {
+            "number": each.number,
+            "time": each.time,
+            "state": each.state.value,
+            "payer": each.payer or ("" if each.terms is None else each.terms.by),
+            "cost": each.charged.describe(ledger.budget) if each.charged.units else "",
+            "description": each.description,
+            "hash": each.hash,
+            "release": releases.get(each.closes or -1) or releases.get(each.number),
+        }
+        for each in itertools.islice(older, _SHOWN)
+    ]
+    limits = accounts(ledger)
+    return {
+        "chain": chain,
+        "broken": None,
+        "account": account(curator, person, dataset),
+        "limits": [each for each in limits if each["name"] != EVERYBODY],
+        "curve": drawing.drawn(_curve(ledger)),
+        "growth": drawing.drawn(_growth(ledger, entries)) if any(each.charged.units for each in entries) else None,
+        "entries": shown,
+        "older": shown[-1]["number"] if len(older) > _SHOWN else None,
+    }
+
+
+def _curve(ledger: Any) -> Figure:
+    """What an attacker can do with everything released so far, and with everything that may ever be."""
+    return plots.tradeoff({"released so far": ledger.spent, "limit": ledger.budget.curve(ledger.limit)})
+
+
+def _growth(ledger: Any, entries: list[Any]) -> Figure:
+    """The share of the budget that was spent, entry by entry: all together, and each payer."""
+    totals: dict[str, int] = {"all": 0}
+    lines: dict[str, list[tuple[float, float]]] = {"all": [(0.0, 0.0)]}
+    whole = ledger.limit.units or 1
+    for each in entries:
+        if not each.charged.units:
+            continue
+        for name in ("all", f"by {each.payer}" if each.payer else "by nobody named"):
+            before = 100 * totals.get(name, 0) / whole
+            totals[name] = totals.get(name, 0) + each.charged.units
+            points = lines.setdefault(name, [(0.0, 0.0)])
+            points += [(float(each.number), before), (float(each.number), 100 * totals[name] / whole)]
+    for name, points in lines.items():  # a long history is drawn at every so many steps, and at its end
+        lines[name] = [*points[:: max(1, len(points) // _DRAWN)], points[-1]]
+    end = float(entries[-1].number)
+    payers = sorted((name for name in lines if name != "all"), key=lambda name: -totals[name])
+    shown = ["all", *payers[:5]] if len(payers) > 1 else payers  # one payer's line is that of all
+    marks = [
+        Line(name, (*(x for x, _ in lines[name]), end), (*(y for _, y in lines[name]), lines[name][-1][1]), colour)
+        for colour, name in enumerate(shown)
+    ]
+    top = max(1.0, 100 * share(ledger.charged, ledger.limit)) * 1.08
+    panel = Panel(Axis("entry of the ledger", 0, end), Axis("% of the budget", 0, top), tuple(marks))
+    note = "Each step is a charge. The scale is the currency in which costs add up exactly."
+    return Figure("Spending, entry by entry", (panel,), note)
+
+
+async def _export(visit: Visit) -> Response:
+    body = await visit.desk.run(visit.curator.export, visit.person, visit.dataset)
+    kept = {"Content-Disposition": 'attachment; filename="ledger.jsonl"'}
+    return Response(body, headers=kept, media_type="application/x-ndjson")

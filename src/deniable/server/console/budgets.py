@@ -1,0 +1,88 @@
+"""A budget in words that somebody can decide by: what an attacker could come to believe, and what can be asked."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, Final
+
+from deniable.ledger import Budget, Cost
+from deniable.queries.planner import plan
+from deniable.queries.pricing import Asked, Price
+from deniable.queries.session import Remaining
+from deniable.queries.sql import parse
+from deniable.server.bodies import BudgetBody
+from deniable.server.datasets import budget_of
+from deniable.tables.kinds import Domain
+from deniable.tables.schema import Table
+from deniable.units import Unit
+
+EPSILONS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+"""Where the slider stops."""
+
+_PERCENT: Final = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
+"""How near means may be told, in percent of their range, in groups of 1,000 rows."""
+
+_WIDTHS: Final = tuple(a * 10**n for n in range(7) for a in (1, 2, 5))
+
+
+@lru_cache(1000)
+def odds(body: BudgetBody, rows: int) -> dict[str, Any]:
+    """What a budget means: the most an attacker can come to believe who thought 50 %, and what can be asked with it.
+
+    >>> found = odds(BudgetBody(epsilon=1.0), 1)
+    >>> found["belief"], found["counts"] >= 10
+    (73.2, True)
+    """
+    budget, unit = budget_of(body), Unit.person("person", rows=rows)
+    miss = 0.0 if body.delta is None else body.delta
+    belief = budget.curve(budget.limit).posterior(prior=0.5, delta=miss)
+    within, counts = counts_left(budget, budget.limit, unit, least=10)
+    near, means = _means(budget, unit)
+    return {
+        "epsilon": body.epsilon,
+        "belief": min(100.0, math.ceil(1000 * belief) / 10),
+        "miss": miss,
+        "within": within,
+        "counts": counts,
+        "means": means,
+        "mean_within": near,
+    }
+
+
+def _means(budget: Budget, unit: Unit) -> tuple[float, int]:
+    """(how near in percent of the range, how many): means for the whole budget, at the nearest with five of them."""
+    table = Table.of("t", unit, x=Domain.real(0, 100, nullable=False))
+    mean = plan(parse("SELECT AVG(x) AS m FROM t", {"t": table}))
+
+    def error(times: int) -> float:
+        cost = Asked(share=1 / times).cost(mean, budget, budget.limit)
+        return Price(mean, budget, cost, budget.limit, 0.95).errors()["m"] or math.inf
+
+    for near in _PERCENT:
+        if error(5) <= near:
+            few, many = 5, 10
+            while error(many) <= near:
+                few, many = many, 2 * many
+            while many - few > 1:
+                middle = (few + many) // 2
+                few, many = (middle, many) if error(middle) <= near else (few, middle)
+            return near, few
+    return _PERCENT[-1], 0
+
+
+def counts_left(budget: Budget, left: Cost, unit: Unit, *, least: int = 1) -> tuple[int, int]:
+    """(how near, how many): counts that can still be asked, at the nearest round distance at which there are several.
+
+    The distance is a round number; if there is hardly anything left, the widest one that is told.
+    """
+    rest = Remaining(budget, left, unit)
+    for within in _WIDTHS:
+        if within >= 10 and (found := rest.counts(within=within)) >= least:
+            return within, found
+    return _WIDTHS[-1], rest.counts(within=_WIDTHS[-1])
+
+
+def share(spent: Cost, limit: Cost) -> float:
+    """How much of a limit is gone, in the units that add up."""
+    return spent.units / limit.units if limit.units else 1.0

@@ -1,0 +1,281 @@
+"""Owning: add a file, say what is public about it, choose a budget by its odds, and invite analysts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import APIRouter
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from deniable.errors import NOTHING, DeniableError, InvalidParameter, UnreadableRecord
+from deniable.server.bodies import Adjustment, BudgetBody, Grant, NewDataset
+from deniable.server.catalogue import Person
+from deniable.server.console import drawing
+from deniable.server.console.analyst import account
+from deniable.server.console.budgets import EPSILONS, odds, share
+from deniable.server.console.guard import Guard, Visit, as_problem, told
+from deniable.server.curator import Curator
+from deniable.server.problems import Problem
+from deniable.server.sources import allowed
+from deniable.tables.kinds import Kind
+from deniable.tables.propose import propose_schema
+
+_DELTAS: Final = {"1e-6": 1e-6, "1e-9": 1e-9, "pure": None}
+_WINDOWS: Final = {"": None, "hour": 3600, "day": 86_400, "week": 604_800, "30 days": 30 * 86_400}
+_MOST_FILES: Final = 500
+_MOST_COLUMNS: Final = 150
+_LEFT_OUT: Final = "leave out"
+
+
+def add(routes: APIRouter, guard: Guard) -> None:
+    """The pages of an owner."""
+    guard.get(routes, "/console/add", "register", _add)
+    guard.post(routes, "/console/add", "register", _register)
+    guard.post(routes, "/console/odds", "register", _odds)
+    guard.get(routes, "/console/data/{name}/share", "grant", _share)
+    guard.post(routes, "/console/data/{name}/share", "grant", _grant)
+    guard.post(routes, "/console/data/{name}/revoke", "grant", _revoke)
+    guard.post(routes, "/console/data/{name}/adjust", "adjust", _adjust)
+
+
+# -- adding a file -----------------------------------------------------------------------------------------------------
+
+
+async def _add(visit: Visit) -> Response:
+    file = visit.request.query_params.get("file")
+    if file is None:
+        return visit.page("files.html", files=await visit.desk.run(_files, visit.curator))
+    columns = await visit.desk.run(_columns, visit.curator, file)
+    stem = re.sub(r"\W+", "_", Path(file).name.split(".")[0]).strip("_") or "data"
+    typed = {"name": stem, "table": stem, "person": "", "rows": "1", "step": str(EPSILONS.index(1.0)), "delta": "1e-6"}
+    return _filled(visit, file, columns, typed, None)
+
+
+def _filled(
+    visit: Visit, file: str, columns: list[dict[str, Any]], typed: dict[str, str], problem: dict[str, Any] | None
+) -> Response:
+    kinds = [each.value for each in Kind]
+    values = {"file": file, "columns": columns, "typed": typed, "kinds": kinds, "left_out": _LEFT_OUT}
+    return visit.page(
+        "add.html",
+        status=200 if problem is None else 422,
+        problem=problem,
+        odds=odds(_budget(typed["step"], typed["delta"]), _rows(typed["rows"], 1)),
+        steps=len(EPSILONS) - 1,
+        **values,
+    )
+
+
+def _files(curator: Curator) -> list[str]:
+    """The files in the data folders that can be registered, without what lies in hidden folders or in our state."""
+    found = []
+    state = curator.settings.state.resolve()
+    for folder in curator.settings.data:
+        base = folder.resolve()
+        for path in sorted(base.rglob("*")):
+            inside = path.relative_to(base)
+            if any(part.startswith(".") for part in inside.parts) or path.resolve().is_relative_to(state):
+                continue
+            try:
+                allowed(str(inside), [folder])
+            except InvalidParameter:
+                continue
+            found.append(str(inside))
+            if len(found) >= _MOST_FILES:
+                return found
+    return found
+
+
+def _columns(curator: Curator, file: str) -> list[dict[str, Any]]:
+    """The columns with kinds by their types alone: no value is read."""
+    path = allowed(file, curator.settings.data)
+    try:
+        [table] = propose_schema(path).tables.values()
+    except Exception:  # readers quote what they could not read
+        raise InvalidParameter("file", NOTHING, "cannot be read as a table", "is it CSV or Parquet?") from None
+    found = [{"name": name, "kind": facts["kind"], "low": "", "high": "", "keys": "", "nullable": True}
+             for name, facts in table["columns"].items()]  # fmt: skip
+    if len(found) > _MOST_COLUMNS:
+        rule = f"has more than {_MOST_COLUMNS} columns"
+        raise InvalidParameter("file", NOTHING, rule, "register it by the API, which takes a schema file")
+    return found
+
+
+async def _register(visit: Visit) -> Response:
+    file = visit.text("file")
+    known = await visit.desk.run(_columns, visit.curator, file)
+    columns = [{"name": each["name"], **_facts_typed(visit, i)} for i, each in enumerate(known)]
+    typed = {part: visit.text(part) for part in ("name", "table", "person", "rows", "step", "delta")}
+    try:
+        schema = _schema(typed, columns)
+        budget = _budget(typed["step"], typed["delta"])
+        record = {"name": typed["name"], "sources": {typed["table"]: file}, "schema": schema}
+        body = NewDataset.model_validate({**record, "budget": budget.model_dump(exclude_none=True)})
+        done = await visit.desk.run(
+            visit.curator.register, visit.person, body.name, body.sources, body.schema_, body.budget, None
+        )
+    except (Problem, DeniableError, ValidationError) as error:
+        return _filled(visit, file, columns, typed, told(as_problem(error)))
+    return visit.go(f"/console/data/{done['name']}/share?new=1")
+
+
+def _facts_typed(visit: Visit, i: int) -> dict[str, Any]:
+    """What the form says about its column of this number."""
+    said: dict[str, Any] = {part: visit.text(f"{part}.{i}") for part in ("kind", "low", "high", "keys")}
+    return {**said, "nullable": f"nullable.{i}" in visit.form}
+
+
+def _schema(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
+    """The schema that a form describes."""
+    table: dict[str, Any] = {"neighbours": "add/remove"}
+    if typed["person"]:
+        table |= {"person": typed["person"], "rows": _rows(typed["rows"])}
+    kept = [each for each in columns if each["kind"] != _LEFT_OUT and each["name"] != typed["person"]]
+    table["columns"] = {each["name"]: _facts(each) for each in kept}
+    if not typed["table"]:
+        raise InvalidParameter("table", "", "must have a name")
+    return {"version": 1, "tables": {typed["table"]: table}}
+
+
+def _facts(column: dict[str, Any]) -> dict[str, Any]:
+    where = column["name"]
+    try:
+        kind = Kind(column["kind"])
+    except ValueError:
+        raise InvalidParameter(f"{where}.kind", NOTHING, "must be one of those offered") from None
+    facts: dict[str, Any] = {"kind": kind.value, "nullable": column["nullable"]}
+    for end in ("low", "high"):
+        if kind in {Kind.INTEGER, Kind.REAL} and column[end].strip():
+            facts[end] = _number(f"{where}.{end}", column[end].strip(), kind)
+    keys = [each.strip() for each in re.split(r"[\n,]", column["keys"]) if each.strip()]
+    if keys and kind in {Kind.TEXT, Kind.INTEGER, Kind.DATE}:
+        facts["keys"] = [_key(f"{where}.keys", each, kind) for each in keys]
+    return facts
+
+
+def _number(where: str, text: str, kind: Kind) -> float | int:
+    try:
+        return int(text) if kind is Kind.INTEGER else float(text)
+    except ValueError:
+        raise InvalidParameter(where, NOTHING, f"must be {'a whole' if kind is Kind.INTEGER else 'a'} number") from None
+
+
+def _key(where: str, text: str, kind: Kind) -> Any:
+    if kind is Kind.DATE:
+        try:
+            return dt.date.fromisoformat(text)
+        except ValueError:
+            raise InvalidParameter(where, NOTHING, "must be dates such as 2026-01-31") from None
+    return _number(where, text, kind) if kind is Kind.INTEGER else text
+
+
+def _rows(text: str, default: int | None = None) -> int:
+    if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= 10**6:
+        return int(text[:9])
+    if default is None:
+        raise InvalidParameter("rows", NOTHING, "must be a whole number, at least 1")
+    return default
+
+
+def _budget(step: str, delta: str) -> BudgetBody:
+    if not (step.isascii() and step.isdigit() and int(step[:3]) < len(EPSILONS)) or delta not in _DELTAS:
+        raise UnreadableRecord("budget: choose it with the slider")
+    return BudgetBody(epsilon=EPSILONS[int(step[:3])], delta=_DELTAS[delta])
+
+
+async def _odds(visit: Visit) -> Response:
+    """A part of the page: what the budget of the slider means."""
+    budget = _budget(visit.text("step"), visit.text("delta"))
+    found = await visit.desk.run(odds, budget, _rows(visit.text("rows"), 1))
+    return visit.page("odds.html", odds=found)
+
+
+# -- analysts and limits -----------------------------------------------------------------------------------------------
+
+
+async def _share(visit: Visit) -> Response:
+    return await _shared(visit, None)
+
+
+async def _shared(visit: Visit, problem: dict[str, Any] | None) -> Response:
+    found = await visit.desk.run(_shares, visit.curator, visit.person, visit.dataset)
+    values = {"problem": problem, "windows": list(_WINDOWS), "new": visit.request.query_params.get("new") == "1"}
+    return visit.page(
+        "share.html", status=200 if problem is None else 422, dataset=visit.dataset, **found, **values
+    )  # fmt: skip
+
+
+def _shares(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
+    ledger = curator.open(person, dataset).session.ledger
+    granted = {each["analyst"] for each in curator.grants(person, dataset)}
+    return {
+        "analysts": curator.analysts(),
+        "accounts": accounts(ledger, granted),
+        "account": account(curator, person, dataset),
+    }
+
+
+def accounts(ledger: Any, named: set[str] | None = None) -> list[dict[str, Any]]:
+    """Every limit with a meter; of these names only, if they are given."""
+    found = []
+    for each in ledger.accounts():
+        if named is not None and each.name not in named:
+            continue
+        gone = share(each.spent, each.limit)
+        found.append(
+            {
+                "name": each.name,
+                "title": each.title,
+                "window": each.window,
+                "limit": each.limit.describe(ledger.budget),
+                "spent": each.spent.describe(ledger.budget) if each.spent.units else "nothing",
+                "lifetime": each.lifetime.describe(ledger.budget) if each.lifetime.units else "nothing",
+                "left": each.left.describe_rest(ledger.budget),
+                "gone": gone,
+                "meter": drawing.meter(gone, f"{100 * gone:.3g} % is spent"),
+            }
+        )
+    return found
+
+
+async def _grant(visit: Visit) -> Response:
+    try:
+        window = visit.text("window")
+        if window not in _WINDOWS:
+            raise InvalidParameter("window", NOTHING, "must be one of those offered")
+        body = Grant.model_validate(
+            {"analyst": visit.text("analyst"), "limit": _limit(visit.text("limit")), "window_seconds": _WINDOWS[window]}
+        )
+        grant = visit.curator.grant
+        await visit.desk.run(grant, visit.person, visit.dataset, body.analyst, body.limit, body.window_seconds)
+    except (Problem, DeniableError, ValidationError) as error:
+        return await _shared(visit, told(as_problem(error)))
+    return visit.go(visit.request.url.path)
+
+
+def _limit(text: str) -> dict[str, float] | None:
+    if not text.strip():
+        return None
+    try:
+        return {"epsilon": float(text)}
+    except ValueError:
+        raise InvalidParameter("limit", NOTHING, "must be a number, or empty for the whole budget") from None
+
+
+async def _revoke(visit: Visit) -> Response:
+    await visit.desk.run(visit.curator.revoke_grant, visit.person, visit.dataset, visit.text("analyst"))
+    return visit.go(visit.request.url.path.removesuffix("revoke") + "share")
+
+
+async def _adjust(visit: Visit) -> Response:
+    try:
+        limit = _limit(visit.text("limit"))
+        body = Adjustment.model_validate({"budget": limit or {}, "reason": visit.text("reason").strip()})
+        await visit.desk.run(visit.curator.adjust, visit.person, visit.dataset, body.budget, body.reason)
+    except (Problem, DeniableError, ValidationError) as error:
+        return await _shared(visit, told(as_problem(error)))
+    return visit.go(visit.request.url.path.removesuffix("adjust") + "share")

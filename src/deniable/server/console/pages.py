@@ -1,0 +1,100 @@
+"""Templates: everything in them is escaped, and what is missing is an error."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any, Final, final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from deniable.queries.shown import spoken
+
+_GREEK: Final = {"epsilon": "ε", "delta": "δ", "mu": "μ", "rho": "ρ"}
+_WORD: Final = re.compile(r"\b(epsilon|delta|mu|rho) (?=[0-9])")
+_POWER: Final = re.compile(r"\b([0-9.]+)E(-?[0-9]+)\b")
+_SPANS: Final = {3600: "hour", 86_400: "day", 7 * 86_400: "week", 30 * 86_400: "30 days"}
+_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@final
+class Pages:
+    """Every template of the console."""
+
+    def __init__(self) -> None:
+        self._all = Environment(
+            loader=PackageLoader("deniable.server.console"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._all.filters |= {"greek": greek, "number": number, "percent": percent, "spoken": spoken, "facts": facts}
+        self._all.filters["span"] = span
+
+    def render(self, template: str, **values: Any) -> str:
+        """One page."""
+        return self._all.get_template(template).render(values)
+
+
+def greek(words: str) -> str:
+    """The words of a cost, in the letters that people write.
+
+    >>> greek("epsilon 0.1 at delta 9E-7 (mu 0.02737)")
+    'ε 0.1 at δ 9·10⁻⁷ (μ 0.02737)'
+    """
+    said = _WORD.sub(lambda found: f"{_GREEK[found[1]]} ", words)
+    return _POWER.sub(lambda found: f"{'' if found[1] == '1' else found[1] + '·'}10{found[2].translate(_RAISED)}", said)
+
+
+def number(value: float) -> str:
+    """A number for people: three digits where it is not whole."""
+    return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1."""
+    return f"{100 * share:.3g} %"
+
+
+def span(seconds: int) -> str:
+    """A window in words.
+
+    >>> span(86_400), span(90)
+    ('day', '90 s')
+    """
+    return _SPANS.get(seconds, f"{seconds:,} s")
+
+
+def facts(column: dict[str, Any]) -> str:
+    """What is public about a column, in words."""
+    said = []
+    if "low" in column:
+        said.append(f"{number(column['low'])} to {number(column['high'])}")
+    if "keys" in column:
+        said.append(", ".join(str(key) for key in column["keys"]))
+    if column.get("nullable", True):
+        said.append("may be missing")
+    return "; ".join(said)
+
+
+def as_python(url: str, dataset: str, sql: str, cost: dict[str, float]) -> str:
+    """The same question from Python."""
+    spent = ", ".join(f"{name}={value!r}" for name, value in cost.items())
+    return (
+        "import os\nimport deniable as dn\n\n"
+        f's = dn.connect({url!r}, token=os.environ["DENIABLE_TOKEN"], dataset={dataset!r})\n'
+        f"s.sql({sql!r}, {spent})"
+    )
+
+
+def as_curl(url: str, dataset: str, sql: str, cost: dict[str, float]) -> str:
+    """The same question from a shell."""
+    body = shlex.quote(json.dumps({"dataset": dataset, "sql": sql, **cost}))
+    return (
+        f"curl {shlex.quote(url + '/v1/questions')} \\\n"
+        '  -H "Authorization: Bearer $DENIABLE_TOKEN" \\\n'
+        '  -H "Content-Type: application/json" \\\n'
+        f"  -d {body}"
+    )

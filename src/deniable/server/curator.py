@@ -1,0 +1,419 @@
+"""The curator: what people may ask for, in terms of sessions, ledgers and the catalogue. HTTP and the console call it.
+
+Every method takes the person who asks and checks what they may see; a dataset that is not for them does not exist.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, final
+
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.ledger import EVERYBODY, Budget, Cost
+from deniable.ledger import keys as keys_of
+from deniable.queries.answers import Answer
+from deniable.queries.session import Remaining, Session
+from deniable.server.auth import FRESH, Gate
+from deniable.server.bodies import BudgetBody
+from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
+from deniable.server.datasets import Datasets, Open, budget_of, cost_of, tables_of
+from deniable.server.dummy import dummy_rows
+from deniable.server.families import Marks, marks_of
+from deniable.server.labels import label_of, signed
+from deniable.server.problems import Problem
+from deniable.server.roles import Role
+from deniable.server.settings import Settings
+from deniable.server.sources import allowed
+from deniable.tables.schema import write_schema
+
+
+@final
+class Curator:
+    """Everything behind the API. Threads may share it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        settings.state.mkdir(parents=True, exist_ok=True)
+        settings.state.chmod(0o700)
+        self.catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
+        self.gate = Gate(self.catalogue)
+        self.key = _key(settings.state / "server.key")
+        """Signs adjustments, checkpoints and labels."""
+        self._marking = sha256(b"marks of families" + self.key.pem()).digest()
+        self._registering = threading.Lock()
+        self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
+        self.datasets = Datasets(settings, self.catalogue, self.key)
+
+    def close(self) -> None:
+        """Let go of everything. What was written stays."""
+        self.datasets.close()
+        self.catalogue.close()
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def price(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
+        """What a question would cost. Reads no data."""
+        found = self._session(person, dataset).price(sql, payer=person.name, **cost)
+        left = found.left.describe_rest(found.budget)
+        return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines()}
+
+    def ask(
+        self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
+    ) -> dict[str, Any]:
+        """Answer a question."""
+        answer = self._session(person, dataset).ask(sql, key=key, payer=person.name, **cost)
+        self._note(person, dataset, [(sql, answer)])
+        return told(dataset, answer)
+
+    def refine(
+        self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
+    ) -> dict[str, Any]:
+        """Spend more on a question that was answered, and merge."""
+        session = self._session(person, dataset)
+        before = session.recall(sql, confidence=cost["confidence"])
+        if before is None:
+            raise InvalidParameter("sql", NOTHING, "was not answered yet", "ask it first")
+        answer = session.refine(before, key=key, payer=person.name, **cost)
+        self._note(person, dataset, [(sql, answer)])
+        return told(dataset, answer)
+
+    def batch(self, person: Person, dataset: str, questions: list[str], cost: dict[str, Any]) -> dict[str, Any]:
+        """Several questions for one cost: all are paid for, or none."""
+        answers = self._session(person, dataset).batch(questions, payer=person.name, **cost)
+        self._note(person, dataset, list(zip(questions, answers, strict=True)))
+        return {"dataset": dataset, "answers": [told(dataset, answer) for answer in answers]}
+
+    def dummy(self, person: Person, dataset: str, rows: int) -> dict[str, Any]:
+        """Dummy rows."""
+        record = self.visible(person, dataset)
+        made = dummy_rows(self.datasets.get(record).tables, rows=rows)
+        return {"dataset": dataset, "dummy": True, "tables": made}
+
+    def dummy_ask(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
+        """Answer a question from dummy rows. Free, and about nobody."""
+        record = self.visible(person, dataset)
+        rehearsal = self.datasets.get(record).rehearsal()
+        try:
+            answer = rehearsal.ask(sql, **cost)
+        finally:
+            rehearsal.ledger.close()
+        return {**answer.to_dict(), "dataset": dataset, "dummy": True}
+
+    # -- datasets ------------------------------------------------------------------------------------------------------
+
+    def visible(self, person: Person, dataset: str) -> DatasetRecord:
+        """The dataset, if there is one that this person may see."""
+        when, record = self._seen.get((person.name, dataset), (0.0, None))
+        if record is None or time.monotonic() - when > FRESH:
+            record = self.catalogue.dataset(dataset)
+            if record is None or not self._sees(person, record):
+                raise Problem("not_found", f"there is no dataset {dataset!r} that you may see")
+            if len(self._seen) > 10_000:
+                self._seen.clear()
+            self._seen[person.name, dataset] = (time.monotonic(), record)
+        return record
+
+    def _sees(self, person: Person, record: DatasetRecord) -> bool:
+        match person.role:
+            case Role.OWNER:
+                return record.owner == person.name
+            case Role.ANALYST:
+                return self.catalogue.granted(person.name, record.name)
+            case Role.AUDITOR:
+                return True
+        return False
+
+    def listed(self, person: Person) -> list[dict[str, Any]]:
+        """The datasets that somebody may see."""
+        found = [record for record in self.catalogue.datasets() if self._sees(person, record)]
+        return [{"name": record.name, "owner": record.owner, "tables": sorted(record.sources)} for record in found]
+
+    def described(self, person: Person, dataset: str) -> dict[str, Any]:
+        """All that is public about a dataset, and its account."""
+        opened = self.open(person, dataset)
+        session, ledger = opened.session, opened.session.ledger
+        left = ledger.remaining if person.role is Role.AUDITOR else ledger.left(person.name)
+        return {
+            "name": opened.record.name,
+            "owner": opened.record.owner,
+            "tables": json.loads(write_schema(opened.tables, form="json"))["tables"],
+            "unit": ledger.unit.describe(),
+            "budget": described_budget(session.budget),
+            "limit": ledger.limit.describe(session.budget),
+            "spent": ledger.charged.describe(session.budget),
+            "spent_curve": session.spent.to_dict(),
+            "left": left.describe_rest(session.budget),
+            "left_in_words": str(Remaining(session.budget, left, ledger.unit)),
+            "answers_leave_every": self.settings.grid,
+        }
+
+    def register(
+        self,
+        person: Person,
+        name: str,
+        sources: dict[str, str],
+        schema: str | dict[str, Any],
+        budget: BudgetBody | None,
+        family: str | None = None,
+    ) -> dict[str, Any]:
+        """Register a dataset: its files are read once, as the schema says.
+
+        Data that is known, under whichever name, goes on spending from its family's budget; so does what the owner says
+        is kin to one of their datasets (`family`).
+        """
+        tables = tables_of(schema)
+        for table in sources:
+            if table not in tables:
+                raise InvalidParameter("schema", table, "is not in the schema", f"it declares {', '.join(tables)}")
+        files = {table: allowed(source, self.settings.data) for table, source in sources.items()}
+        marks = {table: marks_of(path, tables[table], self._marking) for table, path in files.items()}
+        kept = write_schema({table: tables[table] for table in files}, form="json")
+        with self._registering:
+            if self.catalogue.dataset(name) is not None:
+                raise Problem("exists", f"there is a dataset {name!r} already")
+            kin = self._kin(person, marks, family)
+            limit = self._limit(kin, marks, budget)
+            record = DatasetRecord(
+                name=name,
+                owner=person.name,
+                sources={table: str(path) for table, path in files.items()},
+                contents={table: marks[table].content for table in files},
+                schema=kept,
+                budget=limit.to_dict(),
+                family=kin[0].family if kin else secrets.token_hex(8),
+                made=time.time(),
+            )
+            try:
+                opened = self.datasets.opened(record)
+                self.datasets.keep(opened)
+                ledger = opened.session.ledger
+                if not any(each.name == person.name for each in ledger.accounts()):
+                    ledger.grant(person.name, ledger.limit, by=person.name, reason="owner")
+                self.catalogue.add_dataset(record, set().union(*(each.all for each in marks.values())))
+            except BaseException:
+                self.datasets.forget(name)  # the next one of this name may be of another family
+                raise
+        warning = "this data was known: it goes on spending from the budget that it had" if kin else ""
+        return {**self.described(person, name), "linked": bool(kin), "warning": warning}
+
+    def _kin(self, person: Person, marks: Mapping[str, Marks], family: str | None) -> list[DatasetRecord]:
+        """The datasets that the new one shares its budget with, oldest first."""
+        families = set()
+        if family is not None:
+            record = self.catalogue.dataset(family)
+            if record is None or record.owner != person.name:
+                raise Problem("not_found", f"you have no dataset {family!r}")
+            families.add(record.family)
+        for each in marks.values():
+            families |= {name for name, known in self.catalogue.marked(each.all).items() if each.related(known)}
+        if len(families) > 1:
+            rule = "hold people of several datasets with budgets of their own"
+            raise InvalidParameter("sources", NOTHING, rule, "register them one by one")
+        found = [each for each in self.catalogue.datasets() if each.family in families]
+        return sorted(found, key=lambda each: each.made)
+
+    def _limit(self, kin: list[DatasetRecord], marks: Mapping[str, Marks], budget: BudgetBody | None) -> Budget:
+        """The budget: of the family, or a new one."""
+        asked = None if budget is None else budget_of(budget)
+        if not kin:
+            if asked is None:
+                raise InvalidParameter("budget", None, "must be given", 'write {"epsilon": 1, "delta": 1e-6}')
+            return asked
+        for each in kin:
+            for table, found in marks.items():
+                if each.contents.get(table, found.content) != found.content:
+                    # Its old answers are kept under the table's name, and would be given for the new data.
+                    rule = "is the name of other data of this family"
+                    raise InvalidParameter("sources", table, rule, "give the table another name")
+        fixed = Budget.from_dict(kin[0].budget)
+        if asked is not None and asked != fixed:
+            raise Problem("ledger_mismatch", "this data has a budget already; leave the budget out, or adjust it")
+        return fixed
+
+    # -- grants and accounts -------------------------------------------------------------------------------------------
+
+    def grant(
+        self, person: Person, dataset: str, analyst: str, limit: BudgetBody | None, window: int | None
+    ) -> dict[str, Any]:
+        """Let an analyst ask, up to a limit: for good, or in each window of so many seconds."""
+        ledger = self.open(person, dataset).session.ledger
+        found = self.catalogue.person(analyst)
+        if found is None or found.role is not Role.ANALYST:
+            raise Problem("not_found", f"there is no analyst called {analyst!r}")
+        share = ledger.limit if limit is None else cost_of(limit, ledger.budget)
+        if window is not None and not any(each.name == analyst and each.window is None for each in ledger.accounts()):
+            ledger.grant(analyst, ledger.limit, by=person.name)
+        ledger.grant(analyst, share, window=window, by=person.name)
+        terms = {"limit": share.describe(ledger.budget), "window_seconds": window}
+        self.catalogue.grant(analyst, dataset, terms)
+        return {"analyst": analyst, "dataset": dataset, **terms}
+
+    def revoke_grant(self, person: Person, dataset: str, analyst: str) -> None:
+        """An analyst may not ask any more. What they spent stays spent."""
+        ledger = self.open(person, dataset).session.ledger
+        self.catalogue.revoke_grant(analyst, dataset)
+        self._seen.clear()
+        ledger.grant(analyst, Cost(0, 0), by=person.name, reason="revoked")
+
+    def grants(self, person: Person, dataset: str) -> list[dict[str, Any]]:
+        """Who may ask about a dataset."""
+        self.visible(person, dataset)
+        return [{"analyst": each.person, **each.terms} for each in self.catalogue.grants(dataset=dataset)]
+
+    def adjust(self, person: Person, dataset: str, budget: BudgetBody, reason: str) -> dict[str, Any]:
+        """Change the limit of a dataset: a signed entry for everybody to see. What was spent stays spent."""
+        ledger = self.open(person, dataset).session.ledger
+        entry = ledger.adjust(EVERYBODY, cost_of(budget, ledger.budget), by=person.name, reason=reason, key=self.key)
+        return {"dataset": dataset, "entry": entry.number, "limit": ledger.limit.describe(ledger.budget)}
+
+    def accounts(self, person: Person, dataset: str) -> list[dict[str, Any]]:
+        """Every limit of a dataset, and what was spent of it."""
+        ledger = self.open(person, dataset).session.ledger
+        return [
+            {
+                "account": each.title,
+                "name": each.name,
+                "window_seconds": each.window,
+                "limit": each.limit.describe(ledger.budget),
+                "spent": each.spent.describe(ledger.budget),
+                "left": each.left.describe_rest(ledger.budget),
+                "lifetime": each.lifetime.describe(ledger.budget),
+            }
+            for each in ledger.accounts()
+        ]
+
+    # -- evidence ------------------------------------------------------------------------------------------------------
+
+    def export(self, person: Person, dataset: str) -> bytes:
+        """The whole history without answers, with a fresh signed checkpoint at its end: `deniable verify` reads it."""
+        record = self.visible(person, dataset)
+        self.datasets.checkpoint(record)
+        with tempfile.TemporaryDirectory(dir=self.settings.state) as folder:
+            path = Path(folder) / "ledger.jsonl"
+            self.datasets.ledger(record).export(path)
+            return path.read_bytes()
+
+    def verified(self, person: Person, dataset: str) -> dict[str, Any]:
+        """Whether the history of a dataset holds; LedgerDamaged names the first entry that does not."""
+        ledger = self.open(person, dataset).session.ledger
+        newest = ledger.verify(self.key.public)
+        return {
+            "dataset": dataset,
+            "serial": ledger.serial,
+            "entries": 0 if newest is None else newest.number,
+            "hash": None if newest is None else newest.hash,
+            "spent": ledger.charged.describe(ledger.budget),
+        }
+
+    def releases(self, person: Person, dataset: str) -> list[dict[str, Any]]:
+        """The newest releases: who asked what. An analyst sees their own."""
+        self.visible(person, dataset)
+        return [
+            {"release": f"{dataset}:{each.entry}", "by": each.person, "question": each.question, "time": int(each.made)}
+            for each in self.catalogue.releases(dataset)
+            if person.role is not Role.ANALYST or each.person == person.name
+        ]
+
+    def label(self, person: Person, release: str) -> dict[str, Any]:
+        """The signed label of a release."""
+        dataset, _, number = release.rpartition(":")
+        opened = self.open(person, dataset)
+        found = self.catalogue.release(dataset, int(number)) if number.isascii() and number.isdigit() else None
+        if found is None or (person.role is Role.ANALYST and found.person != person.name):
+            raise Problem("not_found", "there is no such release that you may see")
+        session = opened.session
+        entry = session.ledger.entry(found.entry)
+        answer = None if entry is None else session.recall(found.question, entry=entry, confidence=found.confidence)
+        if entry is None or answer is None:
+            raise Problem("not_found", "there is no such release that you may see")
+        return signed(label_of(dataset, found.question, answer, entry, session), self.key)
+
+    # -- people --------------------------------------------------------------------------------------------------------
+
+    def people(self) -> list[dict[str, Any]]:
+        """Everybody."""
+        return [
+            {"name": person.name, "role": person.role, "active": active} for person, active in self.catalogue.people()
+        ]
+
+    def analysts(self) -> list[str]:
+        """The names of the analysts."""
+        return [person.name for person, active in self.catalogue.people() if active and person.role is Role.ANALYST]
+
+    def add_person(self, name: str, role: Role) -> dict[str, Any]:
+        """Somebody new."""
+        person = self.catalogue.add_person(name, role)
+        return {"name": person.name, "role": person.role}
+
+    def close_person(self, name: str) -> None:
+        """Nobody comes in under this name any more."""
+        self.catalogue.close_person(name)
+        self.gate.forget()
+
+    def issue(self, name: str, days: float | None) -> dict[str, Any]:
+        """A token for somebody, told once."""
+        if self.catalogue.person(name) is None:
+            raise Problem("not_found", f"there is nobody called {name!r}")
+        token, id, expires = self.gate.issue(name, days=self.settings.token_days if days is None else days)
+        return {"token": token, "id": id, "person": name, "expires": int(expires)}
+
+    def tokens(self, name: str) -> list[dict[str, Any]]:
+        """What is kept of somebody's tokens."""
+        if self.catalogue.person(name) is None:
+            raise Problem("not_found", f"there is nobody called {name!r}")
+        return [
+            {"id": each.id, "made": int(each.made), "expires": int(each.expires), "revoked": each.revoked}
+            for each in self.catalogue.tokens(name)
+        ]
+
+    def revoke(self, id: str) -> None:
+        """This token opens nothing any more."""
+        self.catalogue.revoke_token(id)
+        self.gate.forget()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _session(self, person: Person, dataset: str) -> Session:
+        return self.open(person, dataset).session
+
+    def open(self, person: Person, dataset: str) -> Open:
+        """The dataset, open, if this person may see it."""
+        return self.datasets.get(self.visible(person, dataset))
+
+    def _note(self, person: Person, dataset: str, answered: list[tuple[str, Answer]]) -> None:
+        now = time.time()
+        self.catalogue.add_releases(
+            [
+                ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, now)
+                for sql, answer in answered
+                if not answer.receipt.replayed
+            ]
+        )
+
+
+def told(dataset: str, answer: Answer) -> dict[str, Any]:
+    """An answer as it goes over the wire."""
+    return {**answer.to_dict(), "dataset": dataset, "release": f"{dataset}:{answer.receipt.entry}"}
+
+
+def described_budget(budget: Budget) -> dict[str, Any]:
+    """A budget in words and numbers."""
+    epsilon = budget.epsilon
+    return {
+        "words": repr(budget),
+        "currency": budget.currency,
+        "epsilon": None if epsilon is None else str(epsilon),
+        "delta": str(budget.delta),
+    }
+
+
+def _key(path: Path) -> keys_of.SigningKey:
+    """The server's key, made when it first starts."""
+    return keys_of.read(path) if path.exists() else keys_of.new(path)

@@ -1,0 +1,227 @@
+"""Datasets that are open: a session for each, its engine in a process of its own, its ledger shared by its family."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from deniable.curves.filters import units_of_limit
+from deniable.errors import NOTHING, DeniableError, EngineFailed, InvalidParameter, LedgerDamaged, LedgerUnavailable
+from deniable.ledger import Budget, Cost, Ledger, write_checkpoint
+from deniable.ledger.keys import SigningKey
+from deniable.queries.connect import session as session_on
+from deniable.queries.engines.apart import Apart
+from deniable.queries.session import Session
+from deniable.server.catalogue import Catalogue, DatasetRecord
+from deniable.server.dummy import dummy_rows
+from deniable.server.families import digest
+from deniable.server.problems import Problem
+from deniable.server.settings import Settings
+from deniable.tables.schema import Table, read_schema, write_schema
+
+if TYPE_CHECKING:
+    from deniable.queries.engines.base import Engine
+    from deniable.server.bodies import BudgetBody
+
+_DUMMY_SECONDS: Final = 10.0
+
+
+def budget_of(body: BudgetBody) -> Budget:
+    """The budget that a request describes: exactly one of ε, μ and ρ."""
+    given = {name: getattr(body, name) for name in ("epsilon", "mu", "rho") if getattr(body, name) is not None}
+    if len(given) != 1:
+        raise InvalidParameter("budget", ", ".join(given), "give exactly one of epsilon, mu and rho")
+    delta = {} if body.delta is None else {"delta": body.delta}
+    if body.keys_delta is not None and (body.epsilon is None or body.delta is None):
+        raise InvalidParameter("keys_delta", body.keys_delta, "is a part of the delta of a budget of epsilon and delta")
+    if body.mu is not None:
+        return Budget.gaussian(mu=body.mu, **delta)
+    if body.rho is not None:
+        return Budget.zcdp(rho=body.rho, **delta)
+    if body.delta is None:
+        return Budget.pure(epsilon=given["epsilon"])
+    return Budget(epsilon=given["epsilon"], delta=body.delta, keys_delta=body.keys_delta)
+
+
+def cost_of(body: BudgetBody, budget: Budget) -> Cost:
+    """A limit in the currency of a budget; without a δ, all of the budget's own δ for keys."""
+    if body.keys_delta is not None:
+        raise InvalidParameter("keys_delta", body.keys_delta, "is fixed with the budget; give delta")
+    units = budget.cost(epsilon=body.epsilon, mu=body.mu, rho=body.rho).units
+    return Cost(units, budget.limit.delta_units if body.delta is None else units_of_limit("delta", body.delta))
+
+
+def tables_of(schema: str | dict[str, Any]) -> dict[str, Table]:
+    """The tables of a schema that came over the wire. Text is always text, never a path."""
+    return read_schema(schema if isinstance(schema, dict) else schema + "\n")
+
+
+@final
+class Open:
+    """One dataset, ready to be asked."""
+
+    def __init__(self, record: DatasetRecord, tables: dict[str, Table], session: Session) -> None:
+        self.record, self.tables, self.session = record, tables, session
+        self._dummy: tuple[Engine, dict[str, Table]] | None = None
+        self._turn = threading.Lock()
+
+    def rehearsal(self) -> Session:
+        """A session on the dummy rows, with a fresh copy of the budget in memory. Costs nobody anything."""
+        with self._turn:
+            if self._dummy is None:
+                self._dummy = self._dummies()
+        engine, tables = self._dummy
+        ledger = self.session.ledger
+        return Session(engine, tables, Ledger.open(budget=ledger.budget, unit=ledger.unit, dataset="dummy rows"))
+
+    def _dummies(self) -> tuple[Engine, dict[str, Table]]:
+        import pyarrow as pa
+
+        from deniable.queries.engines.duckdb import DuckDBEngine
+
+        engine = DuckDBEngine(memory="200MB", threads=1, seconds=_DUMMY_SECONDS)
+        rows = dummy_rows(self.tables)
+        made = {
+            name: engine.register(name, pa.Table.from_pylist(rows[name]), table, b"nobody is protected here")
+            for name, table in self.tables.items()
+        }
+        return engine, made
+
+    def close(self) -> None:
+        self.session.close()
+        if self._dummy is not None:
+            self._dummy[0].close()
+
+
+@final
+class Datasets:
+    """Every dataset by name; opened at first need, and then kept open."""
+
+    def __init__(self, settings: Settings, catalogue: Catalogue, key: SigningKey) -> None:
+        self._settings, self._catalogue, self._key = settings, catalogue, key
+        self._open: dict[str, Open] = {}
+        self._ledgers: dict[str, Ledger] = {}
+        self._turns: dict[str, threading.Lock] = {}
+        self._turn = threading.Lock()
+
+    def get(self, record: DatasetRecord) -> Open:
+        """The dataset, open."""
+        found = self._open.get(record.name)
+        if found is not None:
+            return found
+        with self._turn:
+            turn = self._turns.setdefault(record.name, threading.Lock())
+        with turn:
+            found = self._open.get(record.name)
+            if found is None:
+                try:
+                    found = self.opened(record)
+                except (LedgerDamaged, LedgerUnavailable):
+                    raise
+                except (DeniableError, OSError):
+                    # Why is for the owner to find out, not for whoever asks: it was readable when it was registered.
+                    raise Problem("dataset_unavailable") from None
+                self._open[record.name] = found
+            return found
+
+    def opened(self, record: DatasetRecord) -> Open:
+        """Open it now, whatever is open already; what is wrong with it is raised."""
+        tables = tables_of(record.schema)
+        for name, path in record.sources.items():
+            # Old answers would be given for new data, and the marks of the family would be of something else.
+            if digest(Path(path)) != record.contents[name]:
+                raise EngineFailed("source", "a file changed since it was registered; register it under a new name")
+        files = {name: Path(path) for name, path in record.sources.items()}
+        private = {name: path for name, path in files.items() if tables[name].unit is not None}
+        public = {name: path for name, path in files.items() if tables[name].unit is None}
+        declared = json.loads(write_schema({name: tables[name] for name in files}, form="json"))
+        ledger = self.ledger(record)
+        engine = self._engine()
+        try:
+            made = session_on(private, public=public, schema=declared, ledger=ledger, engine=engine)
+        except BaseException:
+            engine.close()
+            raise
+        return Open(record, made.tables, made)
+
+    def ledger(self, record: DatasetRecord) -> Ledger:
+        """The ledger of a dataset's family, opened under the dataset's name."""
+        with self._turn:
+            found = self._ledgers.get(record.name)
+            if found is None:
+                found = self._ledgers[record.name] = self._ledger(record)
+            return found
+
+    def _ledger(self, record: DatasetRecord) -> Ledger:
+        units = [each.unit for each in tables_of(record.schema).values() if each.unit is not None]
+        if not units:
+            raise InvalidParameter("schema", NOTHING, "all tables are public", "nobody needs a budget for those")
+        folder, noted = self._settings.state / "ledgers", self.noted(record)
+        folder.mkdir(parents=True, exist_ok=True)
+        return Ledger.open(
+            self._settings.database or folder / f"{record.family}.ledger",
+            budget=Budget.from_dict(record.budget),
+            unit=max(units, key=lambda unit: unit.rows),
+            dataset=record.name,
+            family=record.family,
+            owner=self._key.public,
+            checkpoint=noted if noted.exists() else None,
+        )
+
+    def noted(self, record: DatasetRecord) -> Path:
+        """Where the newest checkpoint of a family is kept."""
+        assert self._settings.checkpoints is not None
+        return self._settings.checkpoints / f"{record.family}.json"
+
+    def checkpoint(self, record: DatasetRecord) -> None:
+        """Sign everything up to now, and keep that where the ledger is not."""
+        place = self.noted(record)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_checkpoint(place, self.ledger(record).checkpoint(self._key))
+
+    def warm(self) -> None:
+        """Open every dataset that can be opened, before somebody has to wait for it."""
+        for record in self._catalogue.datasets():
+            with contextlib.suppress(Problem):
+                self.get(record)
+
+    def keep(self, found: Open) -> None:
+        """A dataset that was just registered."""
+        self._open[found.record.name] = found
+
+    def forget(self, name: str) -> None:
+        """Let go of whatever is open under this name. What was written stays."""
+        opened, ledger = self._open.pop(name, None), self._ledgers.pop(name, None)
+        if opened is not None:
+            opened.close()
+        if ledger is not None:
+            ledger.close()
+
+    def close(self) -> None:
+        """Close every session and every ledger."""
+        for each in self._open.values():
+            with contextlib.suppress(DeniableError):  # a full disk is no reason to stay open
+                self.checkpoint(each.record)
+            each.close()
+        for ledger in self._ledgers.values():
+            ledger.close()
+
+    def _engine(self) -> Engine:
+        settings = self._settings
+        if settings.engine == "spark":
+            return Apart(partial(_spark, settings.seconds), seconds=settings.seconds)
+        from deniable.queries.engines.duckdb import DuckDBEngine
+
+        make = partial(DuckDBEngine, memory=settings.memory, seconds=settings.seconds)
+        return Apart(make, seconds=settings.seconds, space=settings.space)
+
+
+def _spark(seconds: float) -> Engine:
+    """Spark as its own configuration files say: which cluster, how much of it."""
+    from deniable.queries.engines.spark import SparkEngine, session
+
+    return SparkEngine(session(), seconds=seconds)

@@ -1,0 +1,127 @@
+"""Whether data is new: the same people under another name go on spending from the same budget.
+
+A file is known by what it is (a hash of its bytes), by where it is, and by marks that survive small changes. For the
+128 people whose keyed hashes come first, each column that tells people apart gives one mark per (person, value). A
+table of fewer people reaches further up in the order of hashes, so marks are compared as far as the common ones reach:
+where half of a column's marks up to there are known, the data belongs to that family. So a changed row, a renamed
+column, a subset of the people or of the columns are all recognised; unrelated people with the same numbers are not.
+Where every row is its own person, the marks are those of 128 whole rows.
+
+Marks are keyed hashes and stay in the catalogue; what an owner is told is that the data was linked.
+"""
+
+from __future__ import annotations
+
+import csv
+import hmac
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b, sha256
+from heapq import nsmallest
+from pathlib import Path
+from typing import Final, final
+
+from deniable.tables.schema import Table
+
+_PEOPLE: Final = 128
+_DISTINCT: Final = 16
+"""A column with fewer different values would look alike in unrelated data."""
+
+_ENOUGH: Final = 0.5
+_FEWEST: Final = 6
+"""Marks in common that may not be chance: of a column of 16 values, one in 16 of unrelated marks is common."""
+
+_RANK: Final = 8
+"""The digits of a mark that say where in the order its person, or its row, comes."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a table is known by: `sure` marks prove kinship alone, `columns` where enough of one of them is known."""
+
+    content: str
+    sure: frozenset[str]
+    columns: tuple[frozenset[str], ...]
+
+    @property
+    def all(self) -> set[str]:
+        """Everything to remember."""
+        return set(self.sure).union(*self.columns)
+
+    def related(self, known: set[str]) -> bool:
+        """Whether these marks say that the data is known."""
+        return bool(self.sure & known) or any(_overlap(column, known) for column in self.columns)
+
+
+def _overlap(column: frozenset[str], known: set[str]) -> bool:
+    common = column & known
+    if len(common) < _FEWEST:
+        return False
+    reach = max(common)[:_RANK]
+    return len(common) >= _ENOUGH * sum(mark[:_RANK] <= reach for mark in column)
+
+
+def marks_of(path: Path, table: Table, key: bytes) -> Marks:
+    """The marks of a file that is read as this table."""
+    content = digest(path)
+    sure = {_keyed(key, each, said) for each, said in (("content", content), ("path", str(path)))}
+    if table.unit is None:
+        return Marks(content, frozenset(), ())  # nobody is protected in it
+    person = table.unit.column
+    wanted = [name for name, _ in table.columns if name != person]
+    if person is None:
+        rows = {_keyed(key, "row", *sorted(cells)) for cells in _rows(path, wanted)}
+        return Marks(content, frozenset(sure), (frozenset(nsmallest(_PEOPLE, rows)),))
+    people = {cells[0]: _keyed(key, "person", cells[0]) for cells in _rows(path, [person])}
+    chosen = set(nsmallest(_PEOPLE, people, key=lambda each: people[each]))
+    kept = [cells for cells in _rows(path, [person, *wanted]) if cells[0] in chosen]
+    columns = []
+    for at in range(1, len(wanted) + 1):
+        if len({cells[at] for cells in kept}) >= min(_DISTINCT, max(2, len(kept) // 2)):
+            columns.append(
+                frozenset(people[cells[0]][:_RANK] + _keyed(key, "cell", cells[0], cells[at]) for cells in kept)
+            )
+    return Marks(content, frozenset(sure), tuple(columns))
+
+
+def _keyed(key: bytes, *parts: str) -> str:
+    return hmac.new(key, "\0".join(parts).encode("utf-8", "surrogatepass"), blake2b).hexdigest()[:32]
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    found = sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _rows(path: Path, columns: list[str]) -> Iterator[tuple[str, ...]]:
+    """Cells as text; a column that is not there is empty."""
+    if path.suffix.lower() in {".csv", ".tsv"}:
+        with path.open(encoding="utf-8-sig", newline="", errors="replace") as file:
+            reader = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+            places = {name: at for at, name in enumerate(next(reader, []))}
+            wanted = [places.get(name, -1) for name in columns]
+            for row in reader:
+                yield tuple(row[at].strip() if 0 <= at < len(row) else "" for at in wanted)
+        return
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        there = [name for name in columns if name in file.schema_arrow.names]
+        for batch in file.iter_batches(columns=there):
+            found = {name: batch.column(name).to_pylist() for name in there}
+            for at in range(batch.num_rows):
+                yield tuple(_text(found[name][at]) if name in found else "" for name in columns)
+
+
+def _text(value: object) -> str:
+    """As a CSV file would have it, so that the same data in another format is still the same."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)

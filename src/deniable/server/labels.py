@@ -1,0 +1,149 @@
+"""Privacy labels: what a release promises, on one page, signed. As JSON, HTML and SVG; the JSON is what is signed.
+
+A label holds no answer: unit, neighbours, loss, mechanism, bounds, what is public, and against whom it protects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from deniable.errors import UnreadableRecord
+from deniable.ledger.keys import PublicKey, SigningKey
+from deniable.queries.answers import Answer
+from deniable.queries.pricing import describe
+from deniable.tables.schema import write_schema
+
+if TYPE_CHECKING:
+    from deniable.ledger import Entry
+    from deniable.queries.session import Session
+
+VERSION: Final = 1
+THREAT_MODEL: Final = (
+    "Whoever sees this answer, every other answer under the same budget, and everything about everybody else in the "
+    "data. The operator of the server and the owner of the data see the data itself and are trusted."
+)
+
+
+def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Session) -> dict[str, Any]:
+    """The label of a sealed entry, unsigned."""
+    from deniable.queries.planner import unthresholded
+
+    plan, budget, ledger = answer.plan, session.budget, session.ledger
+    tables = {table.name: table for table in plan.question.relation.tables}
+    noise = unthresholded(plan, budget, answer.released.cost.units)
+    return {
+        "version": VERSION,
+        "release": f"{dataset}:{entry.number}",
+        "dataset": dataset,
+        "question": sql,
+        "question_hash": entry.question,
+        "time": entry.time,
+        "unit": ledger.unit.describe(),
+        "neighbours": ledger.unit.relation.value,
+        "loss": answer.released.cost.describe(budget),
+        "curve": answer.guarantee.curve.to_dict(),
+        "lifetime_limit": ledger.limit.describe(budget),
+        "lifetime_spent": entry.spent.describe(budget),
+        "mechanisms": [
+            {"of": describe(part.statistic), "noise": repr(mechanism)}
+            for part, mechanism in zip(plan.parts, noise.mechanisms, strict=True)
+        ],
+        "public": json.loads(write_schema(tables, form="json"))["tables"],
+        "assumptions": list(answer.guarantee.assumptions),
+        "threat_model": THREAT_MODEL,
+        "ledger": {"serial": ledger.serial, "entry": entry.number, "hash": entry.hash},
+    }
+
+
+def signed(label: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
+    """The label with the key that signs it, and its signature."""
+    whole = {**label, "key": key.public.hex}
+    return {**whole, "signature": key.sign(_message(whole))}
+
+
+def check_label(label: Mapping[str, Any], key: PublicKey) -> None:
+    """UnreadableRecord unless exactly this label was signed with this key.
+
+    Give the key that you trust, not the one the label names: whoever edits a label can sign it anew with another key.
+    """
+    unsigned = {name: value for name, value in label.items() if name != "signature"}
+    if label.get("key") != key.hex:
+        raise UnreadableRecord("this label was signed with another key")
+    if not isinstance(label.get("signature"), str) or not key.signed(_message(unsigned), label["signature"]):
+        raise UnreadableRecord("this label is not as it was signed")
+
+
+def _message(label: Mapping[str, Any]) -> bytes:
+    return b"deniable label\n" + json.dumps(label, sort_keys=True, separators=(",", ":")).encode()
+
+
+# -- for people ------------------------------------------------------------------------------------------------------
+
+
+def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a label says, as names and words."""
+    bounded = [
+        f"{table}.{column}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
+        for table, record in label["public"].items()
+        for column, facts in record["columns"].items()
+    ]
+    return [
+        ("Release", label["release"]),
+        ("Time", label["time"]),
+        ("Question", label["question"]),
+        ("Protects", label["unit"]),
+        ("Neighbours", label["neighbours"]),
+        ("This release", label["loss"]),
+        ("All so far", label["lifetime_spent"]),
+        ("Never more than", label["lifetime_limit"]),
+        *(("Mechanism", f"{each['noise']} on the {each['of']}") for each in label["mechanisms"]),
+        *(("Public", each) for each in bounded),
+        *(("Assumes", each) for each in label["assumptions"]),
+        ("Against", label["threat_model"]),
+        ("Ledger", f"{label['ledger']['serial']}, entry {label['ledger']['entry']}, {label['ledger']['hash']}"),
+        ("Signed by", label["key"]),
+        ("Signature", label["signature"]),
+    ]
+
+
+def as_html(label: Mapping[str, Any]) -> str:
+    """A page of its own, without script or style from elsewhere."""
+    rows = "".join(
+        f"<tr><th scope=row>{escape(name)}</th><td>{escape(str(said))}</td></tr>" for name, said in lines(label)
+    )
+    style = (
+        "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:48rem;padding:0 1rem;"
+        "color-scheme:light dark}"
+        "table{border-collapse:collapse;width:100%;border:2px solid}th,td{text-align:left;vertical-align:top;"
+        "padding:.35rem .6rem;border-bottom:1px solid #8886;overflow-wrap:anywhere}th{white-space:nowrap}"
+    )
+    title = f"Privacy label of {escape(label['release'])}"
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{style}</style></head>'
+        f"<body><h1>{title}</h1><table>{rows}</table></body></html>"
+    )
+
+
+def as_svg(label: Mapping[str, Any]) -> str:
+    """A picture: every line cut to what fits, the whole of it in the JSON."""
+    width, height, shown = 720, 24, lines(label)
+    parts = []
+    for at, (name, said) in enumerate(shown):
+        y = 64 + at * height
+        words = said if len(said) <= 76 else said[:75] + "…"
+        parts.append(
+            f'<text x="20" y="{y}" font-weight="600">{escape(name)}</text><text x="170" y="{y}">{escape(words)}</text>'
+        )
+    total = 64 + len(shown) * height
+    title = f"Privacy label of {escape(label['release'])}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {total}" role="img" aria-label="{title}" '
+        f'font-family="system-ui,sans-serif" font-size="13"><rect x="1" y="1" width="{width - 2}" height="{total - 2}" '
+        'rx="8" fill="#fff" stroke="#111" stroke-width="2"/>'
+        f'<text x="20" y="34" font-size="20" font-weight="700">{title}</text>'
+        f"{''.join(parts)}</svg>"
+    )

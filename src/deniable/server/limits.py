@@ -1,0 +1,49 @@
+"""How often somebody may knock: a token bucket for each name. Only their own requests decide."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, final
+
+_MOST: Final = 100_000
+
+
+@final
+class Buckets:
+    """Each name has `burst` drops at first, and gets `rate` a second back.
+
+    >>> now = [0.0]
+    >>> buckets = Buckets(rate=1, burst=2, clock=lambda: now[0])
+    >>> [buckets.take("ana"), buckets.take("ana"), buckets.take("ana"), buckets.take("bob")]
+    [0, 0, 1, 0]
+    """
+
+    def __init__(self, *, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, name: str) -> int:
+        """0 if there was a drop left; else the whole seconds after which there is one."""
+        level = self._level(name)
+        if level < 1:
+            return max(1, math.ceil((1 - level) / self._rate))
+        self._keep(name, level - 1)
+        return 0
+
+    def wait(self, name: str) -> int:
+        """The same without taking one."""
+        level = self._level(name)
+        return 0 if level >= 1 else max(1, math.ceil((1 - level) / self._rate))
+
+    def _level(self, name: str) -> float:
+        level, when = self._levels.get(name, (float(self._burst), 0.0))
+        return min(float(self._burst), level + (self._clock() - when) * self._rate)
+
+    def _keep(self, name: str, level: float) -> None:
+        self._levels[name] = (level, self._clock())
+        self._levels.move_to_end(name)
+        if len(self._levels) > _MOST:
+            self._levels.popitem(last=False)

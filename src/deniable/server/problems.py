@@ -1,0 +1,109 @@
+"""Everything that can go wrong over HTTP, as problem+json (RFC 9457): a closed list of codes, in one table.
+
+What is said beyond the code comes from `deniable.errors`, whose messages hold no value of the data, or is written here.
+Anything else that goes wrong is `unexpected`, and says nothing more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+from deniable.errors import (
+    BudgetExceeded,
+    DeniableError,
+    EngineFailed,
+    InvalidParameter,
+    LedgerDamaged,
+    LedgerMismatch,
+    LedgerUnavailable,
+    QuestionRefused,
+    UnreadableRecord,
+)
+
+CODES: Final[dict[str, tuple[int, str]]] = {
+    "unreadable": (400, "The request cannot be read"),
+    "unauthorized": (401, "A valid token is needed"),
+    "budget_exceeded": (402, "The budget has too little left"),
+    "forbidden": (403, "This role may not do that"),
+    "not_found": (404, "There is no such thing, or not for you"),
+    "method": (405, "This can not be done here"),
+    "key_reused": (409, "The idempotency key was used for another request"),
+    "key_pending": (409, "The first request with this idempotency key has no answer"),
+    "exists": (409, "There is one of this name already"),
+    "ledger_mismatch": (409, "The ledger was made for something else"),
+    "too_large": (413, "The request is too large"),
+    "media_type": (415, "The request must be JSON"),
+    "invalid": (422, "Something in the request cannot mean anything"),
+    "refused": (422, "The question breaks a public rule"),
+    "rate_limited": (429, "Too many requests"),
+    "run_failed": (500, "The run failed; what was charged stays charged"),
+    "unexpected": (500, "Something went wrong on our side"),
+    "busy": (503, "Too many questions are waiting"),
+    "dataset_unavailable": (503, "The dataset cannot be read now"),
+    "ledger_unavailable": (503, "The ledger cannot be read or written now"),
+    "ledger_damaged": (503, "The history of the ledger was changed"),
+}
+"""Each code, its status and its title. Closed: programs may rely on it."""
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+@final
+class Problem(Exception):
+    """One of the codes, what there is to say about it, and its facts."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str = "",
+        facts: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        assert code in CODES, code
+        super().__init__(code)
+        self.code, self.detail = code, detail
+        self.facts, self.headers = dict(facts or {}), dict(headers or {})
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return CODES[self.code][0]
+
+    def body(self) -> bytes:
+        """The problem as JSON."""
+        status, title = CODES[self.code]
+        record: dict[str, Any] = {"type": f"urn:deniable:problem:{self.code}", "title": title, "status": status}
+        if self.detail:
+            record["detail"] = self.detail
+        return json.dumps(record | {"code": self.code} | self.facts, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def problem_of(error: BaseException) -> Problem:
+    """The problem that an error of ours is; `unexpected`, without a word, for any other."""
+    match error:
+        case Problem():
+            return error
+        case QuestionRefused():
+            facts = {"refusal": error.code, "rule": error.rule, "rewrite": error.rewrite}
+            return Problem("refused", str(error), facts)
+        case BudgetExceeded():
+            facts = {"asked": error.asked, "left": error.left, "remedy": error.remedy}
+            return Problem("budget_exceeded", str(error), facts)
+        case InvalidParameter():
+            facts = {"parameter": error.parameter, "rule": error.rule, "remedy": error.remedy}
+            return Problem("invalid", str(error), facts)
+        case EngineFailed():
+            return Problem("run_failed", str(error), {"failure": error.code})
+        case LedgerMismatch():
+            return Problem("ledger_mismatch", str(error), {"field": error.field})
+        case LedgerDamaged():
+            return Problem("ledger_damaged", str(error), {"entry": error.number})
+        case LedgerUnavailable():
+            return Problem("ledger_unavailable", "what was asked for is not granted; it may have been charged")
+        case UnreadableRecord():
+            return Problem("invalid", str(error))
+        case DeniableError():
+            return Problem("invalid", str(error))
+    return Problem("unexpected")

@@ -1,0 +1,102 @@
+"""Serving: in this process, or in several that share one socket. One that dies is replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import uvicorn
+
+from deniable.server.app import served
+from deniable.server.curator import Curator
+from deniable.server.settings import Settings
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_PAUSE: Final = 1.0
+"""Seconds before a process that died is started again, so that one that cannot start does not take the machine."""
+
+
+def listening(settings: Settings) -> socket.socket:
+    """The socket that people come to."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    return socket.create_server((settings.host, settings.port), family=family, backlog=1024)
+
+
+def address(place: socket.socket) -> str:
+    """Where that is, as a URL."""
+    host, port = place.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(curator: Curator, place: socket.socket) -> None:
+    """Serve until somebody says stop; what still runs is finished first."""
+    config = uvicorn.Config(
+        served(curator), log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=70
+    )
+    # What is loaded by now stays; looking through it again and again for garbage is a tenth of the time of a question.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[place])
+
+
+def serve_in_processes(settings: Settings, place: socket.socket) -> None:
+    """The same, in as many processes as the settings say."""
+    os.set_inheritable(place.fileno(), True)
+    record = json.dumps(asdict(settings), default=str)
+    command = [sys.executable, "-m", "deniable.server.processes", str(place.fileno()), record]
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, pass_fds=(place.fileno(),), start_new_session=True)
+
+    with _stopping() as stopped:
+        running = [start() for _ in range(settings.processes)]
+        while not stopped:
+            time.sleep(0.1)
+            for at, each in enumerate(running):
+                if each.poll() is not None and not stopped:
+                    time.sleep(_PAUSE)
+                    running[at] = start()
+        for each in running:
+            each.terminate()
+        for each in running:
+            each.wait()
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[list[int]]:
+    """A list that is empty until the process is told to stop."""
+    told: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        told.append(number)
+
+    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def main(descriptor: str, record: str) -> None:
+    """One of several processes."""
+    given: dict[str, Any] = json.loads(record)
+    settings = replace(Settings(**given), processes=1)
+    serve(Curator(settings), socket.socket(fileno=int(descriptor)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

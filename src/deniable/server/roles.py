@@ -1,0 +1,52 @@
+"""Who may do what: the one place where this is said.
+
+Nobody may edit a ledger, so no verb for it exists. Auditors see everything that was spent and ask nothing; admins
+manage people and tokens, and see neither data, nor questions, nor answers.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, final
+
+
+@final
+class Role(StrEnum):
+    """What somebody is."""
+
+    OWNER = "owner"
+    ANALYST = "analyst"
+    AUDITOR = "auditor"
+    ADMIN = "admin"
+
+
+OWNER, ANALYST, AUDITOR, ADMIN = Role
+
+MATRIX: Final[dict[str, frozenset[Role]]] = {
+    "see datasets": frozenset({OWNER, ANALYST, AUDITOR}),
+    "see dummy rows": frozenset({OWNER, ANALYST, AUDITOR}),
+    "ask dummy rows": frozenset({OWNER, ANALYST}),
+    "price": frozenset({OWNER, ANALYST}),
+    "ask": frozenset({OWNER, ANALYST}),
+    "register": frozenset({OWNER}),
+    "grant": frozenset({OWNER}),
+    "adjust": frozenset({OWNER}),
+    "see analysts": frozenset({OWNER, ADMIN}),
+    "see grants": frozenset({OWNER, AUDITOR}),
+    "see ledger": frozenset({OWNER, AUDITOR}),
+    "see labels": frozenset({OWNER, ANALYST, AUDITOR}),
+    "manage people": frozenset({ADMIN}),
+    "see metrics": frozenset({ADMIN, AUDITOR}),
+    "see oneself": frozenset(Role),
+}
+"""Each verb, and the roles that may do it. Which datasets somebody may see at all is decided beside it: owners their
+own, analysts those that were granted to them, auditors all."""
+
+
+def may(role: Role, verb: str) -> bool:
+    """Whether this role may do it.
+
+    >>> may(Role.AUDITOR, "ask"), may(Role.AUDITOR, "see ledger")
+    (False, True)
+    """
+    return role in MATRIX[verb]

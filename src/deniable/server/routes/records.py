@@ -1,0 +1,89 @@
+"""The account of a dataset, and what monitors need."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated, Any, Final, final
+
+from fastapi import APIRouter, Path, Response
+from fastapi.responses import PlainTextResponse
+
+from deniable import __version__
+from deniable.server.catalogue import Person
+from deniable.server.desk import Desk
+from deniable.server.labels import as_html, as_svg
+from deniable.server.metrics import Metrics
+from deniable.server.routes.rights import may
+
+Name = Annotated[str, Path(min_length=1, max_length=200)]
+_STILL: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+"""A page that loads nothing, runs nothing and sends nothing."""
+
+
+@final
+class Form(StrEnum):
+    """How a label is written."""
+
+    JSON = "json"
+    HTML = "html"
+    SVG = "svg"
+
+
+def router(desk: Desk) -> APIRouter:
+    """/ledger, /releases and /labels."""
+    routes, curator = APIRouter(prefix="/v1", tags=["records"]), desk.curator
+
+    @routes.get("/ledger/{dataset}", response_class=Response)
+    async def export(dataset: Name, person: Person = may("see ledger")) -> Response:
+        """The whole history as JSONL, without answers, with a signed checkpoint at its end; see `deniable verify`."""
+        return Response(await desk.run(curator.export, person, dataset), media_type="application/x-ndjson")
+
+    @routes.get("/ledger/{dataset}/accounts")
+    async def accounts(dataset: Name, person: Person = may("see ledger")) -> Any:
+        """Every limit: how much of it was spent, is left, and was ever spent."""
+        return {"accounts": await desk.run(curator.accounts, person, dataset)}
+
+    @routes.get("/ledger/{dataset}/status")
+    async def status(dataset: Name, person: Person = may("see ledger")) -> Any:
+        """Recompute every hash, sum, limit and signature; a problem names the first entry that is wrong."""
+        return await desk.run(curator.verified, person, dataset)
+
+    @routes.get("/datasets/{dataset}/releases")
+    async def releases(dataset: Name, person: Person = may("see labels")) -> Any:
+        """The newest releases: who asked what, without the answers. Analysts see their own."""
+        return {"releases": await desk.run(curator.releases, person, dataset)}
+
+    @routes.get("/labels/{release}", response_class=Response)
+    async def label(release: Name, person: Person = may("see labels"), form: Form = Form.JSON) -> Response:
+        """The signed privacy label of a release."""
+        found = await desk.run(curator.label, person, release)
+        if form is Form.HTML:
+            return Response(as_html(found), media_type="text/html", headers={"Content-Security-Policy": _STILL})
+        if form is Form.SVG:
+            return Response(as_svg(found), media_type="image/svg+xml", headers={"Content-Security-Policy": _STILL})
+        return Response(json.dumps(found, ensure_ascii=False), media_type="application/json")
+
+    @routes.get("/key", response_class=Response)
+    async def key(person: Person = may("see oneself")) -> Response:
+        """The public key that checks labels, adjustments and checkpoints, as PEM."""
+        return Response(curator.key.public.pem(), media_type="application/x-pem-file")
+
+    return routes
+
+
+def open_router(desk: Desk, metrics: Metrics) -> APIRouter:
+    """/health, which is open to everybody, and /metrics."""
+    routes = APIRouter(tags=["operation"])
+
+    @routes.get("/health")
+    async def health() -> Any:
+        """That the server runs."""
+        return {"status": "ok", "version": __version__}
+
+    @routes.get("/metrics", response_class=PlainTextResponse)
+    async def counted(person: Person = may("see metrics")) -> Response:
+        """Counters in the text format of Prometheus. None of them depends on data."""
+        return PlainTextResponse(metrics.text())
+
+    return routes

@@ -1,0 +1,96 @@
+"""What an operator may choose. None of it changes a guarantee."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final, final
+
+from deniable.errors import InvalidParameter, UnreadableRecord
+
+PORT: Final = 8471
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Where things are kept, and how much of everything there may be.
+
+    `state` is the folder of the catalogue, the ledgers and the signing key; `data` are the folders in which sources may
+    lie. `grid` is the step of the public time grid, in seconds: see `server.grid`.
+
+    >>> Settings(state="state", data=["tables"]).grid
+    0.05
+    """
+
+    state: Path
+    data: tuple[Path, ...]
+    host: str = "127.0.0.1"
+    port: int = PORT
+    database: str | None = None
+    """A URL of a shared database, postgresql://...; without one everything is kept in SQLite files below `state`."""
+    checkpoints: Path | None = None
+    """Where signed checkpoints of the ledgers are kept, else below `state`; a place of its own sees a restored copy."""
+    processes: int = 1
+    """Processes that serve. Each has engines of its own."""
+    grid: float = 0.05
+    at_once: int = 8
+    """Questions that run at the same time."""
+    waiting: int = 2000
+    """Questions that may wait for their turn; more are turned away."""
+    rate: float = 50.0
+    """Requests per second of one token, in the long run."""
+    burst: int = 200
+    """Requests of one token at once."""
+    token_days: float = 90.0
+    engine: str = "duckdb"
+    memory: str = "640MB"
+    """For the engine of each dataset; what does not fit goes to disk."""
+    space: int | None = 8 << 30
+    """Address space of each engine's process, in bytes."""
+    seconds: float = 60.0
+    """The longest a question may run."""
+    body: int = 1 << 20
+    """The longest request, in bytes."""
+    https: bool = False
+    """Whether people reach it by https: cookies are then marked as secure."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state", Path(self.state))
+        kept = self.state / "checkpoints" if self.checkpoints is None else Path(self.checkpoints)
+        object.__setattr__(self, "checkpoints", kept)
+        data = (self.data,) if isinstance(self.data, str | Path) else self.data
+        object.__setattr__(self, "data", tuple(Path(each) for each in data))
+        for name in ("processes", "grid", "at_once", "waiting", "rate", "burst", "token_days", "seconds", "body"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+                raise InvalidParameter(name, value, "must be a positive number")
+        if self.engine not in {"duckdb", "spark"}:
+            raise InvalidParameter("engine", self.engine, 'must be "duckdb" or "spark"')
+        if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
+            raise InvalidParameter("port", self.port, "must be from 0 to 65535")
+        if self.database is not None and not self.database.startswith("postgresql://"):
+            raise InvalidParameter("database", "...", "must begin with postgresql://", "or leave it out for SQLite")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Settings:
+        """From a TOML file; paths in it are relative to its folder."""
+        file = Path(path)
+        try:
+            record: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError:
+            raise UnreadableRecord(f"{file.name}: is not TOML") from None
+        known = {each.name for each in fields(cls)}
+        for name in record:
+            if name not in known:
+                raise UnreadableRecord(f"{file.name}: has no entry {name!r}; choose from {', '.join(sorted(known))}")
+        for name in ("state", "data"):
+            if name not in record:
+                raise UnreadableRecord(f"{file.name}: needs the entry {name!r}")
+        data = record["data"] if isinstance(record["data"], list) else [record["data"]]
+        record["state"] = file.parent / record["state"]
+        record["data"] = [file.parent / each for each in data]
+        if "checkpoints" in record:
+            record["checkpoints"] = file.parent / record["checkpoints"]
+        return cls(**record)

@@ -1,0 +1,180 @@
+"""An engine in a process of its own: the same answers, caps that hold, and a new process for one that died."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deniable as dn
+from deniable.errors import EngineFailed, InvalidOperation, InvalidParameter
+from deniable.ledger.entries import State
+from deniable.queries.engines.apart import Apart
+from deniable.queries.engines.base import Engine
+from deniable.queries.engines.duckdb import DuckDBEngine
+from deniable.queries.planner import plan
+from deniable.queries.sql import parse
+from tests.queries.hospital import GAUSSIAN, SCHEMA, UNIT, visits
+
+QUESTIONS = (
+    "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward",
+    "SELECT sex, AVG(cost) AS c, MEDIAN(age) AS a FROM visits WHERE stay > 2 GROUP BY sex",
+    "SELECT town, COUNT(*) AS n FROM visits GROUP BY town",
+    "SELECT COUNT(DISTINCT patient_id) AS n FROM visits",
+)
+
+
+class Odd(Engine):
+    """Does what its name says when it is asked for data."""
+
+    def __init__(self, way: str) -> None:
+        self._way = way
+
+    def register(self, name: str, source: object, table: Any, secret: bytes, progress: Any = None) -> Any:
+        return table
+
+    def collect(self, question: Any) -> Any:
+        if self._way == "sleep":
+            time.sleep(600)
+        if self._way == "die":
+            os._exit(9)
+        if self._way == "greedy":
+            return bytearray(1 << 40)
+        raise RuntimeError("a-secret@example.org")
+
+    def sql(self, question: Any) -> str:
+        return ""
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("apart") / "visits.csv"
+    visits().to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def apart(file: Path) -> Iterator[tuple[Apart, dn.queries.Session]]:
+    engine = Apart(partial(DuckDBEngine, memory="200MB"), seconds=30, space=16 << 30)
+    with dn.session({"visits": file}, unit=UNIT, budget=GAUSSIAN, schema=SCHEMA, engine=engine) as session:
+        yield engine, session
+
+
+@pytest.mark.parametrize("sql", QUESTIONS)
+def test_it_collects_what_the_engine_itself_collects(sql: str, file: Path, apart: Any) -> None:
+    engine, session = apart
+    made = plan(parse(sql, session.tables)).collect
+    secret = engine._tables[0][3]
+    with DuckDBEngine() as direct:
+        direct.register("visits", file, engine._tables[0][2], secret)
+        assert engine.collect(made) == direct.collect(made)
+        assert engine.sql(made) == direct.sql(made)
+
+
+def test_questions_run_beside_each_other(apart: Any) -> None:
+    _, session = apart
+    answers: list[Any] = []
+    threads = [
+        threading.Thread(
+            target=lambda age=age: answers.append(
+                session.sql(f"SELECT COUNT(*) AS n FROM visits WHERE age > {age}", mu=1)
+            )
+        )
+        for age in range(16)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(answers) == 16
+
+
+def test_a_killed_process_is_replaced_and_what_was_asked_next_is_answered(apart: Any) -> None:
+    engine, session = apart
+    before = session.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 50", mu=300).value
+    first = engine.process
+    os.kill(first, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while engine._worker.alive and time.monotonic() < deadline:
+        time.sleep(0.01)
+    after = session.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 50 AND age < 200", mu=300).value
+    assert engine.process != first
+    # The same rows under one secret. Noise has σ = 3/300 before it is rounded: 50 deviations away from being seen.
+    assert before == after
+
+
+def failing(way: str, **caps: Any) -> tuple[Apart, Any, Any]:
+    """A session whose engine fails in this way, and the entry of a question that it was charged for."""
+    engine = Apart(partial(Odd, way), **caps)
+    session = dn.session({"visits": visits(20, 40)}, unit=UNIT, budget=GAUSSIAN, schema=SCHEMA, engine=engine)
+    with pytest.raises(EngineFailed) as failed:
+        session.sql(QUESTIONS[0], mu=1)
+    return engine, session, failed.value
+
+
+@pytest.mark.parametrize(
+    ("way", "caps", "code"),
+    [
+        ("die", {}, "engine"),
+        ("raise", {}, "engine"),
+        ("greedy", {"space": 8 << 30}, "space"),
+    ],
+)
+def test_a_failure_is_one_of_the_closed_codes_and_stays_charged(way: str, caps: dict[str, Any], code: str) -> None:
+    _, session, failed = failing(way, **caps)
+    with session:
+        assert failed.code == code
+        assert "secret" not in str(failed)
+        assert failed.__context__ is None or "secret" not in repr(failed.__context__)
+        assert [each.state for each in session.ledger.entries()] == [State.RESERVED, State.FAILED]
+        assert session.ledger.charged == session.budget.cost(mu=1)
+
+
+def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deniable.queries.engines.apart._GRACE", 0.5)
+    engine, session, failed = failing("sleep", seconds=0.5)
+    with session:
+        assert failed.code == "time"
+        assert not engine._worker.alive
+
+
+def test_closing_ends_the_process_and_removes_what_it_left() -> None:
+    engine = Apart(partial(DuckDBEngine))
+    session = dn.session({"visits": visits(20, 40)}, unit=UNIT, budget=GAUSSIAN, schema=SCHEMA, engine=engine)
+    number, process = engine.process, engine._worker._process
+    folder = engine._worker._remove.peek()[2][2]
+    assert Path(folder).is_dir()
+    session.close()
+    assert process.poll() is not None, number
+    assert not Path(folder).exists()
+    with pytest.raises(InvalidOperation):
+        engine.collect(None)  # type: ignore[arg-type]
+
+
+def test_a_table_that_cannot_be_read_as_declared_says_so() -> None:
+    engine = Apart(partial(DuckDBEngine))
+    with pytest.raises(InvalidParameter, match="no such column"):
+        dn.session(
+            {"visits": visits(20, 40).drop(columns="ward")},
+            unit=UNIT,
+            budget=GAUSSIAN,
+            schema={"tables": {"visits": {"person": "patient_id", "rows": 3, "columns": {"ward": {"kind": "text"}}}}},
+            engine=engine,
+        )
+    engine.close()
+
+
+@pytest.mark.parametrize("caps", [{"seconds": 0}, {"seconds": -1}, {"space": 0}])
+def test_caps_are_positive(caps: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter):
+        Apart(partial(DuckDBEngine), **caps)

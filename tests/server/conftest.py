@@ -1,0 +1,16 @@
+"""One server for each file of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.server.world import World, made
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    there = made(tmp_path_factory.mktemp("server"))
+    with there.client:
+        yield there

@@ -1,0 +1,205 @@
+"""`deniable.connect`: the verbs and faces of a local session, over a real socket."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+
+import deniable as dn
+from deniable.client import RemoteAnswer, RemoteSession, _error
+from deniable.errors import (
+    BudgetExceeded,
+    EngineFailed,
+    InvalidOperation,
+    InvalidParameter,
+    LedgerUnavailable,
+    QuestionRefused,
+    ServerRefused,
+    UnreadableRecord,
+)
+from deniable.server.problems import problem_of
+from tests.queries.hospital import opened
+from tests.server.world import WARDS, World, made
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str]]:
+    there = made(tmp_path_factory.mktemp("client"))
+    server = uvicorn.Server(uvicorn.Config(there.client.app, port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield there, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def session(served: tuple[World, str]) -> Iterator[RemoteSession]:
+    there, url = served
+    with dn.connect(url, token=there.tokens["ana"]) as remote:
+        yield remote
+
+
+def test_an_answer_has_the_faces_of_a_local_one(session: RemoteSession) -> None:
+    remote = session.sql(WARDS, epsilon=1.0)
+    with opened() as here:
+        local = here.sql(WARDS, mu=1)
+    faces = {name for name in dir(local) if not name.startswith("_")} - {
+        "adding_up_to",
+        "budget",
+        "guarantee",
+        "plan",
+        "released",
+        "to_json",
+    }
+    assert faces <= set(dir(remote))
+    assert remote.columns == local.columns
+    assert remote["ward"] == local["ward"]
+    assert list(remote.to_pandas(intervals=True).columns) == list(local.to_pandas(intervals=True).columns)
+    assert remote.to_polars().shape == local.to_polars().shape == (3, 2)
+    assert all(low <= n <= high for n, (low, high) in zip(remote["n"], remote.interval("n"), strict=True))
+    assert remote._repr_html_().count("<tr>") == local._repr_html_().count("<tr>")
+    assert "noise interval" in str(remote)
+    assert remote.receipt.entry > 0
+    assert remote.plot() is not None
+    assert remote.curve.gdp() > 0
+    assert min(remote.nonnegative()["n"]) >= 0
+    assert "entry" in repr(remote)
+
+
+def test_kinds_survive_the_wire(session: RemoteSession) -> None:
+    answer = session.sql(
+        "SELECT ward, sex, AVG(cost) AS cost, COUNT(*) AS n FROM visits GROUP BY ward, sex", epsilon=5.0
+    )
+    assert {type(cell) for cell in answer["n"]} == {int}
+    assert {type(cell) for cell in answer["cost"]} == {float}
+    assert {type(cell) for cell in answer["ward"]} == {str}
+
+
+def test_price_replay_refine_and_batch(session: RemoteSession) -> None:
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE age > 51"
+    price = session.price(sql, epsilon=0.5)
+    assert price.fits
+    assert price.times > 1
+    assert "cost" in str(price)
+    assert price.errors()["n"] > 0  # type: ignore[operator]
+    first = session.sql(sql, epsilon=0.5)
+    assert session.sql(sql, epsilon=0.4).rows == first.rows
+    finer = session.refine(first, epsilon=0.5)
+    assert finer.interval("n")[0][1] - finer.interval("n")[0][0] < first.interval("n")[0][1] - first.interval("n")[0][0]  # type: ignore[index]
+    several = session.batch([f"SELECT COUNT(*) AS n FROM visits WHERE age > {age}" for age in (52, 53)], epsilon=0.5)
+    assert [type(each) for each in several] == [RemoteAnswer, RemoteAnswer]
+
+
+def test_the_account_and_the_schema(session: RemoteSession, served: tuple[World, str]) -> None:
+    there, _ = served
+    assert session.spent.gdp() == there.ledger.spent.gdp()
+    assert "counts at" in session.remaining
+    assert session.budget.startswith("Budget(epsilon=100")
+    assert session.tables["visits"]["columns"]["age"]["high"] == 100
+    assert len(session.dummy_rows(rows=7)["visits"]) == 7
+    charged = there.ledger.charged
+    assert session.rehearse(WARDS, epsilon=1.0).release is None
+    assert there.ledger.charged == charged
+
+
+def test_errors_are_those_of_a_local_session(session: RemoteSession) -> None:
+    with pytest.raises(QuestionRefused) as refused:
+        session.sql("SELECT * FROM visits", epsilon=1.0)
+    with opened() as here, pytest.raises(QuestionRefused) as local:
+        here.sql("SELECT * FROM visits", mu=1)
+    assert (refused.value.code, str(refused.value)) == (local.value.code, str(local.value))
+    with pytest.raises(BudgetExceeded):
+        session.sql(WARDS, epsilon=5000.0)
+    for wrong in ({}, {"epsilon": -1}, {"epsilon": float("nan")}, {"epsilon": "1"}, {"seed": 1}, {"epsilon": object()}):
+        with pytest.raises(InvalidParameter):
+            session.sql(WARDS, **wrong)
+    with pytest.raises(InvalidParameter):
+        session.sql(7, epsilon=1.0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter):
+        session.batch(WARDS, epsilon=1.0)
+    with pytest.raises(InvalidParameter):
+        session.refine("not an answer", epsilon=1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        QuestionRefused("star", "rule", "rewrite"),
+        BudgetExceeded("epsilon 1", "epsilon 0", "wait"),
+        EngineFailed("time", "what was charged stays charged"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_comes_back_as_it_went_in(error: Any) -> None:
+    import json
+
+    back = _error(json.loads(problem_of(error).body()), 400)
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+
+
+def test_what_only_a_server_can_say(served: tuple[World, str]) -> None:
+    there, url = served
+    with pytest.raises(ServerRefused) as refused:
+        dn.connect(url, token="dn_0123456789abcdef_" + "a" * 43)
+    assert (refused.value.code, refused.value.status) == ("unauthorized", 401)
+    with pytest.raises(ServerRefused, match="forbidden"):
+        dn.connect(url, token=there.tokens["adam"])
+    with pytest.raises(InvalidParameter, match="visits"):
+        dn.connect(url, token=there.tokens["ana"], dataset="others")
+    with dn.connect(url, token=there.tokens["ada"]) as auditor, pytest.raises(ServerRefused, match="forbidden"):
+        auditor.sql(WARDS, epsilon=1.0)
+
+
+@pytest.mark.parametrize("url", ["http://example.org", "ftp://127.0.0.1", "example.org", "", "http://[", 7])
+def test_a_token_is_not_sent_in_the_clear(url: Any) -> None:
+    with pytest.raises(InvalidParameter, match="url"):
+        dn.connect(url, token="dn_x")
+
+
+def test_a_closed_session_says_so(served: tuple[World, str]) -> None:
+    there, url = served
+    remote = dn.connect(url, token=there.tokens["ana"])
+    remote.close()
+    with pytest.raises(InvalidOperation):
+        remote.sql(WARDS, epsilon=1.0)
+
+
+def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deniable.client.time.sleep", lambda seconds: None)
+    with pytest.raises(LedgerUnavailable, match="could not be reached"):
+        dn.connect("http://127.0.0.1:1", token="dn_x")
+
+
+def test_an_answer_that_this_client_does_not_know() -> None:
+    with pytest.raises(UnreadableRecord):
+        RemoteAnswer({"columns": []}, WARDS)
+
+
+def test_an_answer_lost_on_the_way_is_asked_again_for_nothing(
+    session: RemoteSession, served: tuple[World, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import httpx
+
+    there, _ = served
+    charged, sent, request = there.ledger.charged, [], session._wire._web.request
+
+    def lossy(*arguments: Any, **more: Any) -> Any:
+        answer = request(*arguments, **more)
+        sent.append(answer.content)
+        if len(sent) == 1:
+            raise httpx.ReadError("lost")
+        return answer
+
+    monkeypatch.setattr(session._wire._web, "request", lossy)
+    session.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 55", epsilon=0.5)
+    assert sent[0] == sent[1]
+    assert there.ledger.charged == charged + there.ledger.budget.cost(epsilon=0.5)

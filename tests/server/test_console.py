@@ -1,0 +1,558 @@
+"""The console over HTTP: who gets in, what forms need, which policy pages carry, and that every name is escaped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from deniable.plots.spec import Axis, Band, Figure, Level, Line, Marker, Panel
+from deniable.server.bodies import BudgetBody
+from deniable.server.catalogue import Person
+from deniable.server.console import drawing
+from deniable.server.console.budgets import EPSILONS, odds
+from deniable.server.console.guard import POLICY
+from deniable.server.console.pages import as_curl, as_python, greek
+from deniable.server.roles import MATRIX, Role
+from tests.server.world import PEOPLE, WARDS, World, made
+
+HOSTILE = '<script>alert("x")</script>'
+QUOTES = "\"'><img src=x onerror=alert(1)>"
+FORM = {"sql": WARDS, "way": "epsilon", "amount": "0.01"}
+
+
+class Browser:
+    """A browser without script: cookies, forms, and the secret of the last page."""
+
+    def __init__(self, world: World, who: str | None = None) -> None:
+        self.world, self.cookies, self.csrf = world, dict[str, str](), ""
+        if who is not None:
+            self.get("/console/sign-in")
+            done = self.post("/console/sign-in", token=world.tokens[who])
+            assert done.status_code == 303
+            self.get("/console/add")  # a page for some and a refusal for others: both have forms
+
+    def get(self, path: str, **headers: str) -> httpx.Response:
+        return self._read("GET", path, None, headers)
+
+    def post(self, path: str, *, headers: dict[str, str] | None = None, **fields: str) -> httpx.Response:
+        return self._read("POST", path, {"csrf": self.csrf, **fields}, headers or {})
+
+    def _read(self, method: str, path: str, data: Any, headers: dict[str, str]) -> httpx.Response:
+        self.world.client._web.cookies.clear()
+        cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        response = self.world.client.request(method, path, data=data, headers={**headers, "cookie": cookie})
+        self.cookies |= dict(response.cookies)
+        found = re.search(r'name="csrf" value="(\w+)"', response.text)
+        self.csrf = found[1] if found else self.csrf
+        return response
+
+
+class Tags(HTMLParser):
+    """Every tag of a page with its attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def inert(text: str) -> None:
+    """Nothing in the page runs or is loaded but our own two files, and nothing is inline."""
+    for tag, attributes in Tags(text).found:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"], (tag, attributes)
+        assert tag not in {"style", "iframe", "object", "embed", "base"}
+        if tag == "script":
+            assert attributes["src"] == "/console/static/console.js"
+        if tag == "img":
+            assert attributes["src"] == "/console/static/icon.svg"
+        for name in ("href", "src", "action", "formaction"):
+            assert (attributes.get(name) or "/").startswith(("/console/", "/", "#", "?")), attributes
+        if tag == "form" and attributes.get("method") == "post":
+            assert 'name="csrf"' in text
+
+
+# -- who gets in -------------------------------------------------------------------------------------------------------
+
+
+def test_the_front_door_leads_to_the_sign_in(world: World) -> None:
+    browser = Browser(world)
+    assert browser.get("/").headers["location"] == "/console/"
+    assert browser.get("/console/").headers["location"] == "/console/sign-in"
+
+
+def test_the_cookie_is_for_no_script_and_no_other_site(world: World) -> None:
+    browser = Browser(world)
+    browser.get("/console/sign-in")
+    done = browser.post("/console/sign-in", token=f"  {world.tokens['ana']}\n")
+    [said] = [each for each in done.headers.get_list("set-cookie") if each.startswith("deniable=")]
+    assert "HttpOnly" in said
+    assert "SameSite=strict" in said
+    assert "Max-Age" not in said
+    assert "expires" not in said.lower()
+
+
+def test_over_https_the_cookie_is_secure_and_bound_to_the_host(tmp_path: Path) -> None:
+    world = made(tmp_path, https=True)
+    with world.client:
+        browser = Browser(world)
+        browser.get("/console/sign-in")
+        done = browser.post("/console/sign-in", token=world.tokens["ana"])
+        [said] = [each for each in done.headers.get_list("set-cookie") if "__Host-deniable=" in each]
+        assert "Secure" in said
+
+
+def test_a_wrong_token_is_not_let_in_and_not_repeated(world: World) -> None:
+    browser = Browser(world)
+    browser.get("/console/sign-in")
+    done = browser.post("/console/sign-in", token="dn_0123456789abcdef_" + "x" * 43)
+    assert done.status_code == 401
+    assert "x" * 43 not in done.text
+    assert "deniable" not in browser.cookies
+
+
+def test_a_revoked_token_is_out_at_once(world: World) -> None:
+    world.newcomer("rita", Role.AUDITOR)
+    browser = Browser(world, "rita")
+    assert browser.get("/console/").status_code == 200
+    world.curator.revoke(world.tokens["rita"].split("_")[1])
+    assert browser.get("/console/").headers["location"] == "/console/sign-in"
+
+
+def test_signing_out_takes_the_cookie_away(world: World) -> None:
+    browser = Browser(world, "ana")
+    done = browser.post("/console/sign-out")
+    assert any(each.startswith('deniable=""') for each in done.headers.get_list("set-cookie"))
+
+
+# -- forms -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("csrf", ["", "0" * 64, "of somebody else"])
+def test_a_form_without_its_secret_does_nothing(world: World, csrf: str) -> None:
+    browser, before = Browser(world, "ana"), world.ledger.charged
+    other = Browser(world, "olga").csrf
+    said = other if csrf == "of somebody else" else csrf
+    assert browser.post("/console/data/visits/ask", **{**FORM, "csrf": said}).status_code == 403
+    assert world.ledger.charged == before
+
+
+def test_a_form_from_another_site_does_nothing(world: World) -> None:
+    browser, before = Browser(world, "ana"), world.ledger.charged
+    done = browser.post("/console/data/visits/ask", headers={"sec-fetch-site": "cross-site"}, **FORM)
+    assert done.status_code == 403
+    assert world.ledger.charged == before
+    stranger = Browser(world)
+    stranger.get("/console/sign-in")
+    stranger.csrf = ""
+    assert stranger.post("/console/sign-in", token=world.tokens["ana"]).status_code == 403
+
+
+def console_routes(world: World) -> list[Any]:
+    flat: list[Any] = []
+    for each in world.client.app._inner.routes:
+        inside = getattr(each, "original_router", None)
+        flat += [each] if inside is None else inside.routes
+    return [each for each in flat if hasattr(getattr(each, "endpoint", None), "verb")]
+
+
+def test_every_page_keeps_to_the_matrix(world: World) -> None:
+    """Each page with each role: those who may not are told so before anything else happens."""
+    browsers = {role: Browser(world, PEOPLE[role]) for role in Role}
+    routes = console_routes(world)
+    assert len(routes) >= 20
+    for route in routes:
+        path = route.path.replace("{name}", "visits").replace("{release}", "visits:999")
+        if path == "/console/sign-out":
+            continue
+        for role, browser in browsers.items():
+            done = browser.get(path) if "GET" in route.methods else browser.post(path)
+            refused = done.status_code == 403 and f"may not {route.endpoint.verb}" in done.text
+            assert refused == (role not in MATRIX[route.endpoint.verb]), (path, role, done.status_code)
+            assert done.status_code < 500
+    for route in routes:  # and nobody at all
+        path = route.path.replace("{name}", "visits").replace("{release}", "visits:999")
+        stranger = Browser(world)
+        done = stranger.get(path) if "GET" in route.methods else stranger.post(path)
+        assert done.headers["location"] == "/console/sign-in"
+
+
+@pytest.mark.parametrize("amount", ["-1", "0", "nan", "inf", "1e-400", "1e999", "", "true", "0x1"])
+def test_a_cost_that_means_nothing_is_said_and_not_charged(world: World, amount: str) -> None:
+    browser, before = Browser(world, "ana"), world.ledger.charged
+    for verb in ("ask", "dummy", "refine"):
+        done = browser.post(f"/console/data/visits/{verb}", **{**FORM, "amount": amount})
+        assert done.status_code == 422
+        assert "must be a positive number" in done.text
+    assert "must be a positive number" in browser.post("/console/data/visits/price", **{**FORM, "amount": amount}).text
+    assert world.ledger.charged == before
+
+
+# -- asking ------------------------------------------------------------------------------------------------------------
+
+
+def test_asking_paying_and_asking_again(world: World) -> None:
+    browser = Browser(world, "ana")
+    form = {**FORM, "sql": "SELECT sex, COUNT(*) AS n\r\nFROM visits GROUP BY sex", "amount": "0.05"}
+    before = world.ledger.charged
+    price = browser.post("/console/data/visits/price", headers={"x-part": "price"}, **form)
+    assert "more questions like this" in price.text
+    assert "Noise interval" in price.text
+    assert world.ledger.charged == before
+    dummy = browser.post("/console/data/visits/dummy", **form)
+    assert "free: about nobody" in dummy.text
+    assert world.ledger.charged == before
+
+    first = browser.post("/console/data/visits/ask", key="k-1", **form)
+    assert "paid ε 0.05" in first.text
+    paid = world.ledger.charged
+    assert paid != before
+    again = browser.post("/console/data/visits/ask", key="k-1", **form)  # the same request: the same bytes
+    assert "paid ε 0.05" in again.text
+    asked = browser.post("/console/data/visits/ask", key="k-2", **form)  # the same question
+    assert "0 spent: asked before, the same answer" in asked.text
+    assert world.ledger.charged == paid
+    cells = re.findall(r'<td class="number">(.*?)</td>', first.text)
+    assert cells
+    assert cells == re.findall(r'<td class="number">(.*?)</td>', asked.text)
+
+    refined = browser.post("/console/data/visits/refine", key="k-3", **form)
+    assert "Refined answer" in refined.text
+    assert world.ledger.charged != paid
+    for page in (price, dummy, first, asked, refined):
+        inert(page.text)
+
+
+def test_a_refusal_names_the_rule_and_a_rewrite(world: World) -> None:
+    browser, before = Browser(world, "ana"), world.ledger.charged
+    done = browser.post("/console/data/visits/ask", **{**FORM, "sql": "SELECT age FROM visits"})
+    assert done.status_code == 422
+    assert "The rule:" in done.text
+    assert "Instead:" in done.text
+    assert world.ledger.charged == before
+
+
+def test_a_problem_without_details_is_shown_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = Browser(world, "ana")
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a secret of the machine")
+
+    for verb in ("price", "ask", "refine"):
+        monkeypatch.setattr(type(world.curator), verb, fail)
+        for headers in ({}, {"x-part": "price"}):
+            done = browser.post(f"/console/data/visits/{verb}", headers=headers, **FORM)
+            assert "Something went wrong on our side" in done.text
+            assert "secret" not in done.text
+
+
+def test_what_is_too_much_says_how_much_is_left(world: World) -> None:
+    done = Browser(world, "ana").post("/console/data/visits/ask", **{**FORM, "amount": "1000"})
+    assert done.status_code == 402
+    assert "There is not that much left" in done.text
+
+
+def test_a_dataset_of_somebody_else_is_no_dataset(world: World) -> None:
+    world.newcomer("otto", Role.OWNER)
+    browser = Browser(world, "otto")
+    for end in ("", "/share", "/ledger", "/releases", "/ledger.jsonl"):
+        there, nowhere = browser.get(f"/console/data/visits{end}"), browser.get(f"/console/data/nothing{end}")
+        assert there.status_code == nowhere.status_code == 404
+        assert there.text.replace("visits", "") == nowhere.text.replace("nothing", "")
+
+
+# -- owning ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A file whose columns and categories are attacks, registered through the form."""
+    folder = tmp_path_factory.mktemp("hostile")
+    there = made(folder)
+    name = f"{QUOTES[:4]}rows.csv"
+    header = ['"' + each.replace('"', '""') + '"' for each in ("who", HOSTILE, QUOTES)]
+    cell = '"' + HOSTILE.replace('"', '""') + '"'
+    rows = [f"{i},{cell},{i % 7}" for i in range(300)]
+    (folder / name).write_text("\n".join([",".join(header), *rows]))
+    with there.client:
+        browser = Browser(there, "olga")
+        listed = browser.get("/console/add")
+        inert(listed.text)
+        assert name in unescape(listed.text)
+        shown = browser.get(f"/console/add?file={httpx.QueryParams({'f': name})}".replace("f=", "", 1))
+        inert(shown.text)
+        fields = {
+            "file": name,
+            "name": "hostile",
+            "table": "t",
+            "person": "who",
+            "rows": "1",
+            "step": "7",
+            "delta": "1e-6",
+        }
+        fields |= {
+            "kind.0": "text",
+            "kind.1": "text",
+            "keys.1": HOSTILE,
+            "kind.2": "integer",
+            "low.2": "0",
+            "high.2": "9",
+        }
+        done = browser.post("/console/add", **fields)
+        assert done.status_code == 303, done.text
+        known = there.call("olga", "GET", "/v1/datasets/hostile").json()["tables"]["t"]
+        assert known["columns"][HOSTILE] == {"kind": "text", "keys": [HOSTILE], "nullable": False}
+        assert known["columns"][QUOTES] == {"kind": "integer", "low": 0, "high": 9, "nullable": False}
+        assert (known["person"], known["rows"], "who" in known["columns"]) == ("who", 1, False)
+        browser.get("/console/data/hostile/share")
+        assert browser.post("/console/data/hostile/share", analyst="ana", limit="0.9", window="").status_code == 303
+        yield there
+
+
+def test_hostile_names_stay_names(hostile: World) -> None:
+    """Column names, categories, aliases, SQL and reasons, on every page that shows them."""
+    browser = Browser(hostile, "ana")
+    quoted = '"' + HOSTILE.replace('"', '""') + '"'
+    alias = '"' + QUOTES.replace('"', '""') + '"'
+    form = {"sql": f"SELECT {quoted}, COUNT(*) AS {alias} FROM t GROUP BY {quoted}", "way": "epsilon", "amount": "0.3"}
+    pages = [browser.get("/console/data/hostile"), browser.post("/console/data/hostile/dummy", **form)]
+    pages.append(browser.post("/console/data/hostile/price", headers={"x-part": "price"}, **form))
+    answer = browser.post("/console/data/hostile/ask", key=HOSTILE, **form)
+    assert answer.status_code == 200, answer.text
+    assert "Receipt" in answer.text
+    assert HOSTILE in unescape(answer.text)
+    pages += [answer, browser.post("/console/data/hostile/refine", **form)]
+    pages.append(browser.post("/console/data/hostile/ask", **{**form, "sql": f"SELECT {HOSTILE} {QUOTES}"}))
+    pages.append(browser.post("/console/data/hostile/ask", **{**form, "way": HOSTILE, "amount": QUOTES}))
+    pages.append(browser.get("/console/data/hostile/releases"))
+    release = re.findall(r'href="(/console/labels/[^"]+)"', pages[-1].text)
+    assert release
+    pages += [
+        browser.get(release[0]),
+        browser.get(f"/console/data/{QUOTES}"),
+        browser.get(f"/console/labels/{QUOTES}:1"),
+    ]
+    owner = Browser(hostile, "olga")
+    adjusted = owner.post("/console/data/hostile/adjust", limit="1.5", reason=f"{HOSTILE}{QUOTES}")
+    assert adjusted.status_code == 303
+    pages += [owner.get("/console/data/hostile/share"), owner.post("/console/add", file=HOSTILE)]
+    pages.append(Browser(hostile, "ada").get("/console/data/hostile/ledger"))
+    assert HOSTILE in unescape(pages[-1].text)
+    for page in pages:
+        assert HOSTILE not in page.text
+        assert "<img src=x" not in page.text
+        inert(page.text)
+        assert page.headers["content-security-policy"] == POLICY
+
+
+def test_even_a_dataset_or_a_person_of_a_hostile_name_is_only_a_name(tmp_path: Path) -> None:
+    """The border refuses such names; pages do not rely on it."""
+    world = made(tmp_path)
+    for number, name in enumerate((QUOTES, HOSTILE)):
+        table = f"{name} t"
+        columns = {"columns": {name: {"kind": "text", "keys": [name, "b"]}}, "neighbours": "add/remove"}
+        (tmp_path / f"x{number}.csv").write_text(
+            "\n".join(['"' + name.replace('"', '""') + '"', *["b"] * (9 + number)])
+        )
+        schema = {"tables": {table: columns}}
+        owner = Person("olga", Role.OWNER)
+        budget = BudgetBody(epsilon=1.0)
+        world.curator.register(owner, name, {table: f"x{number}.csv"}, schema, budget)
+        world.curator.catalogue.add_person(name, Role.ANALYST)
+        world.curator.grant(owner, name, name, None, None)
+    with world.client:
+        olga, ada, adam = (Browser(world, who) for who in ("olga", "ada", "adam"))
+        place = (
+            httpx.URL("http://x").join(f"/console/data/{httpx.URL(path='/' + QUOTES).raw_path.decode()[1:]}").raw_path
+        )
+        at = place.decode()
+        pages = [olga.get("/console/"), olga.get(at), olga.get(f"{at}/share"), olga.get(f"{at}/ledger")]
+        form = {
+            "sql": f'SELECT COUNT(*) AS n FROM "{QUOTES.replace(chr(34), chr(34) * 2)} t"',
+            "way": "epsilon",
+            "amount": "0.1",
+        }
+        pages += [olga.post(f"{at}/ask", **form), olga.get(f"{at}/releases")]
+        pages += [ada.get("/console/"), ada.get(f"{at}/ledger"), adam.get("/console/people")]
+        for page in pages:
+            assert page.status_code in {200, 422}, page.text  # 422: the border, for a question to such a dataset
+            assert QUOTES in unescape(page.text)
+            assert QUOTES not in page.text
+            assert HOSTILE not in page.text
+            inert(page.text)
+
+
+def test_labels_come_in_every_form_and_run_nothing(hostile: World) -> None:
+    browser = Browser(hostile, "ada")
+    browser.get("/console/data/hostile/ledger")
+    label = re.findall(r'href="(/console/labels/[^"]+)"', browser.get("/console/data/hostile/releases").text)[0]
+    for form, kind in (("json", "application/json"), ("html", "text/html"), ("svg", "image/svg+xml")):
+        done = browser.get(f"{label}?form={form}")
+        assert done.headers["content-type"].startswith(kind)
+        if form != "json":
+            assert HOSTILE not in done.text
+            assert "sandbox" in done.headers["content-security-policy"]
+
+
+def test_only_types_are_proposed(world: World) -> None:
+    """No value of a file stands in the form, and no bound or key is filled in."""
+    text = Browser(world, "olga").get("/console/add?file=visits.csv").text
+    for name, value in re.findall(r'name="((?:low|high|keys)\.\d+)"[^>]*value="([^"]*)"', text):
+        assert value == "", name
+
+
+@pytest.mark.parametrize(
+    "file", ["../secret.csv", "/etc/passwd", "http://x/y.csv", "state/catalogue.sqlite", "nothing.csv"]
+)
+def test_files_elsewhere_cannot_be_added(world: World, file: str) -> None:
+    done = Browser(world, "olga").get(f"/console/add?file={file}")
+    assert done.status_code == 422
+    assert "in one of the server&#39;s data folders" in done.text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"rows": "0"}, "at least 1"),
+        ({"low.2": "ten"}, "whole number"),
+        ({"low.2": "9", "high.2": "1"}, ""),
+        ({"name": HOSTILE}, "name"),
+        ({"kind.1": "blob"}, "kind"),
+        ({"step": "999"}, "slider"),
+    ],
+)
+def test_a_form_that_cannot_be_is_shown_again_with_what_was_typed(
+    hostile: World, wrong: dict[str, str], words: str
+) -> None:
+    name = f"{QUOTES[:4]}rows.csv"
+    fields = {"file": name, "name": "other", "table": "tt", "person": "who", "rows": "1", "step": "7", "delta": "1e-6"}
+    fields |= {"kind.0": "text", "kind.1": "text", "keys.1": "typed", "kind.2": "integer", "low.2": "0", "high.2": "9"}
+    done = Browser(hostile, "olga").post("/console/add", **{**fields, **wrong})
+    assert done.status_code == 422
+    assert words in done.text
+    inert(done.text)
+
+
+def test_an_owner_invites_and_takes_back(world: World) -> None:
+    world.newcomer("nina", Role.ANALYST)
+    browser = Browser(world, "olga")
+    assert browser.post("/console/data/visits/share", analyst="nina", limit="0.5", window="day").status_code == 303
+    shown = browser.get("/console/data/visits/share").text
+    assert "each day" in shown
+    assert "each day" in browser.get("/console/data/visits/ledger").text
+    nina = Browser(world, "nina")
+    assert nina.get("/console/data/visits").status_code == 200
+    assert browser.post("/console/data/visits/revoke", analyst="nina").status_code == 303
+    assert nina.get("/console/data/visits").status_code == 404
+    for field, value in (("limit", "much"), ("window", "eternity"), ("analyst", "nobody")):
+        wrong = {"analyst": "nina", "limit": "", "window": "", field: value}
+        assert browser.post("/console/data/visits/share", **wrong).status_code == 422
+
+
+def test_an_admin_makes_people_and_their_tokens_are_shown_once(world: World) -> None:
+    browser = Browser(world, "adam")
+    done = browser.post("/console/people", name="zoe", role="analyst")
+    assert done.status_code == 200, done.text
+    [token] = re.findall(r"dn_[0-9a-f]{16}_[\w-]{43}", done.text)
+    assert token not in browser.get("/console/people").text
+    world.tokens["zoe"] = token
+    Browser(world, "zoe")
+    assert browser.post("/console/tokens/revoke", id=token.split("_")[1]).status_code == 303
+    assert browser.post("/console/people", name=HOSTILE, role="analyst").status_code == 422
+
+
+# -- auditing ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_ledger_page_says_that_the_chain_holds_and_where_it_breaks(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    with world.client:
+        Browser(world, "ana").post("/console/data/visits/ask", **FORM)
+        browser = Browser(world, "ada")
+        page = browser.get("/console/data/visits/ledger")
+        assert "The chain holds." in page.text
+        assert "released so far" in page.text
+        inert(page.text)
+        import sqlite3
+
+        [path] = (tmp_path / "state" / "ledgers").glob("*.ledger")
+        with sqlite3.connect(path) as database:
+            names = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
+            for name in names:
+                database.execute(f"DROP TRIGGER {name}")
+            assert database.execute("UPDATE entries SET description = 'other' WHERE number = 3").rowcount == 1
+        database.close()
+        broken = browser.get("/console/data/visits/ledger")
+        assert "The chain is broken at entry 3" in broken.text
+
+
+# -- words and pictures ------------------------------------------------------------------------------------------------
+
+
+def test_odds_are_those_of_the_closed_form_and_never_warn_about_little_epsilon() -> None:
+    """A pure budget: belief e^ε/(1 + e^ε), rounded up to a tenth of a percent."""
+    import math
+
+    last = 0.0
+    for epsilon in EPSILONS:
+        found = odds(BudgetBody(epsilon=epsilon), 1)
+        truth = 100 * math.exp(epsilon) / (1 + math.exp(epsilon))
+        assert truth <= found["belief"] <= min(100, truth + 0.1 + 1e-9)
+        assert found["belief"] >= last
+        last = found["belief"]
+        gaussian = odds(BudgetBody(epsilon=epsilon, delta=1e-6), 1)
+        assert gaussian["belief"] >= found["belief"]  # it holds but for δ: never told as less than ε alone
+        assert gaussian["counts"] >= 1
+
+
+def test_costs_are_told_in_greek() -> None:
+    assert greek("mu 0.2, delta 1E-8") == "μ 0.2, δ 10⁻⁸"
+    assert greek("my epsilon is a column") == "my epsilon is a column"
+
+
+def test_what_is_copied_means_what_was_asked() -> None:
+    sql = "SELECT COUNT(*) AS \"a'b\" FROM t\nWHERE x = '$(rm -rf ~)'"
+    python = as_python("http://h", "d", sql, {"epsilon": 0.1})
+    assert sql in eval(python.partition("s.sql")[2].replace("epsilon=0.1", ""))
+    import json
+    import shlex
+
+    words = shlex.split(as_curl("http://h", "d", sql, {"epsilon": 0.1}).replace("\\\n", " "))
+    assert json.loads(words[-1]) == {"dataset": "d", "sql": sql, "epsilon": 0.1}
+
+
+def test_pictures_escape_their_words_and_stay_inside() -> None:
+    marks = (Line(HOSTILE, (0, 1), (1, 0)), Band((0, 1), (0, 0), (1, 2)), Level(0.5, "y", QUOTES), Marker(9, 9))
+    figure = Figure(QUOTES, (Panel(Axis(HOSTILE, 0, 1), Axis("y", 1e-9, 1, "log"), marks),), HOSTILE)
+    text = str(drawing.drawn(figure))
+    inert(text)
+    assert HOSTILE not in text
+    assert "<img" not in text
+    inert(str(drawing.meter(7.0, QUOTES)))
+    for row in drawing.bars([(HOSTILE, -5.0, -9.0, 3.0), ("b", 8.0, 7.0, 9.0), ("c", 0.0, 0.0, 0.0)]):
+        for x, width in re.findall(r'x="([\d.]+)" y="\d" width="([\d.]+)"', str(row["svg"])):
+            assert 0 <= float(x) <= float(x) + float(width) <= 1001
+
+
+def test_a_person_of_another_role_sees_no_other_menu(world: World) -> None:
+    assert "Ledger" not in Browser(world, "ana").get("/console/data/visits").text
+    assert "Add a dataset" in Browser(world, "olga").get("/console/").text
+
+
+def test_static_files_are_ours_alone(world: World) -> None:
+    browser = Browser(world)
+    first = browser.get("/console/static/console.js")
+    assert first.status_code == 200
+    again = browser.get("/console/static/console.js", **{"if-none-match": first.headers["etag"]})
+    assert again.status_code == 304
+    for wrong in ("guard.py", "..%2Fguard.py", "nothing"):
+        assert browser.get(f"/console/static/{wrong}").status_code == 404

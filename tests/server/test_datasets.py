@@ -1,0 +1,298 @@
+"""Datasets: where they may come from, that known data keeps its budget, dummy rows, grants and adjustments."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from deniable.server.dummy import dummy_rows
+from deniable.server.roles import Role
+from deniable.tables.schema import read_schema
+from tests.queries.hospital import visits
+from tests.server.world import BUDGET, SCHEMA, WARDS, World
+
+
+def register(
+    world: World, name: str, file: str, *, table: str = "visits", schema: str = SCHEMA, who: str = "olga", **more: Any
+) -> Any:
+    body = {"name": name, "sources": {table: file}, "schema": schema.replace("visits:", f"{table}:"), **more}
+    return world.call(who, "POST", "/v1/datasets", body)
+
+
+def others(seed: int, people: int = 300) -> pd.DataFrame:
+    """Other people: nobody and nothing of the hospital, but the same numbers as ids."""
+    table = visits(people, 900).sample(frac=1, random_state=seed).reset_index(drop=True)
+    table["patient_id"] = range(len(table))
+    table["age"] = (table["age"] * 7 + seed) % 101
+    table["cost"] = (table["cost"] * 13 + seed) % 2000
+    table["stay"] = (table["stay"].fillna(0) * 5 + seed) % 60
+    table["town"] = [f"town {seed} {i % 50}" for i in range(len(table))]
+    return table
+
+
+# -- where data may come from ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "", ".", "..", "../secret.csv", "/etc/passwd", "sub/../../secret.csv", "file:///etc/passwd", "http://example.org/x.csv",
+        "s3://bucket/x.csv", "visits*.csv", "visit?.csv", "{visits}.csv", "visits.csv\x00", "link.csv", "linked/secret.csv", "state",
+        "nothing.csv", "state/catalogue.sqlite", "notes.txt", "\\\\host\\share\\x.csv", "visits.csv\n",
+    ],
+)  # fmt: skip
+def test_only_files_in_the_data_folders_can_be_named(source: str, world: World, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.csv"
+    visits(20, 40).to_csv(secret, index=False)
+    (world.folder / "notes.txt").write_text("x")
+    for link, target in (("link.csv", secret), ("linked", tmp_path)):
+        path = world.folder / link
+        if path.is_symlink():
+            path.unlink()
+        os.symlink(target, path)
+    answer = register(world, "stolen", source, budget=BUDGET)
+    assert answer.status_code == 422
+    assert str(tmp_path) not in answer.text
+    if source:
+        assert answer.json()["rule"] == "must be a CSV or Parquet file in one of the server's data folders"
+
+
+def test_a_schema_is_text_and_never_a_path(world: World) -> None:
+    for text in ("/etc/passwd", "schema.yaml", "!!python/object/apply:os.system ['true']", "a: &a [*a]", "tables: 1"):
+        answer = register(world, "stolen", "visits.csv", schema=text, budget=BUDGET)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+        assert "root" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "budget", [None, {}, {"epsilon": 1, "mu": 1}, {"epsilon": 0}, {"epsilon": 1, "delta": 1}, {"delta": 1e-6}]
+)
+def test_a_new_dataset_needs_a_budget_that_means_something(budget: Any, world: World) -> None:
+    others(3).to_csv(world.folder / "budgetless.csv", index=False)
+    assert register(world, "budgetless", "budgetless.csv", budget=budget).status_code == 422
+
+
+def test_a_failed_registration_leaves_nothing_behind(world: World) -> None:
+    visits(20, 40).drop(columns="ward").to_csv(world.folder / "wardless.csv", index=False)
+    assert register(world, "wardless", "wardless.csv", budget=BUDGET).status_code == 422
+    assert "wardless" not in [each["name"] for each in world.call("olga", "GET", "/v1/datasets").json()["datasets"]]
+    others(4).to_csv(world.folder / "warded.csv", index=False)
+    answer = register(world, "wardless", "warded.csv", budget={"epsilon": 3.0, "delta": 1e-6})
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["budget"]["epsilon"] == "3"
+
+
+# -- families --------------------------------------------------------------------------------------------------------
+
+
+def changed(how: str) -> tuple[pd.DataFrame, str]:
+    """The hospital, changed a little, and the schema of that."""
+    table, schema = visits(), SCHEMA
+    if how == "one row changed":
+        table.loc[5, "age"] = 1 if table.loc[5, "age"] != 1 else 2
+    if how == "a person taken out":
+        table = table[table["patient_id"] != table.loc[0, "patient_id"]]
+    if how == "a renamed column":
+        table, schema = table.rename(columns={"cost": "price"}), schema.replace("cost:", "price:")
+    if how == "fewer columns":
+        table = table[["patient_id", "ward", "cost"]]
+        schema = (
+            "\n".join(
+                line
+                for line in schema.splitlines()
+                if not any(f"      {c}:" in line for c in ("sex", "age", "stay", "town"))
+            )
+            + "\n"
+        )
+    if how == "half of the people":
+        table = table[table["patient_id"] < 300]
+    if how == "other order":
+        table = table.sample(frac=1, random_state=1)
+    return table, schema
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "the same file",
+        "one row changed",
+        "a person taken out",
+        "a renamed column",
+        "fewer columns",
+        "half of the people",
+        "other order",
+    ],
+)
+def test_known_data_goes_on_spending_from_its_budget(how: str, world: World) -> None:
+    world.ask(epsilon=0.5)
+    table, schema = changed(how)
+    name = "again " + how
+    called = how.replace(" ", "_")
+    file = f"{called}.csv"
+    table.to_csv(world.folder / file, index=False)
+    fresh = register(world, name, file, table=called, schema=schema, budget={"epsilon": 7.0, "delta": 1e-6})
+    assert (fresh.status_code, fresh.json()["code"]) == (409, "ledger_mismatch")
+    linked = register(world, name, file, table=called, schema=schema)
+    assert linked.status_code == 201, linked.text
+    assert linked.json()["linked"] is True
+    assert linked.json()["warning"]
+    assert linked.json()["spent"] == world.call("olga", "GET", "/v1/datasets/visits").json()["spent"]
+    charged = world.ledger.charged
+    body = {"dataset": name, "sql": f"SELECT COUNT(*) AS n FROM {called}", "epsilon": 0.25}
+    assert world.call("olga", "POST", "/v1/questions", body).status_code == 200
+    assert world.ledger.charged == charged + world.ledger.budget.cost(epsilon=0.25)
+    assert name in world.ledger.names
+
+
+def test_known_data_in_another_format_is_still_known(world: World) -> None:
+    visits().to_parquet(world.folder / "visits.parquet")
+    assert register(world, "parquet", "visits.parquet", table="in_parquet").json()["linked"] is True
+
+
+def test_other_data_of_a_family_needs_another_name_of_its_table(world: World) -> None:
+    table, _ = changed("one row changed")
+    table.to_csv(world.folder / "newer.csv", index=False)
+    answer = register(world, "newer", "newer.csv")
+    assert (answer.status_code, answer.json()["parameter"]) == (422, "sources")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_other_people_with_the_same_numbers_are_new(seed: int, world: World) -> None:
+    others(seed).to_csv(world.folder / f"others{seed}.csv", index=False)
+    answer = register(world, f"others {seed}", f"others{seed}.csv", budget=BUDGET)
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["linked"] is False
+
+
+def test_an_owner_may_say_that_data_is_kin(world: World) -> None:
+    others(9).to_csv(world.folder / "kin.csv", index=False)
+    assert register(world, "kin", "kin.csv", table="kin", family="nothing").status_code == 404
+    assert register(world, "kin", "kin.csv", table="kin", family="visits").json()["linked"] is True
+
+
+def test_a_file_that_changed_since_is_not_asked(world: World) -> None:
+    others(5).to_csv(world.folder / "moving.csv", index=False)
+    assert register(world, "moving", "moving.csv", budget=BUDGET).status_code == 201
+    world.curator.datasets.forget("moving")
+    others(6).to_csv(world.folder / "moving.csv", index=False)
+    answer = world.call("olga", "POST", "/v1/questions", {"dataset": "moving", "sql": WARDS, "epsilon": 0.1})
+    assert (answer.status_code, answer.json()["code"]) == (503, "dataset_unavailable")
+
+
+# -- dummy rows ------------------------------------------------------------------------------------------------------
+
+
+def test_dummy_rows_come_from_the_schema_alone() -> None:
+    tables = read_schema(SCHEMA)
+    first = dummy_rows(tables)["visits"]
+    assert first == dummy_rows(tables)["visits"]
+    assert {row["ward"] for row in first} == {"A", "B", "C"}
+    assert all(0 <= row["age"] <= 100 for row in first)
+    assert {row["cost"] is None for row in first} == {True, False}
+    assert not {row["town"] for row in first} & {"Ghent", "Lyon", "Turku", "Bilbao"}
+
+
+def test_trying_on_dummy_rows_is_free_and_reads_nothing(world: World) -> None:
+    session = world.curator.open(owner(), "visits").session
+    before, collect = list(world.ledger.entries()), session._engine.collect
+    session._engine.collect = None
+    try:
+        answer = world.call("ana", "POST", "/v1/datasets/visits/dummy:ask", {"sql": WARDS, "epsilon": 50})
+        again = world.call("ana", "POST", "/v1/datasets/visits/dummy:ask", {"sql": WARDS, "epsilon": 50})
+        refused = world.call(
+            "ana", "POST", "/v1/datasets/visits/dummy:ask", {"sql": "SELECT * FROM visits", "epsilon": 50}
+        )
+    finally:
+        session._engine.collect = collect
+    assert answer.json()["dummy"] is True
+    assert again.status_code == 200
+    assert refused.json()["code"] == "refused"
+    assert sum(row[1] for row in answer.json()["rows"]) < 400
+    assert list(world.ledger.entries()) == before
+
+
+def owner() -> Any:
+    from deniable.server.catalogue import Person
+
+    return Person("olga", Role.OWNER)
+
+
+# -- grants and adjustments ------------------------------------------------------------------------------------------
+
+
+def test_an_analyst_spends_no_more_than_their_share(world: World) -> None:
+    dora = world.newcomer("dora", Role.ANALYST)
+    assert world.ask(who=dora, epsilon=0.1).status_code == 404
+    body = {"analyst": dora, "limit": {"epsilon": 1.0}}
+    assert world.call("olga", "POST", "/v1/datasets/visits/grants", body).status_code == 201
+    assert world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 31", who=dora, epsilon=1.0).status_code == 200
+    over = world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 32", who=dora, epsilon=0.01)
+    assert (over.status_code, over.json()["code"]) == (402, "budget_exceeded")
+    assert world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 32", epsilon=0.01).status_code == 200
+    assert world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 31", who=dora, epsilon=0.5).json()["provenance"][
+        "replayed"
+    ]
+
+
+def test_what_was_spent_stays_spent_when_a_grant_is_taken_and_given_again(world: World) -> None:
+    emil, body = world.newcomer("emil", Role.ANALYST), {"analyst": "emil", "limit": {"epsilon": 1.0}}
+    world.call("olga", "POST", "/v1/datasets/visits/grants", body)
+    world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 33", who=emil, epsilon=1.0)
+    assert world.call("olga", "DELETE", "/v1/datasets/visits/grants/emil").status_code == 204
+    assert world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 33", who=emil, epsilon=0.5).status_code == 404
+    world.call("adam", "DELETE", "/v1/people/emil")
+    world.call("adam", "POST", "/v1/people", {"name": "emil", "role": "analyst"})
+    world.newcomer("emil", Role.ANALYST)
+    world.call("olga", "POST", "/v1/datasets/visits/grants", body)
+    assert (
+        world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 34", who=emil, epsilon=0.1).json()["code"]
+        == "budget_exceeded"
+    )
+
+
+def test_a_window_limits_how_fast_and_the_lifetime_is_still_shown(world: World) -> None:
+    fay = world.newcomer("fay", Role.ANALYST)
+    body = {"analyst": fay, "limit": {"epsilon": 0.5}, "window_seconds": 10**9}
+    assert (
+        world.call("olga", "POST", "/v1/datasets/visits/grants", body).status_code == 422
+    )  # longer than windows can be
+    body["window_seconds"] = 86_400 * 365
+    assert world.call("olga", "POST", "/v1/datasets/visits/grants", body).status_code == 201
+    assert world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 35", who=fay, epsilon=0.5).status_code == 200
+    assert (
+        world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 36", who=fay, epsilon=0.1).json()["code"]
+        == "budget_exceeded"
+    )
+    accounts = world.call("ada", "GET", "/v1/ledger/visits/accounts").json()["accounts"]
+    mine = [each for each in accounts if each["name"] == fay]
+    assert {each["window_seconds"] for each in mine} == {None, 86_400 * 365}
+    assert all("0.5" in each["lifetime"] for each in mine)
+
+
+def test_grants_go_to_analysts_only(world: World) -> None:
+    for name in ("ada", "olga", "nobody"):
+        assert world.call("olga", "POST", "/v1/datasets/visits/grants", {"analyst": name}).status_code == 404
+
+
+def test_an_adjustment_is_a_signed_entry_that_everybody_sees(world: World) -> None:
+    others(11).to_csv(world.folder / "adjusted.csv", index=False)
+    register(world, "adjusted", "adjusted.csv", budget={"epsilon": 1.0, "delta": 1e-6})
+    ask = {"dataset": "adjusted", "sql": WARDS, "epsilon": 1.0}
+    assert world.call("olga", "POST", "/v1/questions", ask).status_code == 200
+    more = {**ask, "sql": "SELECT COUNT(*) AS n FROM visits"}
+    assert world.call("olga", "POST", "/v1/questions", more).json()["code"] == "budget_exceeded"
+    spent = world.call("ada", "GET", "/v1/datasets/adjusted").json()["spent"]
+    done = world.call(
+        "olga", "POST", "/v1/datasets/adjusted/adjustments", {"budget": {"epsilon": 2.0}, "reason": "a new wave"}
+    )
+    assert done.status_code == 201
+    after = world.call("ada", "GET", "/v1/datasets/adjusted").json()
+    assert after["spent"] == spent
+    assert after["limit"].startswith("epsilon 2")
+    assert b"a new wave" in world.call("ada", "GET", "/v1/ledger/adjusted").content
+    # The owner's own share is as it was: each account has its own limit.
+    assert world.call("olga", "POST", "/v1/questions", more).json()["code"] == "budget_exceeded"

@@ -1,0 +1,242 @@
+"""Questions over HTTP: what they cost, that they are charged once and in time, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from deniable.errors import EngineFailed
+from deniable.ledger.entries import State
+from deniable.server.problems import CODES, MEDIA_TYPE
+from tests.server.world import WARDS, World
+
+
+def test_an_answer_has_numbers_intervals_and_papers(world: World) -> None:
+    before = world.ledger.charged
+    answer = world.ask(epsilon=1.0)
+    assert answer.status_code == 200
+    said = answer.json()
+    assert said["columns"] == ["ward", "n"]
+    assert [row[0] for row in said["rows"]] == ["A", "B", "C"]
+    assert all(low <= row[1] <= high for row, (_, (low, high)) in zip(said["rows"], said["intervals"], strict=True))
+    assert said["release"] == f"visits:{said['provenance']['entry']}"
+    cost = world.ledger.budget.cost(epsilon=1.0)
+    assert world.ledger.charged == before + cost
+    sealed = list(world.ledger.entries())[-1]
+    assert (sealed.state, sealed.payer, sealed.cost) == (State.SEALED, "ana", cost)
+
+
+def test_a_price_charges_nothing_and_reads_nothing(world: World) -> None:
+    engine = world.curator.open(world_owner(), "visits").session._engine
+    before = list(world.ledger.entries())
+    collect, engine.collect = engine.collect, None  # whoever touches data now, fails
+    try:
+        answer = world.ask("SELECT sex, AVG(cost) AS c FROM visits GROUP BY sex", path=":price", epsilon=0.5)
+    finally:
+        engine.collect = collect
+    assert answer.status_code == 200
+    assert answer.json()["fits"] is True
+    assert list(world.ledger.entries()) == before
+
+
+def world_owner() -> Any:
+    from deniable.server.catalogue import Person
+    from deniable.server.roles import Role
+
+    return Person("olga", Role.OWNER)
+
+
+def test_the_same_question_again_is_the_same_answer_for_nothing(world: World) -> None:
+    sql = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"
+    first = world.ask(sql, epsilon=0.5).json()
+    charged = world.ledger.charged
+    again = world.ask("select  SEX, count(*)  as n from visits group by sex", epsilon=0.4).json()
+    assert again["rows"] == first["rows"]
+    assert again["provenance"]["replayed"] is True
+    assert world.ledger.charged == charged
+
+
+def test_refining_merges_and_charges_the_rest(world: World) -> None:
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE stay > 3"
+    assert world.ask(sql, path=":refine", epsilon=0.5).json()["code"] == "invalid"
+    first = world.ask(sql, epsilon=0.5).json()
+    second = world.ask(sql, path=":refine", epsilon=0.5).json()
+    width = [high - low for [[(low, high)]] in (first["intervals"], second["intervals"])]
+    assert width[1] < 0.8 * width[0]
+
+
+def test_a_batch_is_paid_together_or_not_at_all(world: World) -> None:
+    good = [f"SELECT COUNT(*) AS n FROM visits WHERE age > {age}" for age in (11, 12, 13)]
+    body = {"dataset": "visits", "questions": good, "epsilon": 0.5}
+    answer = world.call("ana", "POST", "/v1/questions:batch", body)
+    assert [len(each["rows"]) for each in answer.json()["answers"]] == [1, 1, 1]
+    before = list(world.ledger.entries())
+    bad = {**body, "questions": [*good[:1], "SELECT COUNT(*) AS n FROM visits WHERE age > 14", "SELECT * FROM visits"]}
+    refused = world.call("ana", "POST", "/v1/questions:batch", bad)
+    assert (refused.status_code, refused.json()["code"]) == (422, "refused")
+    assert list(world.ledger.entries()) == before
+
+
+# -- numbers at the border -------------------------------------------------------------------------------------------
+
+ABSURD = [
+    "-1",
+    "-0.0",
+    "0",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1e-400",
+    "1e308",
+    "1e999",
+    '"1"',
+    "true",
+    "null",
+    "[1]",
+    "{}",
+]
+
+
+@pytest.mark.parametrize("path", ["", ":price", ":refine"])
+@pytest.mark.parametrize("number", ABSURD)
+def test_a_cost_that_means_nothing_is_refused_and_writes_nothing(number: str, path: str, world: World) -> None:
+    before = list(world.ledger.entries())
+    for name in ("epsilon", "mu", "rho", "share"):
+        text = f'{{"dataset": "visits", "sql": {json.dumps(WARDS)}, "{name}": {number}}}'
+        headers = {"Authorization": f"Bearer {world.tokens['ana']}", "Content-Type": "application/json"}
+        answer = world.client.post(f"/v1/questions{path}", content=text, headers=headers)
+        assert answer.status_code in {400, 422}, answer.text
+        assert answer.headers["content-type"] == MEDIA_TYPE
+    assert list(world.ledger.entries()) == before
+
+
+@pytest.mark.parametrize("delta", ["-1e-9", "0", "1", "2", "NaN", "true", '"1e-9"'])
+def test_a_delta_that_means_nothing_is_refused(delta: str, world: World) -> None:
+    text = f'{{"dataset": "visits", "sql": "SELECT town, COUNT(*) AS n FROM visits GROUP BY town", "epsilon": 1, "delta": {delta}}}'
+    headers = {"Authorization": f"Bearer {world.tokens['ana']}", "Content-Type": "application/json"}
+    assert world.client.post("/v1/questions", content=text, headers=headers).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"dataset": "visits", "sql": WARDS}, 422, "invalid"),
+        ({"dataset": "visits", "sql": WARDS, "epsilon": 1, "mu": 1}, 422, "invalid"),
+        ({"dataset": "visits", "sql": WARDS, "epsilon": 1, "seed": 7}, 422, "invalid"),
+        ({"dataset": "visits", "sql": "", "epsilon": 1}, 422, "invalid"),
+        ({"dataset": "visits", "sql": "SELECT * FROM visits", "epsilon": 1}, 422, "refused"),
+        ({"dataset": "visits", "sql": "SELECT COUNT(*) FROM visits; DROP TABLE visits", "epsilon": 1}, 422, "refused"),
+        ({"dataset": "visits", "sql": WARDS, "epsilon": 5000}, 402, "budget_exceeded"),
+        ({"dataset": "nothing", "sql": WARDS, "epsilon": 1}, 404, "not_found"),
+        ([], 422, "invalid"),
+    ],
+)
+def test_what_cannot_be_asked_is_a_problem_with_a_code(body: Any, status: int, code: str, world: World) -> None:
+    before = list(world.ledger.entries())
+    answer = world.call("ana", "POST", "/v1/questions", body)
+    said = answer.json()
+    assert (answer.status_code, said["code"]) == (status, code)
+    assert said["type"] == f"urn:deniable:problem:{code}"
+    assert (said["status"], said["title"]) == CODES[code]
+    assert list(world.ledger.entries()) == before
+
+
+def test_a_refusal_says_the_rule_and_a_rewrite(world: World) -> None:
+    said = world.ask("SELECT cost FROM visits", epsilon=1).json()
+    assert said["refusal"] in {"aggregate", "star", "group"}
+    assert said["rule"]
+    assert said["rewrite"]
+
+
+def test_ten_megabytes_of_sql_are_turned_away_unread(world: World) -> None:
+    answer = world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 1" + " AND age > 1" * 900_000, epsilon=1)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+# -- once ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_key_and_body_are_one_charge_and_the_same_bytes(world: World) -> None:
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE age > 21"
+    first = world.ask(sql, key="k1", epsilon=0.5)
+    charged = world.ledger.charged
+    world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 22", epsilon=0.5)  # what is left has changed since
+    assert world.ask(sql, key="k1", epsilon=0.5).content == first.content
+    assert world.ledger.charged == charged + world.ledger.budget.cost(epsilon=0.5)
+
+
+def test_the_same_key_for_another_body_or_route_is_a_conflict(world: World) -> None:
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE age > 23"
+    world.ask(sql, key="k2", epsilon=0.5)
+    for other in (world.ask(sql, key="k2", epsilon=0.6), world.ask(sql, key="k2", path=":refine", epsilon=0.5)):
+        assert (other.status_code, other.json()["code"]) == (409, "key_reused")
+
+
+def test_two_people_may_choose_the_same_key(world: World) -> None:
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE age > 24"
+    assert world.ask(sql, key="k3", epsilon=0.5).status_code == 200
+    assert world.ask(sql, key="k3", who="olga", epsilon=0.7).status_code == 200
+
+
+def test_a_refine_is_charged_once_for_one_key(world: World) -> None:
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE age > 25"
+    world.ask(sql, epsilon=0.5)
+    charged = world.ledger.charged
+    first = world.ask(sql, key="k4", path=":refine", epsilon=0.5)
+    assert world.ask(sql, key="k4", path=":refine", epsilon=0.5).content == first.content
+    # The record of the request is lost, as after a power cut: the ledger knows the key.
+    with world.curator.catalogue._engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM curator_requests WHERE key = 'k4'")
+    again = world.ask(sql, key="k4", path=":refine", epsilon=0.5)
+    assert again.json()["rows"] == first.json()["rows"]
+    assert world.ledger.charged == charged + world.ledger.budget.cost(epsilon=0.5)
+
+
+def test_a_crowd_with_one_key_is_one_charge(world: World) -> None:
+    sql, charged, bodies = "SELECT COUNT(*) AS n FROM visits WHERE age > 26", world.ledger.charged, []
+    threads = [
+        threading.Thread(target=lambda: bodies.append(world.ask(sql, key="k5", epsilon=0.5).content)) for _ in range(8)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(set(bodies)) == 1
+    assert world.ledger.charged == charged + world.ledger.budget.cost(epsilon=0.5)
+
+
+def test_a_run_that_fails_is_charged_and_told_the_same_each_time(world: World) -> None:
+    session = world.curator.open(world_owner(), "visits").session
+    engine, sql = session._engine, "SELECT COUNT(*) AS n FROM visits WHERE age > 27"
+    charged, collect = world.ledger.charged, engine.collect
+
+    def fails(question: Any) -> Any:
+        raise EngineFailed("space", "a-secret@example.org")
+
+    engine.collect = fails
+    try:
+        failed = world.ask(sql, key="k6", epsilon=0.5)
+    finally:
+        engine.collect = collect
+    assert (failed.status_code, failed.json()["code"], failed.json()["failure"]) == (500, "run_failed", "space")
+    assert "secret" not in failed.text
+    assert world.ledger.charged == charged + world.ledger.budget.cost(epsilon=0.5)
+    assert world.ask(sql, key="k6", epsilon=0.5).content == failed.content
+    assert world.ask(sql, key="k7", epsilon=0.5).status_code == 200
+
+
+def test_a_bug_says_nothing_and_stays_charged(world: World) -> None:
+    session = world.curator.open(world_owner(), "visits").session
+    engine, charged = session._engine, world.ledger.charged
+    collect = engine.collect
+    engine.collect = lambda question: {}[("a-secret@example.org",)]
+    try:
+        failed = world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 28", epsilon=0.5)
+    finally:
+        engine.collect = collect
+    assert failed.json()["code"] == "run_failed"
+    assert "secret" not in failed.text
+    assert world.ledger.charged == charged + world.ledger.budget.cost(epsilon=0.5)
