@@ -60,12 +60,18 @@ def common(domains: Sequence[Domain]) -> Domain:
     known = [domain for domain in domains if not only_null(domain)]
     if not known:
         return of_constant(None)
-    kind = known[0].kind
-    if any(domain.kind is not kind for domain in known):
-        kind = _between({domain.kind for domain in known}, kind)
+    kind = common_kind(known)
     ends = [domain.bounds for domain in known if domain.bounds is not None]
     hull = (min(low for low, _ in ends), max(high for _, high in ends)) if len(ends) == len(known) else None
     return Domain(kind, _as(kind, hull), None, nullable(domains))
+
+
+def common_kind(domains: Sequence[Domain]) -> Kind:
+    """The kind in which all of them can be compared: that of `common`, whose hull takes longer than all else."""
+    kinds = {domain.kind: None for domain in domains if domain.keys != ()}
+    if len(kinds) > 1:
+        return _between(set(kinds), next(iter(kinds)))
+    return next(iter(kinds), Kind.BOOLEAN)
 
 
 def _between(kinds: set[Kind], first: Kind) -> Kind:
@@ -287,7 +293,7 @@ def greatest(domains: Domains) -> Domain:
 
 
 def compared(domains: Domains) -> Domain:
-    common(domains)
+    common_kind(domains)
     return Domain(Kind.BOOLEAN, None, None, nullable(domains))
 
 
