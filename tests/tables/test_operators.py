@@ -15,7 +15,7 @@ from deniable.tables import meanings
 from deniable.tables.expressions import Call, Column, Expression, Literal, call, case, coalesce, col, same
 from deniable.tables.fitting import fitted
 from deniable.tables.kinds import LARGEST, SMALLEST, Domain, Kind, kind_of
-from deniable.tables.operators import OPERATORS, domain, evaluate, typed
+from deniable.tables.operators import OPERATORS, Columns, domain, evaluate, typed
 from tests.queries.plans import Chooser
 
 COLUMNS = {
@@ -316,6 +316,26 @@ def test_texts_beside_dates_are_read_as_dates() -> None:
         call("eq", col("word"), "2024-01-01"),
     )
     assert same(fit, wanted)
+
+
+def test_what_was_found_is_remembered_with_the_columns_it_was_found_for() -> None:
+    narrow, wide = Columns({"x": Domain.integer(0, 10)}), Columns({"x": Domain.integer(0, 100)})
+    twice = col("x") * 2
+    assert typed(twice, narrow) is typed(twice, narrow)
+    assert domain(twice, narrow).bounds == (0, 20)
+    assert domain(twice, wide).bounds == (0, 200)
+    assert fitted(twice, narrow) is twice  # or nothing would be found again
+    assert dict(narrow) == {"x": Domain.integer(0, 10)}
+    with pytest.raises(TypeError, match="item assignment"):
+        narrow["x"] = Domain.integer()  # type: ignore[index]
+
+
+def test_no_expression_is_taken_for_one_that_is_gone() -> None:
+    # Python gives an object the address of one that is gone; remembered by address, the next must not inherit.
+    columns = Columns({"x": Domain.integer(0, 10)})
+    for i in range(2000):
+        assert typed(col("x") + i, columns).domain.bounds == (i, 10 + i)
+    assert len(columns.checked) <= 256  # and a frame that is asked for years does not grow
 
 
 def test_every_operator_says_what_it_is() -> None:
