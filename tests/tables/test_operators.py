@@ -33,6 +33,7 @@ COLUMNS = {
     "ever": Domain.date(dt.date(1, 1, 1), dt.date(9999, 12, 31)),
     "feast": Domain.date(keys=[dt.date(2024, 12, 25), dt.date(2022, 12, 26)]),
     "moment": Domain.timestamp(),
+    "shift": Domain.timestamp(dt.datetime(2024, 2, 28, 22, 30), dt.datetime(2024, 3, 1, 6, 0, 0, 1)),
 }
 CELLS: dict[str, list[Any]] = {
     "small": [None, -3, -1, 0, 1, 5],
@@ -49,6 +50,7 @@ CELLS: dict[str, list[Any]] = {
     "ever": [None, dt.date(1, 1, 1), dt.date(2024, 2, 29), dt.date(9999, 12, 31)],
     "feast": [None, dt.date(2024, 12, 25), dt.date(2022, 12, 26)],
     "moment": [None, dt.datetime(1, 1, 1), dt.datetime(2024, 12, 31, 23, 59, 59, 999999)],
+    "shift": [None, dt.datetime(2024, 2, 28, 22, 30), dt.datetime(2024, 2, 29), dt.datetime(2024, 3, 1, 6, 0, 0, 1)],
 }  # fmt: skip
 
 
@@ -89,6 +91,15 @@ class Anything(Chooser):
         return Call(name, tuple(arguments))
 
 
+def in_days(value: Any) -> Fraction:
+    """What bounds are counted in: dates by their ordinals, moments with the part of the day."""
+    whole = Fraction(value.toordinal() if isinstance(value, dt.date) else value)
+    if not isinstance(value, dt.datetime):
+        return whole
+    seconds = 3600 * value.hour + 60 * value.minute + value.second
+    return whole + Fraction(10**6 * seconds + value.microsecond, 86_400 * 10**6)
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_is_public_about_a_value_is_true_of_it(name: str) -> None:
     chance = random.Random(name)
@@ -109,8 +120,7 @@ def test_what_is_public_about_a_value_is_true_of_it(name: str) -> None:
                 continue
             assert kind_of(value) is found.domain.kind, expression
             if found.domain.bounds is not None:
-                size = value.toordinal() if isinstance(value, dt.date) else value
-                assert found.domain.bounds[0] <= Fraction(size) <= found.domain.bounds[1], expression  # type: ignore[arg-type]
+                assert found.domain.bounds[0] <= in_days(value) <= found.domain.bounds[1], expression  # type: ignore[arg-type]
             assert found.values is None or value in found.values, expression
     assert used >= 8
 
@@ -226,6 +236,11 @@ def test_meanings(expression: Expression, value: Any) -> None:
         (call("year", col("feast")), Domain.integer(2022, 2024)),
         (call("year", col("day")), Domain.integer(1, 9999)),
         (coalesce(col("winter"), col("moment")), Domain.timestamp()),
+        (coalesce(col("winter"), col("shift")), Domain.timestamp(dt.datetime(2023, 11, 30), dt.datetime(2024, 3, 1, 6, 0, 0, 1))),
+        (col("shift").cast("date"), Domain.date(dt.date(2024, 2, 28), dt.date(2024, 3, 1))),
+        (col("winter").cast("timestamp"), Domain.timestamp(dt.datetime(2023, 11, 30), dt.datetime(2024, 3, 1))),
+        (call("year", col("shift")), Domain.integer(2024, 2024)),
+        (call("days_between", col("winter"), col("shift")), Domain.integer(-2, 92)),
         (case((col("flag"), col("small")), otherwise=col("real")), Domain.real(-3, 5)),
     ],
     ids=str,
@@ -316,6 +331,20 @@ def test_texts_beside_dates_are_read_as_dates() -> None:
         call("eq", col("word"), "2024-01-01"),
     )
     assert same(fit, wanted)
+
+
+@pytest.mark.parametrize("unit", ["year", "quarter", "month", "week", "day", "hour"])
+def test_starts_of_moments_within_bounds_are_public_where_they_are_few(unit: str) -> None:
+    """All of them and no other, by going through all half hours."""
+    first, last = dt.datetime(2023, 12, 30, 22, 30), dt.datetime(2024, 1, 2, 6, 0, 0, 1)
+    found = domain(call("date_trunc", unit, col("t")), {"t": Domain.timestamp(first, last)})
+    halves = [first + n * dt.timedelta(minutes=30) for n in range(112)]
+    assert halves[-1] <= last
+    starts = dict.fromkeys(meanings.date_trunc(unit, each) for each in halves)
+    assert found.keys == tuple(starts)
+    assert found.kind is Kind.TIMESTAMP
+    ever = domain(call("date_trunc", unit, col("t")), {"t": Domain.timestamp(dt.datetime.min, dt.datetime.max)})
+    assert ever.keys is None
 
 
 def test_what_was_found_is_remembered_with_the_columns_it_was_found_for() -> None:
