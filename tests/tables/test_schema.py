@@ -160,16 +160,31 @@ def test_a_proposal_reads_types_only(tmp_path: Path) -> None:
     arrow = pa.Table.from_pandas(frame)
     parquet.write_table(arrow, tmp_path / "t.parquet")
     (tmp_path / "t.csv").write_text("n,x,s\n1,2,secret\n")
-    for source in (frame, pl.from_pandas(frame), arrow, tmp_path / "t.parquet"):
+    for source in (frame, pl.from_pandas(frame), pl.from_pandas(frame).lazy(), arrow, tmp_path / "t.parquet"):
         proposal = propose_schema(source)
         found = proposal.schema(unit=Unit.row())["data"]
         assert {name: domain.kind for name, domain in found.columns} == wanted
         assert "secret" not in proposal.text()
         assert proposal.missing == (
             "data.person", "data.rows", "data.n.low", "data.n.high", "data.x.low", "data.x.high", "data.s.keys",
+            "data.t.low", "data.t.high",
         )  # fmt: skip
+        assert "#" not in proposal.text()
         with pytest.raises(UnreadableRecord, match="FILL IN"):
             read_schema(proposal.text("toml"))
+    untyped = propose_schema(tmp_path / "t.csv")
+    for form in ("yaml", "toml"):
+        notes = [line for line in untyped.text(form).splitlines() if line.startswith("#")]
+        assert all(kind.value in notes[0] for kind in Kind)
+        filled = (
+            untyped.text(form)
+            .replace('"FILL IN"', "1")
+            .replace("keys: 1", "nullable: true")
+            .replace("keys = 1", "nullable = true")
+        )
+        assert set(read_schema(filled.replace("person: 1", "person: n").replace("person = 1", 'person = "n"'))) == {
+            "data"
+        }
     assert [d.kind for _, d in propose_schema(tmp_path / "t.csv").schema(unit=Unit.row())["data"].columns] == [
         Kind.TEXT
     ] * 3
