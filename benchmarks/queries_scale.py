@@ -1,6 +1,6 @@
 """Counts and sums before noise at scale: rows a second and memory, beside the same questions asked of DuckDB directly.
 
-    python benchmarks/queries_scale.py [--rows 1000000 10000000] [--keys 1000] [--threads T] [--huge [ROWS]] [--json OUT]
+    python benchmarks/queries_scale.py [--rows N ...] [--keys N ...] [--threads T] [--huge [ROWS]] [--json OUT]
 
 A table of visits is generated: a tenth as many people as rows, some with very many; a key, an integer and a real. It is
 written to Parquet, then read by two fresh processes. One asks plain DuckDB (loaded into a file, no privacy). The other

@@ -311,9 +311,10 @@ def test_rows_that_appear_twice_are_two_rows(kitchen: Kitchen) -> None:
     assert kept(engine, engine.register("t", kitchen.source(source), PEOPLE, SECRET)) == {7: 2}
 
 
-def test_null_and_texts_that_look_like_its_traces_are_ordered_by_the_secret_alone(kitchen: Kitchen) -> None:
-    rows = [{"who": "a", "v": v, "w": w} for v in (None, "", ":", "0:", ";") for w in (None, "", ";")]
-    table = Table.of("t", Unit.person("who", rows=7), v=Domain.text(), w=Domain.text("", ";", "'"))
+@pytest.mark.parametrize("keys", [(), ("", ":", "0:", ";", "\n", "é", "'; --")], ids=["open", "listed"])
+def test_null_and_texts_that_look_like_its_traces_are_told_apart(kitchen: Kitchen, keys: tuple[str, ...]) -> None:
+    rows = [{"who": "a", "v": v, "w": w} for v in (None, "", ":", "0:", ";") for w in (None, "", ";", "a\x00b")]
+    table = Table.of("t", Unit.person("who", rows=7), v=Domain.text(*keys), w=Domain.text("", ";", "'", "a\x00b"))
     for order in (rows, rows[::-1]):
         engine = kitchen.engine()
         source = pa.table({each: pa.array([row[each] for row in order], pa.string()) for each in ("who", "v", "w")})

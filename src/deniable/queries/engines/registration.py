@@ -12,7 +12,7 @@ what is read of anyone else:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations, count
 from typing import Final, final
@@ -103,11 +103,18 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
         conditions.append(_present(column(PERSON)))
     names: dict[str, str] = {}
     domains: dict[str, Domain] = {}
+    packed: set[str] = set()
     for position, (each, domain) in enumerate(table.columns):
         if each == whose:
             continue
         names[each], domains[each] = stored_name(position, each), domain
-        piece = _declared(writer, each, found[each], domain)
+        smaller = None if person is None else spelling.packed(domain)
+        if smaller is None:
+            piece = _declared(writer, each, found[each], domain)
+        else:  # this also reads what is no key as NULL
+            piece = _settled(writer, each, found[each], replace(domain, keys=None))
+            piece = replace(piece, sql=try_cast(piece.sql, smaller))
+            packed.add(names[each])
         inner.append(exp.Alias(this=piece.sql, alias=name(names[each])))
         if not domain.nullable:
             conditions.append(_present(column(names[each])))
@@ -120,14 +127,9 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
         read = _from(exp.Select(expressions=below, from_=exp.From(this=read)))
     select = exp.Select(expressions=inner, from_=exp.From(this=read))
     outputs: list[SQL] = [column(each) for each in names.values()]
-    packed: dict[str, str] = {}
     if person is not None:
-        for each, domain in domains.items():
-            smaller = spelling.packed(domain)
-            if smaller is not None:
-                packed[names[each]] = smaller
-        outputs = [_packed(each, packed.get(each)) for each in names.values()]
-        digest = _digest(spelling, secret, person, [(column(names[each]), domains[each]) for each in names])
+        told = [(_unpacked(names[each], packed), domain) for each, domain in domains.items()]
+        digest = _digest(spelling, secret, person, told)
         outputs = [column(PERSON), exp.Alias(this=digest, alias=name(HASH)), *outputs]
     elif not outputs:
         outputs = [column("nothing")]
@@ -143,12 +145,7 @@ def ranked(rows: SQL, reading: Reading, person: SQL, most: int) -> exp.Select:
     order = [exp.Ordered(this=column(each), desc=False, nulls_first=True) for each in (HASH, *reading.tie_break)]
     over = exp.Window(this=function("ROW_NUMBER"), partition_by=[person], order=exp.Order(expressions=order))
     columns = [column(each) for each in reading.columns.values()]
-    kept = [
-        exp.Alias(this=cast(each.copy(), "VARCHAR"), alias=name(each.name))
-        if each.name in reading.packed
-        else each.copy()
-        for each in columns
-    ]
+    kept = [exp.Alias(this=_unpacked(each.name, reading.packed), alias=name(each.name)) for each in columns]
     place = exp.Alias(this=over, alias=name(RANK))
     whose = exp.Alias(this=person.copy(), alias=name(PERSON))
     inner = exp.Select(expressions=[whose, place, *columns], from_=exp.From(this=rows))
@@ -289,9 +286,8 @@ def _joined(parts: list[SQL]) -> SQL:
     return exp.Paren(this=text)
 
 
-def _packed(each: str, smaller: str | None) -> SQL:
-    found = column(each)
-    return found if smaller is None else exp.Alias(this=try_cast(found, smaller), alias=name(each))
+def _unpacked(each: str, packed: Collection[str]) -> SQL:
+    return cast(column(each), "VARCHAR") if each in packed else column(each)
 
 
 def _present(value: SQL) -> SQL:

@@ -96,7 +96,7 @@ def window(called: SQL, partition: Sequence[SQL], order: Sequence[SQL], alias: s
 def _enumeration(keys: Sequence[Scalar]) -> str | None:
     """DuckDB's type of these texts alone; None if one of them cannot be written."""
     listed = ", ".join("'" + str(key).replace("'", "''") + "'" for key in keys)
-    return f"ENUM({listed})" if _written(listed) else None
+    return f"ENUM({listed})" if _written(listed) and "\0" not in listed else None
 
 
 def _written(value: str) -> bool:
