@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import pickle
 import random
 from fractions import Fraction
 from typing import Any
@@ -355,6 +356,9 @@ def test_what_was_found_is_remembered_with_the_columns_it_was_found_for() -> Non
     assert domain(twice, wide).bounds == (0, 200)
     assert fitted(twice, narrow) is twice  # or nothing would be found again
     assert dict(narrow) == {"x": Domain.integer(0, 10)}
+    elsewhere = pickle.loads(pickle.dumps(narrow))  # a plan travels to an engine in a process of its own
+    assert dict(elsewhere) == dict(narrow)
+    assert not elsewhere.checked
     with pytest.raises(TypeError, match="item assignment"):
         narrow["x"] = Domain.integer()  # type: ignore[index]
 

@@ -103,6 +103,9 @@ class Columns(Mapping[str, Domain]):
     def __len__(self) -> int:
         return len(self._domains)
 
+    def __reduce__(self) -> tuple[type[Columns], tuple[dict[str, Domain]]]:
+        return Columns, (self._domains,)  # to another process go the columns; what was found out is found again there
+
     def __repr__(self) -> str:
         return repr(self._domains)
 
