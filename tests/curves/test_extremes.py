@@ -334,21 +334,25 @@ def test_random_attackers_are_certified(curve: Curve, alpha: float) -> None:
             return
 
 
-@FUZZ
-@given(expressions, st.sampled_from([1.0, 1.5, 2.0, 30.0, math.inf]))
-@example(curves.approximate(epsilon=1, delta=0.1), 2.0)
-@example(curves.poisson(low=3, high=3), math.inf)
-def test_random_meanings_are_numbers(curve: Curve, order: float) -> None:
-    with no_hang(30):
-        try:
-            assert 0 <= curve.advantage() <= 1
-            assert 0 <= curve.guess(prior=0.3) <= 1
-            assert 0.3 <= curve.posterior(prior=0.3) <= 1
-            for value in (curve.renyi(order=order), curve.zcdp(), curve.kl(), curve.kappa2()):
-                assert value >= -1e-12
-            assert curve == Curve.from_dict(curve.to_dict())
-        except NotCertifiable:
-            return
+@pytest.mark.parametrize("examples", [12, pytest.param(45, marks=pytest.mark.slow)])
+def test_random_meanings_are_numbers(examples: int) -> None:
+    @settings(FUZZ, max_examples=examples)
+    @given(expressions, st.sampled_from([1.0, 1.5, 2.0, 30.0, math.inf]))
+    @example(curves.approximate(epsilon=1, delta=0.1), 2.0)
+    @example(curves.poisson(low=3, high=3), math.inf)
+    def are_numbers(curve: Curve, order: float) -> None:
+        with no_hang(30):
+            try:
+                assert 0 <= curve.advantage() <= 1
+                assert 0 <= curve.guess(prior=0.3) <= 1
+                assert 0.3 <= curve.posterior(prior=0.3) <= 1
+                for value in (curve.renyi(order=order), curve.zcdp(), curve.kl(), curve.kappa2()):
+                    assert value >= -1e-12
+                assert curve == Curve.from_dict(curve.to_dict())
+            except NotCertifiable:
+                return
+
+    are_numbers()
 
 
 @settings(max_examples=40, deadline=4000, derandomize=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import pickle
 import random
 from fractions import Fraction
 from typing import Any
@@ -15,7 +16,7 @@ from deniable.tables import meanings
 from deniable.tables.expressions import Call, Column, Expression, Literal, call, case, coalesce, col, same
 from deniable.tables.fitting import fitted
 from deniable.tables.kinds import LARGEST, SMALLEST, Domain, Kind, kind_of
-from deniable.tables.operators import OPERATORS, domain, evaluate, typed
+from deniable.tables.operators import OPERATORS, Columns, domain, evaluate, typed
 from tests.queries.plans import Chooser
 
 COLUMNS = {
@@ -33,6 +34,7 @@ COLUMNS = {
     "ever": Domain.date(dt.date(1, 1, 1), dt.date(9999, 12, 31)),
     "feast": Domain.date(keys=[dt.date(2024, 12, 25), dt.date(2022, 12, 26)]),
     "moment": Domain.timestamp(),
+    "shift": Domain.timestamp(dt.datetime(2024, 2, 28, 22, 30), dt.datetime(2024, 3, 1, 6, 0, 0, 1)),
 }
 CELLS: dict[str, list[Any]] = {
     "small": [None, -3, -1, 0, 1, 5],
@@ -49,6 +51,7 @@ CELLS: dict[str, list[Any]] = {
     "ever": [None, dt.date(1, 1, 1), dt.date(2024, 2, 29), dt.date(9999, 12, 31)],
     "feast": [None, dt.date(2024, 12, 25), dt.date(2022, 12, 26)],
     "moment": [None, dt.datetime(1, 1, 1), dt.datetime(2024, 12, 31, 23, 59, 59, 999999)],
+    "shift": [None, dt.datetime(2024, 2, 28, 22, 30), dt.datetime(2024, 2, 29), dt.datetime(2024, 3, 1, 6, 0, 0, 1)],
 }  # fmt: skip
 
 
@@ -89,6 +92,15 @@ class Anything(Chooser):
         return Call(name, tuple(arguments))
 
 
+def in_days(value: Any) -> Fraction:
+    """What bounds are counted in: dates by their ordinals, moments with the part of the day."""
+    whole = Fraction(value.toordinal() if isinstance(value, dt.date) else value)
+    if not isinstance(value, dt.datetime):
+        return whole
+    seconds = 3600 * value.hour + 60 * value.minute + value.second
+    return whole + Fraction(10**6 * seconds + value.microsecond, 86_400 * 10**6)
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_is_public_about_a_value_is_true_of_it(name: str) -> None:
     chance = random.Random(name)
@@ -109,8 +121,7 @@ def test_what_is_public_about_a_value_is_true_of_it(name: str) -> None:
                 continue
             assert kind_of(value) is found.domain.kind, expression
             if found.domain.bounds is not None:
-                size = value.toordinal() if isinstance(value, dt.date) else value
-                assert found.domain.bounds[0] <= Fraction(size) <= found.domain.bounds[1], expression  # type: ignore[arg-type]
+                assert found.domain.bounds[0] <= in_days(value) <= found.domain.bounds[1], expression  # type: ignore[arg-type]
             assert found.values is None or value in found.values, expression
     assert used >= 8
 
@@ -226,6 +237,11 @@ def test_meanings(expression: Expression, value: Any) -> None:
         (call("year", col("feast")), Domain.integer(2022, 2024)),
         (call("year", col("day")), Domain.integer(1, 9999)),
         (coalesce(col("winter"), col("moment")), Domain.timestamp()),
+        (coalesce(col("winter"), col("shift")), Domain.timestamp(dt.datetime(2023, 11, 30), dt.datetime(2024, 3, 1, 6, 0, 0, 1))),
+        (col("shift").cast("date"), Domain.date(dt.date(2024, 2, 28), dt.date(2024, 3, 1))),
+        (col("winter").cast("timestamp"), Domain.timestamp(dt.datetime(2023, 11, 30), dt.datetime(2024, 3, 1))),
+        (call("year", col("shift")), Domain.integer(2024, 2024)),
+        (call("days_between", col("winter"), col("shift")), Domain.integer(-2, 92)),
         (case((col("flag"), col("small")), otherwise=col("real")), Domain.real(-3, 5)),
     ],
     ids=str,
@@ -316,6 +332,43 @@ def test_texts_beside_dates_are_read_as_dates() -> None:
         call("eq", col("word"), "2024-01-01"),
     )
     assert same(fit, wanted)
+
+
+@pytest.mark.parametrize("unit", ["year", "quarter", "month", "week", "day", "hour"])
+def test_starts_of_moments_within_bounds_are_public_where_they_are_few(unit: str) -> None:
+    """All of them and no other, by going through all half hours."""
+    first, last = dt.datetime(2023, 12, 30, 22, 30), dt.datetime(2024, 1, 2, 6, 0, 0, 1)
+    found = domain(call("date_trunc", unit, col("t")), {"t": Domain.timestamp(first, last)})
+    halves = [first + n * dt.timedelta(minutes=30) for n in range(112)]
+    assert halves[-1] <= last
+    starts = dict.fromkeys(meanings.date_trunc(unit, each) for each in halves)
+    assert found.keys == tuple(starts)
+    assert found.kind is Kind.TIMESTAMP
+    ever = domain(call("date_trunc", unit, col("t")), {"t": Domain.timestamp(dt.datetime.min, dt.datetime.max)})
+    assert ever.keys is None
+
+
+def test_what_was_found_is_remembered_with_the_columns_it_was_found_for() -> None:
+    narrow, wide = Columns({"x": Domain.integer(0, 10)}), Columns({"x": Domain.integer(0, 100)})
+    twice = col("x") * 2
+    assert typed(twice, narrow) is typed(twice, narrow)
+    assert domain(twice, narrow).bounds == (0, 20)
+    assert domain(twice, wide).bounds == (0, 200)
+    assert fitted(twice, narrow) is twice  # or nothing would be found again
+    assert dict(narrow) == {"x": Domain.integer(0, 10)}
+    elsewhere = pickle.loads(pickle.dumps(narrow))  # a plan travels to an engine in a process of its own
+    assert dict(elsewhere) == dict(narrow)
+    assert not elsewhere.checked
+    with pytest.raises(TypeError, match="item assignment"):
+        narrow["x"] = Domain.integer()  # type: ignore[index]
+
+
+def test_no_expression_is_taken_for_one_that_is_gone() -> None:
+    # Python gives an object the address of one that is gone; remembered by address, the next must not inherit.
+    columns = Columns({"x": Domain.integer(0, 10)})
+    for i in range(2000):
+        assert typed(col("x") + i, columns).domain.bounds == (i, 10 + i)
+    assert len(columns.checked) <= 256  # and a frame that is asked for years does not grow
 
 
 def test_every_operator_says_what_it_is() -> None:

@@ -28,6 +28,7 @@ TABLES = {
         on=Domain.date(keys=[dt.date(2024, 1, 1), dt.date(2024, 1, 2)]),
         day=Domain.date(dt.date(2024, 1, 1), dt.date(2024, 12, 31)),
         at=Domain.timestamp(),
+        within=Domain.timestamp(dt.datetime(1, 1, 1), dt.datetime(2024, 12, 31, 23, 59, 59, 999999)),
         note=Domain.text(),
     ),
     "rows": Table.of("rows", Unit.row(), x=Domain.integer()),
@@ -78,7 +79,9 @@ def test_two_dates_are_bounds_as_two_numbers_are() -> None:
         ({"tables": {"t": {"columns": {"x": {"kind": "integer", "low": 0.5, "high": 2}}}}}, "t.x.low"),
         ({"tables": {"t": {"columns": {"x": {"kind": "text", "low": 0, "high": 2}}}}}, "t.x"),
         ({"tables": {"t": {"columns": {"x": {"kind": "date", "low": "2024-13-01", "high": "2024-12-01"}}}}}, "t.x.low"),
-        ({"tables": {"t": {"columns": {"x": {"kind": "timestamp", "low": 1, "high": 2}}}}}, "numbers and dates"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "timestamp", "low": 1, "high": 2}}}}}, "t.x.low"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "timestamp", "low": "2024-01-01", "high": "2024-12-01"}}}}}, "t.x.low"),
+        ({"tables": {"t": {"columns": {"x": {"kind": "boolean", "low": 0, "high": 1}}}}}, "numbers, dates and timestamps"),
         ({"tables": {"t": {"columns": {"x": {"kind": "text", "keys": [1]}}}}}, "t.x.keys"),
         ({"tables": {"t": {"columns": {"x": {"kind": "text", "keys": ["a", "a"]}}}}}, "t.x.keys"),
         ({"tables": {"t": {"columns": {"x": {"kind": "text", "keys": []}}}}}, "t.x.keys"),
@@ -91,7 +94,7 @@ def test_two_dates_are_bounds_as_two_numbers_are() -> None:
         ({"tables": {"t": {"columns": {"x": {"kind": "text", "keys": "FILL IN"}}}}}, "FILL IN"),
         ({"tables": {"t": {"person": "FILL IN", "columns": {"x": {"kind": "text"}}}}}, "FILL IN"),
     ],
-    ids=range(24),
+    ids=range(26),
 )  # fmt: skip
 def test_what_is_wrong_is_named(record: dict[str, Any], where: str) -> None:
     with pytest.raises((UnreadableRecord, InvalidParameter)) as wrong:
@@ -157,16 +160,31 @@ def test_a_proposal_reads_types_only(tmp_path: Path) -> None:
     arrow = pa.Table.from_pandas(frame)
     parquet.write_table(arrow, tmp_path / "t.parquet")
     (tmp_path / "t.csv").write_text("n,x,s\n1,2,secret\n")
-    for source in (frame, pl.from_pandas(frame), arrow, tmp_path / "t.parquet"):
+    for source in (frame, pl.from_pandas(frame), pl.from_pandas(frame).lazy(), arrow, tmp_path / "t.parquet"):
         proposal = propose_schema(source)
         found = proposal.schema(unit=Unit.row())["data"]
         assert {name: domain.kind for name, domain in found.columns} == wanted
         assert "secret" not in proposal.text()
         assert proposal.missing == (
             "data.person", "data.rows", "data.n.low", "data.n.high", "data.x.low", "data.x.high", "data.s.keys",
+            "data.t.low", "data.t.high",
         )  # fmt: skip
+        assert "#" not in proposal.text()
         with pytest.raises(UnreadableRecord, match="FILL IN"):
             read_schema(proposal.text("toml"))
+    untyped = propose_schema(tmp_path / "t.csv")
+    for form in ("yaml", "toml"):
+        notes = [line for line in untyped.text(form).splitlines() if line.startswith("#")]
+        assert all(kind.value in notes[0] for kind in Kind)
+        filled = (
+            untyped.text(form)
+            .replace('"FILL IN"', "1")
+            .replace("keys: 1", "nullable: true")
+            .replace("keys = 1", "nullable = true")
+        )
+        assert set(read_schema(filled.replace("person: 1", "person: n").replace("person = 1", 'person = "n"'))) == {
+            "data"
+        }
     assert [d.kind for _, d in propose_schema(tmp_path / "t.csv").schema(unit=Unit.row())["data"].columns] == [
         Kind.TEXT
     ] * 3

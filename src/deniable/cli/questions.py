@@ -41,7 +41,9 @@ def add(app: "typer.Typer") -> None:
     epsilon = Annotated[str | None, typer.Option(help="What to spend on this question, as ε.")]
     mu = Annotated[str | None, typer.Option(help="Or as μ.")]
     rho = Annotated[str | None, typer.Option(help="Or as ρ.")]
-    share = Annotated[str | None, typer.Option(help="Or as a part of what is left, from 0 to 1 (of μ², or pure ε).")]
+    share = Annotated[
+        str | None, typer.Option(help="Or as a share of what is left, from 0 to 1: of μ², or of pure ε or ρ.")
+    ]
     within = Annotated[float | None, typer.Option(help="Or by how near counts and sums shall be.")]
     budget = Annotated[str | None, typer.Option(help="ε of the whole budget; needed once, for a new ledger.")]
     delta = Annotated[str | None, typer.Option(help="δ of the whole budget; without it the budget is pure ε.")]

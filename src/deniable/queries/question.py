@@ -13,7 +13,7 @@ from deniable.queries.canonical import Form, digest, expression_form, relation_f
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, renamed
 from deniable.tables.fitting import fitted
 from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of
-from deniable.tables.operators import Value, domain, typed
+from deniable.tables.operators import Columns, Value, domain, typed
 from deniable.tables.plan import Bound, Filter, Project, Relation
 from deniable.tables.statistics import Group
 
@@ -113,6 +113,14 @@ class Question:
     post: Post
     options: Mapping[str, float]
     hash: str
+    domains: Columns = field(init=False, repr=False)
+    """What `post` may read: keys and measures by name."""
+
+    def __post_init__(self) -> None:
+        below = self.relation.columns
+        found = {key.name: typed(key.expression, below).domain for key in self.keys}
+        found |= {measure.name: answer_domain(measure, self.relation) for measure in self.measures}
+        object.__setattr__(self, "domains", Columns(found))
 
     @property
     def known(self) -> tuple[Group, ...] | None:
@@ -120,13 +128,6 @@ class Question:
         lists = [key.values for key in self.keys]
         known = [values for values in lists if values is not None]
         return tuple(product(*known)) if len(known) == len(lists) else None
-
-    @property
-    def domains(self) -> Mapping[str, Domain]:
-        """What `post` may read: keys and measures by name."""
-        below = self.relation.columns
-        found = {key.name: typed(key.expression, below).domain for key in self.keys}
-        return found | {measure.name: answer_domain(measure, self.relation) for measure in self.measures}
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from deniable.errors import (
 from deniable.ledger import Budget, Cost, Entry, Ledger, State
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
-from deniable.queries.notes import listed
+from deniable.queries.notes import listed, rest_said
 from deniable.queries.planner import Plan, noise, plan
 from deniable.queries.pricing import Asked, PartOf, Price
 from deniable.queries.question import Question
@@ -397,7 +397,7 @@ class Remaining:
         return self.cost // count_cost(self.budget, self.unit, within, confidence)
 
     def __str__(self) -> str:
-        left = self.cost.describe_rest(self.budget)
+        left = rest_said(self.cost, self.budget)
         rough = 20 * self.unit.rows
         return f"{left}: about {self.counts(within=rough):,} counts at ± {rough}"
 

@@ -32,6 +32,8 @@ def fitted(expression: Expression, columns: Mapping[str, Domain]) -> Expression:
         kind = _date_kind(expression.operator, arguments, texts, columns)
         if kind is not None:
             arguments = tuple(_read(each, kind) if text else each for each, text in zip(arguments, texts, strict=True))
+    if all(ours is given for ours, given in zip(arguments, expression.arguments, strict=True)):
+        return expression  # the very same: what was found out about it is remembered
     return Call(expression.operator, arguments)
 
 

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Final
 
 from deniable.tables import meanings
-from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, kind_of
+from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, end_of, kind_of, ordinal
 
 Bounds = tuple[Fraction, Fraction]
 Domains = tuple[Domain, ...]
@@ -60,12 +60,18 @@ def common(domains: Sequence[Domain]) -> Domain:
     known = [domain for domain in domains if not only_null(domain)]
     if not known:
         return of_constant(None)
-    kind = known[0].kind
-    if any(domain.kind is not kind for domain in known):
-        kind = _between({domain.kind for domain in known}, kind)
+    kind = common_kind(known)
     ends = [domain.bounds for domain in known if domain.bounds is not None]
     hull = (min(low for low, _ in ends), max(high for _, high in ends)) if len(ends) == len(known) else None
     return Domain(kind, _as(kind, hull), None, nullable(domains))
+
+
+def common_kind(domains: Sequence[Domain]) -> Kind:
+    """The kind in which all of them can be compared: that of `common`, whose hull takes longer than all else."""
+    kinds = {domain.kind: None for domain in domains if domain.keys != ()}
+    if len(kinds) > 1:
+        return _between(set(kinds), next(iter(kinds)))
+    return next(iter(kinds), Kind.BOOLEAN)
 
 
 def _between(kinds: set[Kind], first: Kind) -> Kind:
@@ -77,8 +83,7 @@ def _between(kinds: set[Kind], first: Kind) -> Kind:
 
 
 def _as(kind: Kind, bounds: Bounds | None) -> Bounds | None:
-    if kind is Kind.TIMESTAMP:
-        return None  # bounds of dates are ordinals, which are no moments
+    # Bounds of dates and of moments are both counted in days: a date is bounded as its midnight is.
     return _real(*bounds) if bounds is not None and kind is Kind.REAL else bounds
 
 
@@ -287,7 +292,7 @@ def greatest(domains: Domains) -> Domain:
 
 
 def compared(domains: Domains) -> Domain:
-    common(domains)
+    common_kind(domains)
     return Domain(Kind.BOOLEAN, None, None, nullable(domains))
 
 
@@ -351,6 +356,10 @@ def cast(kind: Kind) -> Callable[[Domains], Domain]:
                 bounds = None
         elif kind is Kind.INTEGER:
             bounds = a.bounds
+        elif kind is Kind.DATE:
+            bounds = _days(a)
+        elif kind is Kind.TIMESTAMP:
+            bounds = a.bounds
         fails = a.kind is Kind.TEXT is not kind or (kind is Kind.INTEGER and a.kind is Kind.REAL)
         return Domain(kind, bounds, None, a.nullable or fails)
 
@@ -395,10 +404,16 @@ def _dates(domains: Domains) -> None:
 
 def _days(domain: Domain) -> Bounds | None:
     """The first and the last day, as ordinals, where these are public."""
-    if domain.kind is not Kind.DATE or domain.bounds is not None or not domain.keys:
-        return domain.bounds if domain.kind is Kind.DATE else None
-    ordinals = [key.toordinal() for key in domain.keys if isinstance(key, dt.date)]
-    return Fraction(min(ordinals)), Fraction(max(ordinals))
+    ends = _ends(domain)
+    return None if ends is None else (Fraction(math.floor(ends[0])), Fraction(math.floor(ends[1])))
+
+
+def _ends(domain: Domain) -> Bounds | None:
+    """The first and the last date or moment, where these are public."""
+    if domain.bounds is not None or not domain.keys:
+        return domain.bounds
+    found = [ordinal(key) for key in domain.keys if isinstance(key, dt.date)]
+    return (min(found), max(found)) if found else None
 
 
 def date_part(low: int, high: int) -> Callable[[Domains], Domain]:
@@ -429,14 +444,13 @@ def date_trunc(domains: Domains) -> Domain:
     _dates((a,))
     if _constant(unit) not in meanings.UNITS or (_constant(unit) == "hour" and a.kind is Kind.DATE):
         raise Unfit(f"the unit is one of {', '.join(meanings.UNITS)}; hour needs a timestamp")
-    days = _days(a)
-    if days is None:
+    ends = None if only_null(a) else _ends(a)
+    if ends is None:
         return Domain(Kind.DATE if only_null(a) else a.kind, None, None, a.nullable)
-    first, last = (_start(str(_constant(unit)), dt.date.fromordinal(int(end))) for end in days)
+    first, last = (_start(str(_constant(unit)), end_of(a.kind, end)) for end in ends)  # type: ignore[arg-type]
     # The start of a later day is never earlier, so that of the first and that of the last bound all others.
-    bounds = Fraction(first.toordinal()), Fraction(last.toordinal())
     starts = None if a.keys is not None else _starts(str(_constant(unit)), first, last)
-    return Domain(Kind.DATE, bounds, starts, a.nullable)
+    return Domain(a.kind, (ordinal(first), ordinal(last)), starts, a.nullable)
 
 
 def _start(unit: str, day: dt.date) -> dt.date:
@@ -447,7 +461,7 @@ def _start(unit: str, day: dt.date) -> dt.date:
 
 def _starts(unit: str, first: dt.date, last: dt.date) -> tuple[dt.date, ...] | None:
     """All starts of years, quarters, ... from `first` to `last`, which are two of them; None if they are many."""
-    longest, found = dt.timedelta(days=_LONGEST_UNIT[unit]), [first]
+    longest, found = dt.timedelta(hours=1) if unit == "hour" else dt.timedelta(days=_LONGEST_UNIT[unit]), [first]
     while found[-1] < last and len(found) <= _MOST_STARTS:
         # The longest time that one takes, from its start, leads into the next one and not beyond it.
         found.append(_start(unit, found[-1] + longest))

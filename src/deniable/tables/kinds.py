@@ -17,10 +17,11 @@ Scalar = bool | int | float | str | dt.date | dt.datetime
 
 SMALLEST: Final = -(2**63)
 LARGEST: Final = 2**63 - 1
+"""The 64-bit integers. What lies outside is not an INTEGER."""
 LONGEST: Final = 10_000
 """No text has more code points: longer ones are cut there, in files and when texts are joined. Without such a rule a
 question could make text of one person's row so long that an engine fails, or slows down, because of it."""
-"""The 64-bit integers. What lies outside is not an INTEGER."""
+_DAY: Final = dt.timedelta(days=1) // dt.timedelta(microseconds=1)
 
 
 @final
@@ -42,7 +43,7 @@ class Kind(Enum):
 
 
 NUMBERS: Final = frozenset({Kind.INTEGER, Kind.REAL})
-BOUNDED: Final = NUMBERS | {Kind.DATE}
+BOUNDED: Final = NUMBERS | {Kind.DATE, Kind.TIMESTAMP}
 """The kinds that can have bounds."""
 
 
@@ -74,10 +75,10 @@ def kind_of(value: object) -> Kind | None:
 class Domain:
     """All that is public about a column or an expression.
 
-    `bounds` holds for every value that is not NULL (numbers; dates by their ordinals): the engine clamps to it, so it
-    is true and not only hoped for. `keys` lists every value that can appear, NULL apart; None where they are not
-    public. A value outside declared keys is read as NULL; a row with a NULL in a column that is not `nullable` is left
-    out.
+    `bounds` holds for every value that is not NULL (numbers; dates by their ordinals, moments by those and the part of
+    the day): the engine clamps to it, so it is true and not only hoped for. `keys` lists every value that can appear,
+    NULL apart; None where they are not public. A value outside declared keys is read as NULL; a row with a NULL in a
+    column that is not `nullable` is left out.
 
     >>> Domain.integer(0, 120)
     Domain.integer(0, 120)
@@ -134,9 +135,15 @@ class Domain:
         return declared(Kind.DATE, low, high, keys, nullable)
 
     @classmethod
-    def timestamp(cls, *, nullable: bool = True) -> Domain:
-        """A moment in UTC."""
-        return cls(Kind.TIMESTAMP, None, None, nullable)
+    def timestamp(
+        cls, low: dt.datetime | None = None, high: dt.datetime | None = None, *, nullable: bool = True
+    ) -> Domain:
+        """A moment in UTC from `low` to `high`. Within bounds, years and the starts of months are public keys.
+
+        >>> Domain.timestamp(dt.datetime(2024, 1, 1), dt.datetime(2024, 12, 31, 23, 59))
+        Domain.timestamp(datetime.datetime(2024, 1, 1, 0, 0), datetime.datetime(2024, 12, 31, 23, 59))
+        """
+        return declared(Kind.TIMESTAMP, low, high, None, nullable)
 
     def __repr__(self) -> str:
         parts: list[str] = []
@@ -153,12 +160,21 @@ class Domain:
 def end_of(kind: Kind, end: Fraction) -> int | float | dt.date:
     """One end of the bounds as a value of this kind.
 
-    >>> end_of(Kind.DATE, Fraction(738_886))
-    datetime.date(2024, 1, 1)
+    >>> end_of(Kind.DATE, Fraction(738_886)), end_of(Kind.TIMESTAMP, Fraction(738_886) + Fraction(1, 2))
+    (datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, 12, 0))
     """
+    if kind is Kind.TIMESTAMP:
+        return dt.datetime.min + dt.timedelta(microseconds=int((end - 1) * _DAY))  # 0001-01-01 has the ordinal 1
     if kind is Kind.DATE:
         return dt.date.fromordinal(int(end))
     return int(end) if kind is Kind.INTEGER else float(end)
+
+
+def ordinal(day: dt.date) -> Fraction:
+    """A date by its ordinal, a moment by that and the part of the day that is over: what bounds are made of."""
+    if not isinstance(day, dt.datetime):
+        return Fraction(day.toordinal())
+    return 1 + Fraction((day - dt.datetime.min) // dt.timedelta(microseconds=1), _DAY)
 
 
 def _shown(kind: Kind, end: Fraction) -> str:
@@ -203,7 +219,14 @@ def _end(kind: Kind, name: str, value: object) -> Fraction:
         if kind_of(value) is not Kind.DATE:
             raise InvalidParameter(name, value, "must be a date", "write datetime.date(2024, 1, 1)")
         assert isinstance(value, dt.date)
-        return Fraction(value.toordinal())
+        return ordinal(value)
+    if kind is Kind.TIMESTAMP:
+        if kind_of(value) is not Kind.TIMESTAMP:
+            raise InvalidParameter(
+                name, value, "must be a moment without a time zone (it is UTC)", "write datetime.datetime(2024, 1, 1)"
+            )
+        assert isinstance(value, dt.datetime)
+        return ordinal(value)
     if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
         raise InvalidParameter(name, value, "must be a number")
     if kind is Kind.INTEGER:

@@ -15,7 +15,7 @@ else, also for integers without public bounds, the arguments become REAL first.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final, final
@@ -36,6 +36,7 @@ MOST_WORK: Final = 50_000
 """How many evaluations may be spent on the images in one expression."""
 MOST_RANGE: Final = 1000
 """Bounded integers and dates up to this many are listed too: an age is a public key, a year from 1 to 9999 is not."""
+_MOST_REMEMBERED: Final = 256
 
 
 @final
@@ -77,8 +78,51 @@ class Typed:
         return self.listed()
 
 
+@final
+class Columns(Mapping[str, Domain]):
+    """The columns of a relation with what is public about each. They never change, so `typed` remembers what it found.
+
+    Remembered is by identity: an expression cannot change either, and the one that is held here keeps its id.
+    """
+
+    __slots__ = ("_domains", "checked")
+
+    def __init__(self, domains: Mapping[str, Domain]) -> None:
+        self._domains = dict(domains)
+        self.checked: dict[int, tuple[Expression, Typed]] = {}
+
+    def __getitem__(self, name: str) -> Domain:
+        return self._domains[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._domains
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._domains)
+
+    def __len__(self) -> int:
+        return len(self._domains)
+
+    def __reduce__(self) -> tuple[type[Columns], tuple[dict[str, Domain]]]:
+        return Columns, (self._domains,)  # to another process go the columns; what was found out is found again there
+
+    def __repr__(self) -> str:
+        return repr(self._domains)
+
+
 def typed(expression: Expression, columns: Mapping[str, Domain]) -> Typed:
     """Check an expression against columns. Refuses unknown columns, unknown operators and kinds that do not fit."""
+    if not isinstance(columns, Columns) or not isinstance(expression, Call):
+        return _checked(expression, columns)
+    known = columns.checked.get(id(expression))
+    if known is None:
+        if len(columns.checked) >= _MOST_REMEMBERED:  # a frame that is asked again and again
+            columns.checked.clear()
+        known = columns.checked[id(expression)] = (expression, _checked(expression, columns))
+    return known[1]
+
+
+def _checked(expression: Expression, columns: Mapping[str, Domain]) -> Typed:
     parts = _size(expression, 0)
     if parts > MOST_PARTS:
         raise QuestionRefused("too_deep", f"an expression has at most {MOST_PARTS} parts", "ask in several questions")
@@ -266,7 +310,7 @@ def _in_real(arguments: tuple[Domain, ...], result: Domain) -> Kind | None:
 
 
 def _together(arguments: tuple[Domain, ...], result: Domain) -> Kind | None:
-    return intervals.common(arguments).kind
+    return intervals.common_kind(arguments)
 
 
 _MANY: Final = 1000

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from deniable.errors import QuestionRefused
 from deniable.tables.intervals import Bounds, Unfit, common, only_null
 from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar
-from deniable.tables.operators import domain, typed
+from deniable.tables.operators import Columns, domain, typed
 
 if TYPE_CHECKING:
     from deniable.tables.expressions import Expression
@@ -40,7 +40,7 @@ class Relation(ABC):
 
     @property
     @abstractmethod
-    def columns(self) -> Mapping[str, Domain]:
+    def columns(self) -> Columns:
         """The columns that expressions above may use. Whose row it is travels along unseen."""
 
     @property
@@ -71,7 +71,7 @@ class OnOne(Relation):
     child: Relation
 
     @property
-    def columns(self) -> Mapping[str, Domain]:
+    def columns(self) -> Columns:
         return self.child.columns
 
     @property
@@ -89,18 +89,19 @@ class Source(Relation):
     """A registered private table, of which at most `rows` rows of each person are read (by the stored random rank)."""
 
     table: Table
+    _columns: Columns = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.table.unit is None:
+        unit = self.table.unit
+        if unit is None:
             raise QuestionRefused(
                 "public", f"{self.table.name!r} is public: nobody is protected in it", "join it with a private table"
             )
+        _keep(self, {name: domain for name, domain in self.table.columns if name != unit.column})
 
     @property
-    def columns(self) -> Mapping[str, Domain]:
-        unit = self.table.unit
-        assert unit is not None
-        return {name: domain for name, domain in self.table.columns if name != unit.column}
+    def columns(self) -> Columns:
+        return self._columns
 
     @property
     def rows(self) -> int:
@@ -141,15 +142,15 @@ class Project(OnOne):
     """New columns computed from old ones, row by row. Rows: unchanged."""
 
     expressions: tuple[tuple[str, Expression], ...]
-    _columns: Mapping[str, Domain] = field(init=False, repr=False)
+    _columns: Columns = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _one_name_each(name for name, _ in self.expressions)
         below = self.child.columns
-        object.__setattr__(self, "_columns", {name: domain(each, below) for name, each in self.expressions})
+        _keep(self, {name: domain(each, below) for name, each in self.expressions})
 
     @property
-    def columns(self) -> Mapping[str, Domain]:
+    def columns(self) -> Columns:
         return self._columns
 
     @property
@@ -177,6 +178,7 @@ class JoinPublic(OnOne):
     table: Table
     on: tuple[tuple[str, str], ...]
     how: How
+    _columns: Columns = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.table.unit is not None:
@@ -186,10 +188,11 @@ class JoinPublic(OnOne):
             raise QuestionRefused("join", "a public table is joined on equal columns", "write ON a.code = b.code")
         _comparable(self.on, self.child.columns, dict(self.table.columns))
         _bounded(self.rows, self.child.rows)
+        _keep(self, {**self.child.columns, **_beside(dict(self.table.columns), self.how)})
 
     @property
-    def columns(self) -> Mapping[str, Domain]:
-        return {**self.child.columns, **_beside(dict(self.table.columns), self.how)}
+    def columns(self) -> Columns:
+        return self._columns
 
     @property
     def partners(self) -> int:
@@ -218,6 +221,7 @@ class JoinPrivate(Relation):
     right: Relation
     on: tuple[tuple[str, str], ...]
     how: How
+    _columns: Columns = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (self.left.people and self.right.people):
@@ -228,10 +232,11 @@ class JoinPrivate(Relation):
         _one_name_each([*self.left.columns, *self.right.columns])
         _comparable(self.on, self.left.columns, self.right.columns)
         _bounded(self.rows, max(self.left.rows, self.right.rows))
+        _keep(self, {**self.left.columns, **_beside(self.right.columns, self.how)})
 
     @property
-    def columns(self) -> Mapping[str, Domain]:
-        return {**self.left.columns, **_beside(self.right.columns, self.how)}
+    def columns(self) -> Columns:
+        return self._columns
 
     @property
     def rows(self) -> int:
@@ -256,7 +261,7 @@ class PerPerson(OnOne):
 
     keys: tuple[tuple[str, Expression], ...]
     aggregates: tuple[tuple[str, Exact], ...]
-    _columns: Mapping[str, Domain] = field(init=False, repr=False)
+    _columns: Columns = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.child.people:
@@ -268,10 +273,10 @@ class PerPerson(OnOne):
         below = self.child.columns
         found = {name: domain(key, below) for name, key in self.keys}
         found |= {name: exact.domain(below, self.child.rows) for name, exact in self.aggregates}
-        object.__setattr__(self, "_columns", found)
+        _keep(self, found)
 
     @property
-    def columns(self) -> Mapping[str, Domain]:
+    def columns(self) -> Columns:
         return self._columns
 
     @property
@@ -382,7 +387,7 @@ class Union(Relation):
 
     parts: tuple[Relation, ...]
     disjoint: bool
-    _columns: Mapping[str, Domain] = field(init=False, repr=False)
+    _columns: Columns = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.parts) < 2:
@@ -398,11 +403,11 @@ class Union(Relation):
             found = {name: _merged([part.columns[name] for part in self.parts]) for name in names}
         except Unfit:
             raise QuestionRefused("union", "a column of a union is of one kind", "cast it: CAST(a AS DOUBLE)") from None
-        object.__setattr__(self, "_columns", found)
+        _keep(self, found)
         _bounded(self.rows)
 
     @property
-    def columns(self) -> Mapping[str, Domain]:
+    def columns(self) -> Columns:
         return self._columns
 
     @property
@@ -441,6 +446,11 @@ class Bound(OnOne):
     @property
     def rows(self) -> int:
         return min(self.child.rows, self.groups * self.rows_per_group)
+
+
+def _keep(relation: Relation, columns: Mapping[str, Domain]) -> None:
+    """Give a relation its columns, while it is made."""
+    object.__setattr__(relation, "_columns", Columns(columns))
 
 
 def _merged(domains: list[Domain]) -> Domain:

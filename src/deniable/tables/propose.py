@@ -24,6 +24,12 @@ _TYPES: Final = (
     (re.compile(r"timestamp|datetime"), Kind.TIMESTAMP),
 )
 
+_KINDS: Final = (
+    "# A CSV file has no types, so all is text until you say otherwise. "
+    f"A kind is one of: {', '.join(kind.value for kind in Kind)};\n"
+    "# low and high are for numbers, dates and timestamps, keys for integers, texts and dates."
+)
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,8 @@ class Proposal:
     """
 
     tables: Mapping[str, Mapping[str, Any]]
+    untyped: bool = False
+    """Whether the source has no types, as a CSV file has none: then every kind is a choice too."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -49,7 +57,8 @@ class Proposal:
 
     def text(self, form: str = "yaml") -> str:
         """The schema as a file to edit: "yaml", "toml" or "json"."""
-        return written(self.tables, form)
+        found = written(self.tables, form)
+        return f"{_KINDS}\n{found}" if self.untyped and form in {"yaml", "toml"} else found
 
     def schema(self, *, unit: Unit) -> Schema:
         """The schema as it stands, with nothing declared that was left open."""
@@ -83,7 +92,8 @@ def propose_schema(source: object, *, name: str = "data") -> Proposal:
     if not columns:
         shown = os.fspath(source) if isinstance(source, str | Path) else type(source)
         raise InvalidParameter("source", shown, "has no columns")
-    return Proposal({name: {"person": FILL_IN, "rows": FILL_IN, "columns": columns}})
+    untyped = isinstance(source, str | Path) and os.fspath(source).lower().endswith(CSV)
+    return Proposal({name: {"person": FILL_IN, "rows": FILL_IN, "columns": columns}}, untyped)
 
 
 def kind_of_type(type_name: str) -> Kind:
@@ -102,7 +112,8 @@ def types_of(source: object) -> dict[str, str]:
         return _types_of_file(Path(source))
     if isinstance(source, Mapping):
         return {str(column): str(type_name) for column, type_name in source.items()}
-    schema = getattr(source, "schema", None)
+    described = getattr(source, "collect_schema", None)  # polars, of which a LazyFrame warns when asked otherwise
+    schema = described() if callable(described) else getattr(source, "schema", None)
     if isinstance(schema, Mapping):  # polars
         return {str(column): str(type_name) for column, type_name in schema.items()}
     if schema is not None and hasattr(schema, "names") and hasattr(schema, "types"):  # Arrow

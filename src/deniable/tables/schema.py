@@ -263,7 +263,7 @@ def _domain(where: str, facts: object) -> Domain:
     except ValueError:
         raise UnreadableRecord(f"{where}.kind: must be one of {', '.join(each.value for each in Kind)}") from None
     if kind not in BOUNDED and ("low" in facts or "high" in facts):
-        raise UnreadableRecord(f"{where}: low and high are for numbers and dates")
+        raise UnreadableRecord(f"{where}: low and high are for numbers, dates and timestamps")
     if kind is Kind.BOOLEAN:
         return Domain.boolean(nullable=facts.get("nullable", True))
     keys = facts.get("keys")
@@ -274,6 +274,8 @@ def _domain(where: str, facts: object) -> Domain:
     low, high = facts.get("low"), facts.get("high")
     if kind is Kind.DATE:
         low, high, keys = _day(low), _day(high), None if keys is None else [_day(key) for key in keys]
+    if kind is Kind.TIMESTAMP:
+        low, high = _moment(low), _moment(high)
     try:
         return declared(kind, low, high, keys, facts.get("nullable", True))
     except InvalidParameter as wrong:
@@ -284,6 +286,14 @@ def _day(value: object) -> object:
     """JSON has no dates: there they are text, as they are in YAML and TOML when they are quoted."""
     try:
         return dt.date.fromisoformat(value) if isinstance(value, str) and len(value) == 10 else value
+    except ValueError:
+        return value
+
+
+def _moment(value: object) -> object:
+    """Of moments the same is true."""
+    try:
+        return dt.datetime.fromisoformat(value) if isinstance(value, str) and len(value) > 10 else value
     except ValueError:
         return value
 

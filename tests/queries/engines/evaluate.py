@@ -59,11 +59,12 @@ def registered(table: Table, rows: Iterable[Mapping[str, Value]], secret: bytes)
             read.append((person, values))
     if unit is None or whose is None:
         return [Row(person, 1, values) for person, values in read]
-    kinds = [domain.kind for name, domain in table.columns if name != whose]
+    domains = [domain for name, domain in table.columns if name != whose]
+    kinds = [domain.kind for domain in domains]
     kept: list[Row] = []
     for person in dict.fromkeys(person for person, _ in read):
         mine = [values for each, values in read if each == person]
-        mine.sort(key=lambda values: (digest(secret, person, values, kinds), by_reals(values, kinds)))
+        mine.sort(key=lambda values: (digest(secret, person, values, domains), by_reals(values, kinds)))
         kept += [Row(person, rank, values) for rank, values in enumerate(mine[: unit.rows], start=1)]
     return kept
 
@@ -75,15 +76,17 @@ def settled(value: Value, domain: Domain) -> Value:
     return value if domain.keys is None or value in domain.keys else None
 
 
-def digest(secret: bytes, person: Value, values: Values, kinds: Sequence[Kind]) -> int:
-    content = secret.hex() + canonical(person, Kind.INTEGER if isinstance(person, int) else Kind.TEXT)
-    content += "".join(canonical(value, kind) for value, kind in zip(values.values(), kinds, strict=True))
+def digest(secret: bytes, person: Value, values: Values, domains: Sequence[Domain]) -> int:
+    content = secret.hex() + canonical(person, Domain(Kind.INTEGER if isinstance(person, int) else Kind.TEXT))
+    content += "".join(canonical(value, domain) for value, domain in zip(values.values(), domains, strict=True))
     return int.from_bytes(hashlib.md5(content.encode()).digest(), "little")
 
 
-def canonical(value: Value, kind: Kind) -> str:
+def canonical(value: Value, domain: Domain) -> str:
+    kind = domain.kind
     if value is None:
-        return "N;"
+        between = {Kind.TEXT: ":", Kind.REAL: "+" if domain.bounds is not None else ""}
+        return f"{between.get(kind, '')};"
     if kind is Kind.TEXT:
         return f"{len(value)}:{value};"
     if kind is Kind.REAL:

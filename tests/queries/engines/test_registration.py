@@ -76,6 +76,11 @@ CASES: dict[str, tuple[Any, Domain, Sequence[Any]]] = {
         Domain.date(dt.date(2024, 2, 29), dt.date(2024, 3, 1)),
         [None, *[dt.date(2024, 2, 29)] * 3, *[dt.date(2024, 3, 1)] * 2],
     ),
+    "moments are moved into their bounds": (
+        pa.array([dt.datetime(44, 1, 1), dt.datetime(2024, 2, 29, 12), dt.datetime(2024, 3, 1, 0, 0, 0, 2), None], pa.timestamp("us")),
+        Domain.timestamp(dt.datetime(2024, 2, 29), dt.datetime(2024, 3, 1, 0, 0, 0, 1)),
+        [None, dt.datetime(2024, 2, 29), dt.datetime(2024, 2, 29, 12), dt.datetime(2024, 3, 1, 0, 0, 0, 1)],
+    ),
     "text is a date within bounds": (
         pa.array(["2023-12-31", "2024-02-30", "2024-06-01"]), Domain.date(dt.date(2024, 1, 1), dt.date(2024, 12, 31)),
         [None, dt.date(2024, 1, 1), dt.date(2024, 6, 1)],
@@ -304,6 +309,20 @@ def test_rows_that_appear_twice_are_two_rows(kitchen: Kitchen) -> None:
     engine = kitchen.engine()
     source = pa.table({"who": pa.array(["a"] * 5), "v": pa.array([7] * 5)})
     assert kept(engine, engine.register("t", kitchen.source(source), PEOPLE, SECRET)) == {7: 2}
+
+
+@pytest.mark.parametrize("keys", [(), ("", ":", "0:", ";", "\n", "é", "'; --")], ids=["open", "listed"])
+def test_null_and_texts_that_look_like_its_traces_are_told_apart(kitchen: Kitchen, keys: tuple[str, ...]) -> None:
+    rows = [{"who": "a", "v": v, "w": w} for v in (None, "", ":", "0:", ";") for w in (None, "", ";", "a\x00b")]
+    table = Table.of("t", Unit.person("who", rows=7), v=Domain.text(*keys), w=Domain.text("", ";", "'", "a\x00b"))
+    for order in (rows, rows[::-1]):
+        engine = kitchen.engine()
+        source = pa.table({each: pa.array([row[each] for row in order], pa.string()) for each in ("who", "v", "w")})
+        registered = engine.register("t", kitchen.source(source), table, SECRET)
+        found = engine.collect(asked(Source(registered), (("v", col("v")), ("w", col("w"))), None, (Count(),)))
+        plain = evaluate.registered(table, order, SECRET)
+        assert set(found) == {(row.values["v"], row.values["w"]) for row in plain}
+        assert len(found) == 7
 
 
 def test_reals_that_the_hash_cannot_tell_apart_are_ordered(kitchen: Kitchen) -> None:

@@ -12,7 +12,7 @@ what is read of anyone else:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations, count
 from typing import Final, final
@@ -56,6 +56,8 @@ class Reading:
     """The kind in which people are told apart; None if every row is its own person, or nobody's."""
     tie_break: tuple[str, ...]
     """The columns that the hash may not tell apart: reals."""
+    packed: frozenset[str] = frozenset()
+    """Columns that are numbered keys while rows are sorted, and text again once they are kept."""
 
 
 def person_kind(table: Table) -> Kind | None:
@@ -101,11 +103,18 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
         conditions.append(_present(column(PERSON)))
     names: dict[str, str] = {}
     domains: dict[str, Domain] = {}
+    packed: set[str] = set()
     for position, (each, domain) in enumerate(table.columns):
         if each == whose:
             continue
         names[each], domains[each] = stored_name(position, each), domain
-        piece = _declared(writer, each, found[each], domain)
+        smaller = None if person is None else spelling.packed(domain)
+        if smaller is None:
+            piece = _declared(writer, each, found[each], domain)
+        else:  # this also reads what is no key as NULL
+            piece = _settled(writer, each, found[each], replace(domain, keys=None))
+            piece = replace(piece, sql=try_cast(piece.sql, smaller))
+            packed.add(names[each])
         inner.append(exp.Alias(this=piece.sql, alias=name(names[each])))
         if not domain.nullable:
             conditions.append(_present(column(names[each])))
@@ -119,7 +128,8 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
     select = exp.Select(expressions=inner, from_=exp.From(this=read))
     outputs: list[SQL] = [column(each) for each in names.values()]
     if person is not None:
-        digest = _digest(spelling, secret, person, [(column(names[each]), domains[each]) for each in names])
+        told = [(_unpacked(names[each], packed), domain) for each, domain in domains.items()]
+        digest = _digest(spelling, secret, person, told)
         outputs = [column(PERSON), exp.Alias(this=digest, alias=name(HASH)), *outputs]
     elif not outputs:
         outputs = [column("nothing")]
@@ -127,7 +137,7 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
     if conditions:
         outer.set("where", exp.Where(this=exp.and_(*conditions)))
     ties = tuple(names[each] for each, domain in domains.items() if domain.kind is Kind.REAL)
-    return Reading(outer, names, person, ties)
+    return Reading(outer, names, person, ties, frozenset(packed))
 
 
 def ranked(rows: SQL, reading: Reading, person: SQL, most: int) -> exp.Select:
@@ -135,13 +145,12 @@ def ranked(rows: SQL, reading: Reading, person: SQL, most: int) -> exp.Select:
     order = [exp.Ordered(this=column(each), desc=False, nulls_first=True) for each in (HASH, *reading.tie_break)]
     over = exp.Window(this=function("ROW_NUMBER"), partition_by=[person], order=exp.Order(expressions=order))
     columns = [column(each) for each in reading.columns.values()]
+    kept = [exp.Alias(this=_unpacked(each.name, reading.packed), alias=name(each.name)) for each in columns]
     place = exp.Alias(this=over, alias=name(RANK))
     whose = exp.Alias(this=person.copy(), alias=name(PERSON))
     inner = exp.Select(expressions=[whose, place, *columns], from_=exp.From(this=rows))
     rank = exp.Alias(this=cast(column(RANK), "INT") if most < 2**31 else column(RANK), alias=name(RANK))
-    outer = exp.Select(
-        expressions=[column(PERSON), rank, *(each.copy() for each in columns)], from_=exp.From(this=_from(inner))
-    )
+    outer = exp.Select(expressions=[column(PERSON), rank, *kept], from_=exp.From(this=_from(inner)))
     return outer.where(both(exp.LTE, column(RANK), number(most)), copy=False)
 
 
@@ -233,31 +242,27 @@ def _digest(spelling: Spelling, secret: bytes, person: Kind, columns: list[tuple
     128 bits of md5 under a secret key make this a matter of 2^-128 for each pair; a fast hash of 64 bits without a key
     (an engine's own, that changes with its version) would not, nor would it be the same on every engine.
 
-    Each value ends where it ends: text comes with its length. Reals are written by their whole part and 53 bits of the
-    rest, which IEEE arithmetic makes the same everywhere; the few that this cannot tell apart are ordered by value.
+    Each value ends where it ends: text comes with its length. NULL is what is left when its pieces are: nothing, or the
+    mark between two of them, which no value is. Reals are written by their whole part and 53 bits of the rest, which
+    IEEE arithmetic makes the same everywhere; the few that this cannot tell apart are ordered by value.
     """
     parts: list[SQL] = [exp.Literal.string(secret.hex())]
     for sql, domain in [(column(PERSON), Domain(person, nullable=False)), *columns]:
         parts += [*_canonical(spelling, sql, domain), exp.Literal.string(";")]
-    return spelling.digest(function("CONCAT", *parts))
+    return spelling.digest(parts)
 
 
 def _canonical(spelling: Spelling, value: SQL, domain: Domain) -> list[SQL]:
-    """The pieces of text that say a value. As many as possible are left to one CONCAT, which is the cheapest."""
+    """The pieces of text that say a value. Joining them all at once is the cheapest: it takes as long as the md5."""
     string = spelling.types[Kind.TEXT]
     kind = domain.kind
-    written: list[SQL]
     if kind is Kind.TEXT:
-        written = [cast(function("LENGTH", value), string), exp.Literal.string(":"), value.copy()]
-    elif kind is Kind.REAL:
-        written = _real(spelling, value, domain)
-    elif kind is Kind.TIMESTAMP:
-        written = [cast(spelling.microseconds(value), string)]
-    else:
-        written = [cast(value, string)]
-    if not domain.nullable:
-        return written
-    return [exp.Coalesce(this=_joined(written), expressions=[exp.Literal.string("N")])]
+        return [cast(function("LENGTH", value), string), exp.Literal.string(":"), value.copy()]
+    if kind is Kind.REAL:
+        return _real(spelling, value, domain)
+    if kind is Kind.TIMESTAMP:
+        return [cast(spelling.microseconds(value), string)]
+    return [cast(value, string)]
 
 
 def _real(spelling: Spelling, value: SQL, domain: Domain) -> list[SQL]:
@@ -279,6 +284,10 @@ def _joined(parts: list[SQL]) -> SQL:
     for part in parts[1:]:
         text = exp.DPipe(this=text, expression=part, safe=True)
     return exp.Paren(this=text)
+
+
+def _unpacked(each: str, packed: Collection[str]) -> SQL:
+    return cast(column(each), "VARCHAR") if each in packed else column(each)
 
 
 def _present(value: SQL) -> SQL:

@@ -10,7 +10,7 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from deniable.tables.kinds import Kind, Scalar
+from deniable.tables.kinds import Domain, Kind, Scalar
 
 SQL = exp.Expression
 
@@ -93,6 +93,12 @@ def window(called: SQL, partition: Sequence[SQL], order: Sequence[SQL], alias: s
     return exp.Alias(this=over, alias=name(alias))
 
 
+def _enumeration(keys: Sequence[Scalar]) -> str | None:
+    """DuckDB's type of these texts alone; None if one of them cannot be written."""
+    listed = ", ".join("'" + str(key).replace("'", "''") + "'" for key in keys)
+    return f"ENUM({listed})" if _written(listed) and "\0" not in listed else None
+
+
 def _written(value: str) -> bool:
     """Whether a text can stand in a statement at all: half a surrogate pair cannot."""
     try:
@@ -166,9 +172,13 @@ class Spelling(ABC):
     def total(self, addend: SQL) -> SQL:
         """The sum of 62-bit integers, exact, 0 for no rows."""
 
+    def packed(self, domain: Domain) -> str | None:
+        """A smaller type in which the engine sorts rows with such a column; None if there is none."""
+        return None
+
     @abstractmethod
-    def digest(self, text: SQL) -> SQL:
-        """The md5 of a text, ordered as the integer is whose lowest byte comes first."""
+    def digest(self, parts: Sequence[SQL]) -> SQL:
+        """The md5 of texts joined, NULLs left out, ordered as the integer is whose lowest byte comes first."""
 
     @abstractmethod
     def microseconds(self, a: SQL) -> SQL:
@@ -228,13 +238,12 @@ class DuckDB(Spelling):
         return function("LIST_EXTRACT", exp.Array(expressions=list(items)), at)
 
     def among(self, value: SQL, keys: Sequence[Scalar], kind: Kind) -> SQL:
-        texts = [str(key).replace("'", "''") for key in keys]
-        if len(keys) <= _FEW or kind not in {Kind.TEXT, Kind.INTEGER, Kind.DATE} or not _written("".join(texts)):
+        listed = _enumeration(keys) if len(keys) > _FEW and kind in {Kind.TEXT, Kind.INTEGER, Kind.DATE} else None
+        if listed is None:
             return super().among(value, keys, kind)
         # IN compares with one key after the other, an enumeration looks a text up: a thousand keys cost as much as one.
         # Integers and dates have one text each.
-        listed = ", ".join(f"'{each}'" for each in texts)
-        found = try_cast(value if kind is Kind.TEXT else cast(value, "VARCHAR"), f"ENUM({listed})")
+        found = try_cast(value if kind is Kind.TEXT else cast(value, "VARCHAR"), listed)
         return exp.Not(this=exp.Is(this=found, expression=exp.Null()))
 
     def matches(self, value: SQL, pattern: str) -> SQL:
@@ -270,8 +279,13 @@ class DuckDB(Spelling):
     def total(self, addend: SQL) -> SQL:
         return exp.Coalesce(this=exp.Sum(this=addend), expressions=[number(0)])
 
-    def digest(self, text: SQL) -> SQL:
-        return function("MD5_NUMBER", text)
+    def packed(self, domain: Domain) -> str | None:
+        if domain.kind is not Kind.TEXT or domain.keys is None:
+            return None
+        return _enumeration(domain.keys)
+
+    def digest(self, parts: Sequence[SQL]) -> SQL:
+        return function("MD5_NUMBER", function("CONCAT", *parts))  # which leaves NULLs out
 
     def microseconds(self, a: SQL) -> SQL:
         return function("EPOCH_US", a)
@@ -344,8 +358,9 @@ class Spark(Spelling):
     def total(self, addend: SQL) -> SQL:
         return exp.Coalesce(this=exp.Sum(this=cast(addend, self.wide)), expressions=[number(0)])
 
-    def digest(self, text: SQL) -> SQL:
-        pairs = function("REGEXP_EXTRACT_ALL", function("MD5", text), exp.Literal.string(".."), number(0))
+    def digest(self, parts: Sequence[SQL]) -> SQL:
+        joined = function("CONCAT_WS", exp.Literal.string(""), *parts)  # which leaves NULLs out, as CONCAT does not
+        pairs = function("REGEXP_EXTRACT_ALL", function("MD5", joined), exp.Literal.string(".."), number(0))
         return function("ARRAY_JOIN", function("REVERSE", pairs), exp.Literal.string(""))
 
     def microseconds(self, a: SQL) -> SQL:
