@@ -61,7 +61,11 @@ def unguarded(app: Any) -> set[str]:
     return {path for (_, path), verb in verbs(app).items() if verb is None} - OPEN
 
 
-@case("A4", "every route of the application's own list with every role and with nobody", "as the matrix says; a route without a rule fails this test")
+@case(
+    "A4",
+    "every route of the application's own list with every role and with nobody",
+    "as the matrix says; a route without a rule fails this test",
+)
 def test_the_matrix_of_every_route(world: World) -> None:
     app = world.client.app._inner
     assert unguarded(app) == set()
@@ -90,11 +94,21 @@ def test_a_planted_route_is_seen(tmp_path: Path) -> None:
         assert unguarded(there.client.app._inner) == {"/v1/backdoor"}
 
 
-@case("A4c", "an owner or an admin tries to edit, delete or shorten the ledger by every method on its paths", "405 or 403: there is no such verb")
+@case(
+    "A4c",
+    "an owner or an admin tries to edit, delete or shorten the ledger by every method on its paths",
+    "405 or 403: there is no such verb",
+)
 def test_nobody_edits_a_ledger(world: World) -> None:
     before = list(world.ledger.entries())
     for who in ("olga", "adam", "ada", "ana"):
-        for path in ("/v1/ledger/visits", "/v1/ledger/visits/accounts", "/v1/ledger/visits/status", "/v1/ledger/visits/1", "/v1/datasets/visits"):
+        for path in (
+            "/v1/ledger/visits",
+            "/v1/ledger/visits/accounts",
+            "/v1/ledger/visits/status",
+            "/v1/ledger/visits/1",
+            "/v1/datasets/visits",
+        ):
             for method in ("PUT", "PATCH", "DELETE", "POST"):
                 assert world.call(who, method, path, {}).status_code in {404, 405}, (who, method, path)
     assert list(world.ledger.entries()) == before
@@ -108,7 +122,11 @@ def jwt(header: dict[str, Any], body: dict[str, Any], signature: bytes = b"") ->
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
 
 
-@case("A2", "JWTs with alg none, a swapped algorithm, our public key as HMAC secret; tokens in the query, a cookie, two headers, other schemes", "401, the same bytes each time")
+@case(
+    "A2",
+    "JWTs with alg none, a swapped algorithm, our public key as HMAC secret; tokens in the query, a cookie, two headers, other schemes",
+    "401, the same bytes each time",
+)
 def test_forged_tokens(world: World) -> None:
     import hmac
 
@@ -124,12 +142,19 @@ def test_forged_tokens(world: World) -> None:
     ]  # fmt: skip
     found = [knock(world, headers) for headers in attacks]
     found.append(knock(world, {}, f"/v1/me?token={token}&access_token={token}"))
-    twice = [(b"authorization", f"Bearer {token}".encode()), (b"authorization", f"Bearer {world.tokens['olga']}".encode())]
+    twice = [
+        (b"authorization", f"Bearer {token}".encode()),
+        (b"authorization", f"Bearer {world.tokens['olga']}".encode()),
+    ]
     found.append(knock(world, twice))  # type: ignore[arg-type]
     assert {(each.status_code, each.content) for each in found} == {(401, found[0].content)}
 
 
-@case("A11", "a token after it was revoked, after it expired, after its person was closed; by the API and the console's cookie", "401 at once; a cookie is sent to the sign-in")
+@case(
+    "A11",
+    "a token after it was revoked, after it expired, after its person was closed; by the API and the console's cookie",
+    "401 at once; a cookie is sent to the sign-in",
+)
 def test_tokens_that_ended(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:
@@ -153,7 +178,11 @@ def test_tokens_that_ended(tmp_path: Path) -> None:
             assert knock(there, header, "/v1/questions", "POST", json=asked).status_code == 401
 
 
-@case("A12", "session fixation: cookies that the attacker chose are planted before the sign-in", "replaced by the person's own; a planted form secret from elsewhere is refused")
+@case(
+    "A12",
+    "session fixation: cookies that the attacker chose are planted before the sign-in",
+    "replaced by the person's own; a planted form secret from elsewhere is refused",
+)
 def test_session_fixation(world: World) -> None:
     attacker = Browser(world)
     attacker.get("/console/sign-in")
@@ -162,7 +191,10 @@ def test_session_fixation(world: World) -> None:
     victim.csrf = attacker.csrf
     cross = victim.post("/console/sign-in", token=world.tokens["ada"], headers={"sec-fetch-site": "cross-site"})
     assert cross.status_code == 403
-    assert victim.post("/console/sign-in", token=world.tokens["ada"], headers={"sec-fetch-site": "same-site"}).status_code == 403
+    assert (
+        victim.post("/console/sign-in", token=world.tokens["ada"], headers={"sec-fetch-site": "same-site"}).status_code
+        == 403
+    )
     done = victim.post("/console/sign-in", token=world.tokens["olga"])
     assert done.status_code == 303
     said = done.headers.get_list("set-cookie")
@@ -171,7 +203,11 @@ def test_session_fixation(world: World) -> None:
     assert attacker.csrf != Browser(world, "olga").csrf
 
 
-@case("A13", "paths in other spellings: //v1, /V1, /v1/../v1, %2e, ;x, trailing slashes, another method by header", "no other spelling gets further than the plain one")
+@case(
+    "A13",
+    "paths in other spellings: //v1, /V1, /v1/../v1, %2e, ;x, trailing slashes, another method by header",
+    "no other spelling gets further than the plain one",
+)
 def test_spellings_of_paths(world: World) -> None:
     for path in ("//v1/people", "/V1/people", "/v1/../v1/people", "/v1/%2e%2e/v1/people", "/v1/people;x", "/v1/people/", "/%76%31/people", "/v1//people",
                  "/v1/people%00", "/metrics/", "/METRICS", "/v1/./people", "/console/../v1/people", "/console/%2e%2e/v1/people"):  # fmt: skip
@@ -179,14 +215,23 @@ def test_spellings_of_paths(world: World) -> None:
             answer = knock(world, headers, path)
             assert answer.status_code in {301, 307, 308, 400, 401, 403, 404, 405}, (path, answer.status_code)
             assert "olga" not in answer.text
-    spoofed = {"Authorization": f"Bearer {world.tokens['ana']}", "X-HTTP-Method-Override": "DELETE", "X-Original-URL": "/v1/people", "X-Rewrite-URL": "/v1/people"}
+    spoofed = {
+        "Authorization": f"Bearer {world.tokens['ana']}",
+        "X-HTTP-Method-Override": "DELETE",
+        "X-Original-URL": "/v1/people",
+        "X-Rewrite-URL": "/v1/people",
+    }
     assert knock(world, spoofed, "/v1/me").json() == {"name": "ana", "role": "analyst"}
 
 
 # -- things of others --------------------------------------------------------------------------------------------------
 
 
-@case("A3", "ids of others: datasets, releases, labels, ledgers, grants, tokens, people, and their console pages", "as if there were no such thing, byte for byte")
+@case(
+    "A3",
+    "ids of others: datasets, releases, labels, ledgers, grants, tokens, people, and their console pages",
+    "as if there were no such thing, byte for byte",
+)
 def test_things_of_others(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:
@@ -205,25 +250,45 @@ def test_things_of_others(tmp_path: Path) -> None:
                 ("GET", f"/console/labels/{{}}:{number}", None),
             ):  # fmt: skip
                 cookie = {"Cookie": f"deniable={there.tokens[name]}", "Authorization": f"Bearer {there.tokens[name]}"}
-                theirs, none = (knock(there, cookie, path.format(each), method, json=body) for each in ("visits", "nothing"))
+                theirs, none = (
+                    knock(there, cookie, path.format(each), method, json=body) for each in ("visits", "nothing")
+                )
                 assert theirs.status_code in {403, 404}, (role, method, path, theirs.text)
                 assert theirs.status_code == none.status_code
                 assert theirs.text.replace("visits", "nothing") == none.text
-            for method, path in (("DELETE", f"/v1/tokens/{token}"), ("GET", "/v1/people/ana/tokens"), ("DELETE", "/v1/people/ana")):
+            for method, path in (
+                ("DELETE", f"/v1/tokens/{token}"),
+                ("GET", "/v1/people/ana/tokens"),
+                ("DELETE", "/v1/people/ana"),
+            ):
                 assert there.call(name, method, path).status_code == 403
         assert there.call("ana", "GET", "/v1/me").status_code == 200
         assert there.call("adam", "GET", f"/v1/labels/{release}").status_code == 403
 
 
-@case("A14", "another owner registers the same file, or half of its people, to get at its ledger: raise its limit, read its questions", "refused; the ledger stays with its owner")
+@case(
+    "A14",
+    "another owner registers the same file, or half of its people, to get at its ledger: raise its limit, read its questions",
+    "refused; the ledger stays with its owner",
+)
 def test_another_owner_cannot_join_a_family(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:
         otto = there.newcomer("otto", Role.OWNER)
         before = list(there.ledger.entries())
         visits()[lambda table: table["patient_id"] < 300].to_csv(tmp_path / "half.csv", index=False)
-        for file, budget in (("visits.csv", None), ("visits.csv", BUDGET), ("half.csv", None), ("half.csv", {"epsilon": 7.0})):
-            body = {"name": "mine", "sources": {"mine": file}, "schema": SCHEMA.replace("visits:", "mine:"), **({} if budget is None else {"budget": budget})}
+        for file, budget in (
+            ("visits.csv", None),
+            ("visits.csv", BUDGET),
+            ("half.csv", None),
+            ("half.csv", {"epsilon": 7.0}),
+        ):
+            body = {
+                "name": "mine",
+                "sources": {"mine": file},
+                "schema": SCHEMA.replace("visits:", "mine:"),
+                **({} if budget is None else {"budget": budget}),
+            }
             answer = there.call(otto, "POST", "/v1/datasets", body)
             assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), answer.text
         assert there.call(otto, "POST", "/v1/datasets", {**body, "family": "visits"}).status_code == 404
@@ -236,7 +301,11 @@ def test_another_owner_cannot_join_a_family(tmp_path: Path) -> None:
 # -- forms and names ---------------------------------------------------------------------------------------------------
 
 
-@case("A5", "every form of the console without its secret, with that of somebody else, and from another site", "403, and nothing changed")
+@case(
+    "A5",
+    "every form of the console without its secret, with that of somebody else, and from another site",
+    "403, and nothing changed",
+)
 def test_forged_forms(world: World) -> None:
     ledger, people = list(world.ledger.entries()), world.curator.people()
     posts = [route for route in console_routes(world) if "POST" in route.methods and route.path != "/console/sign-out"]
@@ -249,7 +318,13 @@ def test_forged_forms(world: World) -> None:
         path = route.path.replace("{name}", "visits")
         browser = Browser(world, who)
         own = browser.csrf
-        for secret, headers in (("", {}), ("0" * 64, {}), (strange, {}), (own, {"sec-fetch-site": "cross-site"}), (own, {"sec-fetch-site": "same-site"})):
+        for secret, headers in (
+            ("", {}),
+            ("0" * 64, {}),
+            (strange, {}),
+            (own, {"sec-fetch-site": "cross-site"}),
+            (own, {"sec-fetch-site": "same-site"}),
+        ):
             browser.csrf = secret
             done = browser.post(path, headers=headers, **fields)
             assert done.status_code == 403, (path, secret, done.status_code)
@@ -257,7 +332,11 @@ def test_forged_forms(world: World) -> None:
     assert world.curator.people() == people
 
 
-@case("A5b", "CSV formulas: names that begin with =, +, -, @ or a tab, and exports that a spreadsheet opens", "no such name; exports are JSON, never CSV")
+@case(
+    "A5b",
+    "CSV formulas: names that begin with =, +, -, @ or a tab, and exports that a spreadsheet opens",
+    "no such name; exports are JSON, never CSV",
+)
 def test_formulas(world: World) -> None:
     for name in ("=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "=HYPERLINK()"):
         assert world.call("adam", "POST", "/v1/people", {"name": name, "role": "analyst"}).status_code == 422
@@ -274,16 +353,42 @@ def test_formulas(world: World) -> None:
     assert not [kind for kind in content if "csv" in kind or "excel" in kind]
 
 
-@case("A5c", "names that are script, markup or a template: people, datasets, families, reasons, keys, dummy questions, over the API", "422, or inert wherever they are shown")
+@case(
+    "A5c",
+    "names that are script, markup or a template: people, datasets, families, reasons, keys, dummy questions, over the API",
+    "422, or inert wherever they are shown",
+)
 def test_names_that_are_script(world: World) -> None:
-    for text in (HOSTILE, QUOTES, "{{7*7}}", "${7*7}", "{%x%}", "<svg/onload=alert(1)>", "javascript:alert(1)", "x\u202ey", "a\nb"):
+    for text in (
+        HOSTILE,
+        QUOTES,
+        "{{7*7}}",
+        "${7*7}",
+        "{%x%}",
+        "<svg/onload=alert(1)>",
+        "javascript:alert(1)",
+        "x\u202ey",
+        "a\nb",
+    ):
         assert world.call("adam", "POST", "/v1/people", {"name": text, "role": "analyst"}).status_code == 422
-        assert world.call("olga", "POST", "/v1/datasets", {"name": text, "sources": {"v": "visits.csv"}, "schema": SCHEMA}).status_code == 422
-        adjusted = world.call("olga", "POST", "/v1/datasets/visits/adjustments", {"budget": {"epsilon": 100.0}, "reason": text})
+        assert (
+            world.call(
+                "olga", "POST", "/v1/datasets", {"name": text, "sources": {"v": "visits.csv"}, "schema": SCHEMA}
+            ).status_code
+            == 422
+        )
+        adjusted = world.call(
+            "olga", "POST", "/v1/datasets/visits/adjustments", {"budget": {"epsilon": 100.0}, "reason": text}
+        )
         assert adjusted.status_code in {201, 422}
         quoted = text.replace('"', '""').replace("'", "''")
         world.ask(f"SELECT COUNT(*) AS \"{quoted}\" FROM visits WHERE town = '{quoted}'", epsilon=0.01)
-    for who, path in (("ada", "/console/data/visits/ledger"), ("ada", "/console/data/visits/releases"), ("ana", "/console/data/visits"), ("adam", "/console/people")):
+    for who, path in (
+        ("ada", "/console/data/visits/ledger"),
+        ("ada", "/console/data/visits/releases"),
+        ("ana", "/console/data/visits"),
+        ("adam", "/console/people"),
+    ):
         page = Browser(world, who).get(path)
         assert page.status_code == 200
         assert "<script>alert" not in page.text
@@ -295,13 +400,22 @@ def test_names_that_are_script(world: World) -> None:
 # -- places ------------------------------------------------------------------------------------------------------------
 
 
-@case("A6", "sources that are addresses, other folders, links, devices, pipes, patterns, the server's own state", "the same 422 for all; no connection is made, nothing outside is read")
+@case(
+    "A6",
+    "sources that are addresses, other folders, links, devices, pipes, patterns, the server's own state",
+    "the same 422 for all; no connection is made, nothing outside is read",
+)
 def test_sources_elsewhere(world: World, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)
         port = listener.getsockname()[1]
         visits(20, 40).to_csv(tmp_path / "secret.csv", index=False)
-        for name, target in (("link.csv", tmp_path / "secret.csv"), ("zero.csv", Path("/dev/zero")), ("folder", tmp_path), ("loop.csv", world.folder / "loop.csv")):
+        for name, target in (
+            ("link.csv", tmp_path / "secret.csv"),
+            ("zero.csv", Path("/dev/zero")),
+            ("folder", tmp_path),
+            ("loop.csv", world.folder / "loop.csv"),
+        ):
             if not (world.folder / name).is_symlink():
                 os.symlink(target, world.folder / name)
         if not (world.folder / "pipe.csv").exists():
@@ -321,7 +435,11 @@ def test_sources_elsewhere(world: World, tmp_path: Path) -> None:
         (world.folder / "pipe.csv").unlink()
 
 
-@case("A6b", "after registering, the file is swapped for a link to another one, and the server restarted", "the dataset is not opened")
+@case(
+    "A6b",
+    "after registering, the file is swapped for a link to another one, and the server restarted",
+    "the dataset is not opened",
+)
 def test_a_file_swapped_for_a_link(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     there = made(tmp_path / "w")
@@ -336,17 +454,28 @@ def test_a_file_swapped_for_a_link(tmp_path: Path) -> None:
         assert (before.status_code, asked.status_code, asked.json()["code"]) == (503, 503, "dataset_unavailable")
 
 
-@case("A7", "schemas that are pickles, YAML objects, a bomb of aliases, a path, 100,000 columns", "422, nothing is run or read")
+@case(
+    "A7",
+    "schemas that are pickles, YAML objects, a bomb of aliases, a path, 100,000 columns",
+    "422, nothing is run or read",
+)
 def test_schemas_that_run(world: World, tmp_path: Path) -> None:
     mark = tmp_path / "ran"
-    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{n}: &{n} [" + ",".join([f"*{p}"] * 9) + "]\n" for p, n in zip("abcdefgh", "bcdefghi", strict=True))
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{n}: &{n} [" + ",".join([f"*{p}"] * 9) + "]\n" for p, n in zip("abcdefgh", "bcdefghi", strict=True)
+    )
     for schema in (
         f"!!python/object/apply:os.system ['touch {mark}']", f"!!python/object/new:subprocess.Popen [[touch, {mark}]]", bomb, "tables: *nothing",
         "/etc/passwd", "schema.yaml", "cos\nsystem\n(S'true'\ntR.", "version: 99\ntables: {}", {"tables": {"visits": {"columns": {str(i): {} for i in range(3000)}}}},
         {"tables": {"__proto__": {}}}, "tables: {visits: {person: '${HOME}', rows: 1, columns: {}}}", "\ufeff\x00", "[" * 5000,
     ):  # fmt: skip
         began = time.process_time()
-        answer = world.call("olga", "POST", "/v1/datasets", {"name": "run", "sources": {"visits": "visits.csv"}, "schema": schema, "budget": BUDGET})
+        answer = world.call(
+            "olga",
+            "POST",
+            "/v1/datasets",
+            {"name": "run", "sources": {"visits": "visits.csv"}, "schema": schema, "budget": BUDGET},
+        )
         assert answer.status_code == 422, answer.text[:300]
         assert answer.json()["code"] in CODES
         assert len(answer.content) < 20_000

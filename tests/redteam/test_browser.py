@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 
 from tests.redteam.cases import case
@@ -11,14 +12,24 @@ pytestmark = pytest.mark.browser
 SCRIPT = "<script>document.title='broken'</script>"
 
 
-@case("A5e", "markup with script as alias, literal and reason, on the pages of three people in chromium", "nothing runs; the browser has nothing to complain of")
-@pytest.mark.parametrize("attack", [HOSTILE, SCRIPT, "\"><svg onload=document.title='broken'>"], ids=["img", "script", "svg"])
+@case(
+    "A5e",
+    "markup with script as alias, literal and reason, on the pages of three people in chromium",
+    "nothing runs; the browser has nothing to complain of",
+)
+@pytest.mark.parametrize(
+    "attack", [HOSTILE, SCRIPT, "\"><svg onload=document.title='broken'>"], ids=["img", "script", "svg"]
+)
 def test_chromium_runs_nothing(attack: str, place: Place) -> None:  # noqa: F811
     quoted, word = attack.replace('"', '""'), attack.replace("'", "''")
     sql = f"SELECT COUNT(*) AS \"{quoted}\" FROM visits WHERE town = '{word}'"
-    assert place.world.ask(sql, epsilon=0.01).status_code == 200
-    body = {"budget": {"epsilon": 100.0}, "reason": attack}
-    assert place.world.call("olga", "POST", "/v1/datasets/visits/adjustments", body).status_code == 201
+    with httpx.Client(base_url=place.url, trust_env=False, timeout=60) as web:
+        for who, path, body in (
+            ("ana", "/v1/questions", {"dataset": "visits", "sql": sql, "epsilon": 0.01}),
+            ("olga", "/v1/datasets/visits/adjustments", {"budget": {"epsilon": 100.0}, "reason": attack}),
+        ):
+            headers = {"Authorization": f"Bearer {place.world.tokens[who]}"}
+            assert web.post(path, json=body, headers=headers).status_code in {200, 201}
     page = place.page("ana")
     page.goto(f"{place.url}/console/data/visits")
     page.locator("textarea[name=sql]").fill(sql)

@@ -29,7 +29,7 @@ from tests.server.world import WARDS, World, made
 
 OLGA = Person("olga", Role.OWNER)
 COUNT = "SELECT COUNT(*) AS n FROM visits WHERE age > "
-NEVER = 'SELECT COUNT(*) AS n FROM visits WHERE town = \'x{}\''
+NEVER = "SELECT COUNT(*) AS n FROM visits WHERE town = 'x{}'"
 """As many different questions as one likes."""
 
 IN_JSON = (
@@ -68,7 +68,11 @@ def left_for(world: World, epsilon: float, times: int) -> Any:
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-@case("B1", "ε, μ, ρ, share or ± of −1, 0, NaN, ∞, 1e-400, 10⁴⁰⁰, \"1\", true, ... over HTTP", "400 or 422, ledger untouched")
+@case(
+    "B1",
+    'ε, μ, ρ, share or ± of −1, 0, NaN, ∞, 1e-400, 10⁴⁰⁰, "1", true, ... over HTTP',
+    "400 or 422, ledger untouched",
+)
 @pytest.mark.parametrize("number", IN_JSON, ids=lambda text: text[:12])
 def test_absurd_costs_over_http(number: str, world: World) -> None:
     before = list(world.ledger.entries())
@@ -77,7 +81,11 @@ def test_absurd_costs_over_http(number: str, world: World) -> None:
             answer = raw(world, f"/v1/questions{path}", f'{{"dataset": "visits", {rest}, "{name}": {number}}}')
             allowed = {400, 422} | ({402} if name in {"within", "share"} else set())
             assert answer.status_code in allowed, (name, number, answer.text)
-    answer = raw(world, "/v1/questions", f'{{"dataset": "visits", "sql": {json.dumps(WARDS)}, "epsilon": 1, "epsilon": {number}}}')
+    answer = raw(
+        world,
+        "/v1/questions",
+        f'{{"dataset": "visits", "sql": {json.dumps(WARDS)}, "epsilon": 1, "epsilon": {number}}}',
+    )
     assert answer.status_code in {400, 422}
     assert list(world.ledger.entries()) == before
 
@@ -98,7 +106,9 @@ def test_absurd_costs_in_python(kind: str) -> None:
         assert session.ledger.charged == session.budget.cost(**written)
 
 
-@case("B1c", "the same numbers to `deniable ask` in a shell, for the cost and for the budget", "exit 2, nothing charged")
+@case(
+    "B1c", "the same numbers to `deniable ask` in a shell, for the cost and for the budget", "exit 2, nothing charged"
+)
 def test_absurd_costs_in_a_shell(tmp_path: Path) -> None:
     file = tmp_path / "visits.csv"
     visits(30, 60).to_csv(file, index=False)
@@ -120,7 +130,9 @@ def test_the_smallest_epsilon_costs_something(world: World) -> None:
     for text in ("1e-30", "1.00000000000000001"):
         before = world.ledger.charged
         sql = json.dumps(NEVER.format(f"small {text}"))
-        assert raw(world, "/v1/questions", f'{{"dataset": "visits", "sql": {sql}, "epsilon": {text}}}').status_code == 200
+        assert (
+            raw(world, "/v1/questions", f'{{"dataset": "visits", "sql": {sql}, "epsilon": {text}}}').status_code == 200
+        )
         assert world.ledger.charged.units > before.units
         assert world.ledger.charged.units - before.units >= world.ledger.budget.cost(epsilon=float(text)).units
 
@@ -137,7 +149,7 @@ def test_absurd_limits(number: str, world: World) -> None:
     assert list(world.ledger.entries()) == before
 
 
-@case("B2", "δ of −1, 0, 1, 2, NaN, \"1e-9\", true; and δ near 1 beside a tiny ε", "refused, ledger untouched")
+@case("B2", 'δ of −1, 0, 1, 2, NaN, "1e-9", true; and δ near 1 beside a tiny ε', "refused, ledger untouched")
 @pytest.mark.parametrize("delta", ["-1", "-1e-9", "0", "1", "2", "NaN", "true", '"1e-9"', "0.999999", "1e-400"])
 def test_absurd_deltas(delta: str, world: World) -> None:
     before = list(world.ledger.entries())
@@ -150,7 +162,11 @@ def test_absurd_deltas(delta: str, world: World) -> None:
 # -- many at once ------------------------------------------------------------------------------------------------------
 
 
-@case("B3b", "64 threads ask different questions over HTTP for the last three answers of a budget", "exactly three are charged")
+@case(
+    "B3b",
+    "64 threads ask different questions over HTTP for the last three answers of a budget",
+    "exactly three are charged",
+)
 def test_a_race_over_http_for_the_last_of_it(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:
@@ -163,7 +179,11 @@ def test_a_race_over_http_for_the_last_of_it(tmp_path: Path) -> None:
         assert there.ledger.verify(there.curator.key.public)
 
 
-@case("B15", "three analysts with the whole budget as share each ask as much as they can", "together no more than the dataset has")
+@case(
+    "B15",
+    "three analysts with the whole budget as share each ask as much as they can",
+    "together no more than the dataset has",
+)
 def test_colluding_analysts(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:
@@ -178,7 +198,11 @@ def test_colluding_analysts(tmp_path: Path) -> None:
         assert there.ledger.remaining.units == 0
 
 
-@case("B17", "ε chosen from earlier answers, again and again, until nothing is granted", "a filter: never above the limit, exactly")
+@case(
+    "B17",
+    "ε chosen from earlier answers, again and again, until nothing is granted",
+    "a filter: never above the limit, exactly",
+)
 def test_adaptive_costs(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:
@@ -202,7 +226,11 @@ def test_adaptive_costs(tmp_path: Path) -> None:
 # -- once --------------------------------------------------------------------------------------------------------------
 
 
-@case("B8", "hang up at a random moment just before the end, 60 times (1000 in the long run)", "each is charged and sealed")
+@case(
+    "B8",
+    "hang up at a random moment just before the end, 60 times (1000 in the long run)",
+    "each is charged and sealed",
+)
 @pytest.mark.parametrize("times", [60, pytest.param(1000, marks=pytest.mark.slow)])
 def test_cancelling_just_before_the_end(times: int, tmp_path: Path) -> None:
     there, chance = made(tmp_path), random.Random(8)
@@ -237,7 +265,11 @@ def test_cancelling_just_before_the_end(times: int, tmp_path: Path) -> None:
         assert there.ledger.charged.units == before.units + times * cost.units
 
 
-@case("B16", "a batch of ten whose seventh is refused; or whose run fails at the seventh", "nothing charged; or all charged and no answer given")
+@case(
+    "B16",
+    "a batch of ten whose seventh is refused; or whose run fails at the seventh",
+    "nothing charged; or all charged and no answer given",
+)
 def test_a_batch_is_all_or_nothing(world: World) -> None:
     good = [NEVER.format(f"batch {i}") for i in range(10)]
     before = list(world.ledger.entries())
@@ -263,7 +295,9 @@ def test_a_batch_is_all_or_nothing(world: World) -> None:
     assert len(charged) == 10
 
 
-@case("B20", "the owner lowers, then raises the limit while a question runs", "charged once, by what held when it began")
+@case(
+    "B20", "the owner lowers, then raises the limit while a question runs", "charged once, by what held when it began"
+)
 def test_a_limit_changed_while_a_question_runs(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:
@@ -283,7 +317,11 @@ def test_a_limit_changed_while_a_question_runs(tmp_path: Path) -> None:
         assert there.ledger.verify(there.curator.key.public)
 
 
-@case("B14", "close an analyst and make them anew under the same name; take a grant away and give it again", "what was spent stays spent")
+@case(
+    "B14",
+    "close an analyst and make them anew under the same name; take a grant away and give it again",
+    "what was spent stays spent",
+)
 def test_a_new_start_under_an_old_name(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:
@@ -298,7 +336,12 @@ def test_a_new_start_under_an_old_name(tmp_path: Path) -> None:
         assert there.call("olga", "DELETE", "/v1/datasets/visits/grants/vera").status_code == 204
         assert there.call("olga", "POST", "/v1/datasets/visits/grants", limit).status_code == 201
         assert there.ask(NEVER.format(3), who="vera", epsilon=0.1).status_code == 402
-        again = {"name": "visits", "sources": {"visits": "visits.csv"}, "schema": "tables: {}", "budget": {"epsilon": 1}}
+        again = {
+            "name": "visits",
+            "sources": {"visits": "visits.csv"},
+            "schema": "tables: {}",
+            "budget": {"epsilon": 1},
+        }
         assert there.call("olga", "POST", "/v1/datasets", again).status_code in {409, 422}
         assert there.call("olga", "DELETE", "/v1/datasets/visits").status_code == 405
 
@@ -355,12 +398,19 @@ def test_shares_of_nothing(tmp_path: Path) -> None:
         assert there.ledger.charged.units <= there.ledger.limit.units
 
 
-@case("B22", "idempotency keys that are empty, enormous, not ASCII, or another person's", "refused, or a charge of its own; never another's answer")
+@case(
+    "B22",
+    "idempotency keys that are empty, enormous, not ASCII, or another person's",
+    "refused, or a charge of its own; never another's answer",
+)
 def test_odd_idempotency_keys(world: World) -> None:
     sql = NEVER.format("keys")
     for key in ("", "x" * 201, "a b", "\x7f", "\xe9"):
         body = {"dataset": "visits", "sql": sql, "epsilon": 0.1}
-        headers = {b"Authorization": f"Bearer {world.tokens['ana']}".encode(), b"Idempotency-Key": key.encode("latin-1")}
+        headers = {
+            b"Authorization": f"Bearer {world.tokens['ana']}".encode(),
+            b"Idempotency-Key": key.encode("latin-1"),
+        }
         assert world.client.request("POST", "/v1/questions", json=body, headers=headers).status_code == 422, key
     other = world.newcomer("kay", Role.ANALYST)
     assert world.ask(sql, key="mine", epsilon=0.1).status_code == 200
@@ -378,5 +428,11 @@ def test_one_unit_too_many(tmp_path: Path) -> None:
         assert there.ask(NEVER.format(1), epsilon=0.5).status_code == 402
         with pytest.raises(BudgetExceeded):
             ledger.reserve(cost, question="0" * 64, description="x", payer="ana")
-        ledger.adjust(EVERYBODY, type(cost)(limit.units + 1, limit.delta_units), by="olga", reason="and back", key=there.curator.key)
+        ledger.adjust(
+            EVERYBODY,
+            type(cost)(limit.units + 1, limit.delta_units),
+            by="olga",
+            reason="and back",
+            key=there.curator.key,
+        )
         assert there.ask(NEVER.format(1), epsilon=0.5).status_code == 200

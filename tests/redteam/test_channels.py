@@ -84,14 +84,22 @@ def asks(world: World, label: str) -> Callable[[int], Any]:
     return lambda number: world.ask(NEVER.format(f"{label} {number}"), epsilon=0.01)
 
 
-@case("T2", "fifty pairs of questions to neighbours, one with a person of 30,000 rows: which leaves later?", "no test at a false alarm of 10⁻⁹ tells them apart")
+@case(
+    "T2",
+    "fifty pairs of questions to neighbours, one with a person of 30,000 rows: which leaves later?",
+    "no test at a false alarm of 10⁻⁹ tells them apart",
+)
 def test_time_tells_nothing_of_a_heavy_person(pair: tuple[World, World]) -> None:
     by_class, by_time = compared(asks(pair[0], "heavy"), asks(pair[1], "heavy"), 1)
     assert by_class > ALARM
     assert by_time > ALARM
 
 
-@case("T2b", "the same where a delay is planted if the person is there: beyond a step, or off the grid", "the test sees it")
+@case(
+    "T2b",
+    "the same where a delay is planted if the person is there: beyond a step, or off the grid",
+    "the test sees it",
+)
 @pytest.mark.parametrize("planted", [pytest.param("beyond a step", marks=pytest.mark.slow), "off the grid"])
 def test_a_planted_delay_is_seen(planted: str, pair: tuple[World, World], monkeypatch: pytest.MonkeyPatch) -> None:
     engine = pair[1].curator.open(OLGA, "visits").session._engine
@@ -112,7 +120,11 @@ def test_a_planted_delay_is_seen(planted: str, pair: tuple[World, World], monkey
     assert (by_class if planted == "beyond a step" else by_time) <= ALARM
 
 
-@case("T3", "is a question that somebody else asked before answered sooner? and may a stranger have its answer?", "same time, and only those who may see the dataset")
+@case(
+    "T3",
+    "is a question that somebody else asked before answered sooner? and may a stranger have its answer?",
+    "same time, and only those who may see the dataset",
+)
 def test_a_replay_is_as_slow_as_an_answer(pair: tuple[World, World]) -> None:
     world = pair[0]
     known = NEVER.format("asked by olga")
@@ -156,7 +168,11 @@ ASKED = [
 NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?|null")
 
 
-@case("T4", "Content-Length, number of digits, compressed size, on neighbours", "but for the digits of noisy numbers the same length; nothing is compressed")
+@case(
+    "T4",
+    "Content-Length, number of digits, compressed size, on neighbours",
+    "but for the digits of noisy numbers the same length; nothing is compressed",
+)
 def test_lengths(two: tuple[Watched, Watched]) -> None:
     for sql in ASKED:
         lengths = []
@@ -173,7 +189,11 @@ def test_lengths(two: tuple[Watched, Watched]) -> None:
         assert lengths[0] == lengths[1], sql
 
 
-@case("T5", "job states, progress, places in a queue, Retry-After", "no such route; Retry-After depends on one's own requests alone")
+@case(
+    "T5",
+    "job states, progress, places in a queue, Retry-After",
+    "no such route; Retry-After depends on one's own requests alone",
+)
 def test_no_progress_is_told(two: tuple[Watched, Watched], tmp_path: Path) -> None:
     for world in two:
         paths = set(world.client.app._inner.openapi()["paths"])
@@ -192,7 +212,9 @@ def test_no_progress_is_told(two: tuple[Watched, Watched], tmp_path: Path) -> No
         assert said[0] == said[1]  # what ana did changed nothing for olga
 
 
-@case("T6", "metrics and logs after the same requests to neighbours", "the same, line by line, without names or questions")
+@case(
+    "T6", "metrics and logs after the same requests to neighbours", "the same, line by line, without names or questions"
+)
 def test_counters_and_logs(two: tuple[Watched, Watched], caplog: pytest.LogCaptureFixture) -> None:
     seen = []
     for world in two:
@@ -202,13 +224,21 @@ def test_counters_and_logs(two: tuple[Watched, Watched], caplog: pytest.LogCaptu
             for sql in ASKED:
                 world.ask(sql, epsilon=0.4)
             world.call("ana", "GET", "/v1/datasets/visits")
-        lines = [record.getMessage() for record in caplog.records if record.name.startswith(("deniable", "uvicorn", "fastapi"))]
+        lines = [
+            record.getMessage()
+            for record in caplog.records
+            if record.name.startswith(("deniable", "uvicorn", "fastapi"))
+        ]
         seen.append((world.call("ada", "GET", "/metrics").text, lines))
     assert seen[0] == seen[1]
     assert not any(word in seen[0][0] for word in ("visits", "ana", "SELECT", "ward"))
 
 
-@case("T9", "the order of groups, where rows of the file stand in another order", "the order of the keys, never that of the data")
+@case(
+    "T9",
+    "the order of groups, where rows of the file stand in another order",
+    "the order of the keys, never that of the data",
+)
 def test_order_of_groups(tmp_path: Path) -> None:
     orders = []
     for place, seed in enumerate((1, 2)):
@@ -219,17 +249,26 @@ def test_order_of_groups(tmp_path: Path) -> None:
             patch.setattr(worlds_of, "visits", lambda table=table: table)
             world = made(folder)
         with world.client:
-            answers = [world.ask(f"SELECT {keys}, COUNT(*) AS n FROM visits GROUP BY {keys}", epsilon=20.0).json() for keys in ("town", "ward, sex", "sex, ward")]
+            answers = [
+                world.ask(f"SELECT {keys}, COUNT(*) AS n FROM visits GROUP BY {keys}", epsilon=20.0).json()
+                for keys in ("town", "ward, sex", "sex, ward")
+            ]
             orders.append([[row[:-1] for row in answer["rows"]] for answer in answers])
     assert [rows == sorted(rows) for rows in orders[0]] == [True] * 3
     # Bilbao has about 30 people, near the threshold for names that are not public: noise decides.
-    assert [[row for row in rows if row != ["Bilbao"]] for rows in orders[0]] == [[row for row in rows if row != ["Bilbao"]] for rows in orders[1]]
+    assert [[row for row in rows if row != ["Bilbao"]] for rows in orders[0]] == [
+        [row for row in rows if row != ["Bilbao"]] for rows in orders[1]
+    ]
 
 
 HASHES = re.compile(r'"(previous|hash|answer_sha256|signature|signer|serial|family|owner|key|time)":\s*"[^"]*"')
 
 
-@case("T10", "the exported ledgers of neighbours after the same questions", "the same but for hashes, keys and times: no data, no answer")
+@case(
+    "T10",
+    "the exported ledgers of neighbours after the same questions",
+    "the same but for hashes, keys and times: no data, no answer",
+)
 def test_exports_are_alike(two: tuple[Watched, Watched]) -> None:
     texts = []
     for world in two:
@@ -240,7 +279,11 @@ def test_exports_are_alike(two: tuple[Watched, Watched]) -> None:
     assert '"intervals"' not in texts[0]
 
 
-@case("Q11", "the exact number of rows: every page and every route of reading, on neighbours", "the same bytes with and without the person")
+@case(
+    "Q11",
+    "the exact number of rows: every page and every route of reading, on neighbours",
+    "the same bytes with and without the person",
+)
 def test_the_number_of_rows_is_nowhere(two: tuple[Watched, Watched]) -> None:
     for who in ("olga", "ana", "ada"):
         for path in ("/v1/datasets", "/v1/datasets/visits", "/v1/datasets/visits/grants", "/v1/ledger/visits/accounts", "/openapi.json",
@@ -253,7 +296,11 @@ def test_the_number_of_rows_is_nowhere(two: tuple[Watched, Watched]) -> None:
             assert texts[0] == texts[1], path
 
 
-@case("T11", "does registering say something of a person: time apart, on neighbours with odd cells", "same status and same words")
+@case(
+    "T11",
+    "does registering say something of a person: time apart, on neighbours with odd cells",
+    "same status and same words",
+)
 def test_registration_says_nothing(tmp_path: Path) -> None:
     said = []
     for name, odd in (("plain", False), ("odd", True)):

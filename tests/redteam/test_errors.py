@@ -58,13 +58,21 @@ ENGINE_LEAKS = {
 }
 
 
-@case("E1-E12", "the twelve ways in which DuckDB and Polars print a cell, over HTTP, on neighbours", "same status, body and class of time; no cell, no count")
+@case(
+    "E1-E12",
+    "the twelve ways in which DuckDB and Polars print a cell, over HTTP, on neighbours",
+    "same status, body and class of time; no cell, no count",
+)
 @pytest.mark.parametrize("name", ENGINE_LEAKS)
 def test_the_leaks_of_engines(name: str, worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
     alike(worlds, ENGINE_LEAKS[name], monkeypatch)
 
 
-@case("E13", "every operator of the grammar on neighbours, one of whom would break it", "same status, headers, body and class of time")
+@case(
+    "E13",
+    "every operator of the grammar on neighbours, one of whom would break it",
+    "same status, headers, body and class of time",
+)
 @pytest.mark.parametrize("kind", SHAPES)
 def test_every_operator(kind: str, worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
     grammar, answered = Grammar(random.Random(6)), 0
@@ -83,15 +91,23 @@ def test_every_aggregate_and_source(worlds: Worlds, monkeypatch: pytest.MonkeyPa
     grammar, answered = Grammar(random.Random(7)), 0
     for call in AGGREGATES:
         answered += alike(worlds, f"SELECT {grammar.filled(call, 1)} AS x FROM visits", monkeypatch) == 200
-        answered += alike(worlds, f"SELECT ward, {grammar.filled(call, 1)} AS x FROM visits GROUP BY ward", monkeypatch) == 200
+        answered += (
+            alike(worlds, f"SELECT ward, {grammar.filled(call, 1)} AS x FROM visits GROUP BY ward", monkeypatch) == 200
+        )
     for source in dict.fromkeys(SOURCES):
         answered += alike(worlds, f"SELECT COUNT(*) AS n FROM {grammar.filled(source, 1)}", monkeypatch) == 200
     assert answered >= len(AGGREGATES)
 
 
-@case("E13c", "the same comparison where a fault is planted: one server fails, or is slow, if the person is there", "the comparison sees it")
+@case(
+    "E13c",
+    "the same comparison where a fault is planted: one server fails, or is slow, if the person is there",
+    "the comparison sees it",
+)
 @pytest.mark.parametrize("planted", ["a failure", "a word", "a class of time"])
-def test_the_comparison_sees_a_planted_difference(planted: str, worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_comparison_sees_a_planted_difference(
+    planted: str, worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = worlds[1].curator.open(OLGA, "visits").session._engine
     collect = engine.collect
 
@@ -103,7 +119,9 @@ def test_the_comparison_sees_a_planted_difference(planted: str, worlds: Worlds, 
     monkeypatch.setattr(engine, "collect", fault)
     if planted == "a word":
         told_before = worlds[1].curator.ask
-        monkeypatch.setattr(worlds[1].curator, "ask", lambda *given: {**told_before(*given), "notes": ["ZEBRA-7731 was here"]})
+        monkeypatch.setattr(
+            worlds[1].curator, "ask", lambda *given: {**told_before(*given), "notes": ["ZEBRA-7731 was here"]}
+        )
     if planted == "a class of time":
         monkeypatch.setattr("tests.redteam.neighbours.Grid.due", lambda self, took: took)  # as if the grid were gone
     with pytest.raises(AssertionError):
@@ -129,7 +147,12 @@ def seen_everywhere(world: Watched) -> str:
         for place in READ:
             world.client.app._keeper._strangers._levels.clear()
             world.call(who, "GET", place)
-        for place in ("/console/", "/console/data/visits", "/console/data/visits/ledger", "/console/add?file=visits.csv"):
+        for place in (
+            "/console/",
+            "/console/data/visits",
+            "/console/data/visits/ledger",
+            "/console/add?file=visits.csv",
+        ):
             cookie = {} if who is None else {"Cookie": f"deniable={world.tokens[who]}"}
             world.seen(world.client.request("GET", place, headers=cookie))
     return "\n".join(world.emitted)
@@ -139,7 +162,11 @@ def found(text: str) -> list[str]:
     return [canary for canary in CANARIES if canary in text]
 
 
-@case("E21", "a canary in every kind of column, looked for in every body, header, log line, metric, page, stderr, and in the ledger and the catalogue on disk", "it is nowhere")
+@case(
+    "E21",
+    "a canary in every kind of column, looked for in every body, header, log line, metric, page, stderr, and in the ledger and the catalogue on disk",
+    "it is nowhere",
+)
 def test_no_canary_sings(worlds: Worlds, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     odd = worlds[1]
     with caplog.at_level(logging.DEBUG):
@@ -166,15 +193,25 @@ def _screams(question: object) -> Any:
     raise ValueError("Could not convert string 'ZEBRA-7731@example.org' to INT32")
 
 
-@case("E21b", "the same search where a leak is planted: the engine's own words are told, or logged", "the search finds it")
+@case(
+    "E21b", "the same search where a leak is planted: the engine's own words are told, or logged", "the search finds it"
+)
 @pytest.mark.parametrize("where", ["body", "log"])
-def test_a_planted_canary_is_found(where: str, worlds: Worlds, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_planted_canary_is_found(
+    where: str, worlds: Worlds, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     odd = worlds[1]
     if where == "body":
-        monkeypatch.setattr("deniable.server.desk.problem_of", lambda error: Problem("run_failed", f"{error} {error.__cause__} {_words(error)}"))
+        monkeypatch.setattr(
+            "deniable.server.desk.problem_of",
+            lambda error: Problem("run_failed", f"{error} {error.__cause__} {_words(error)}"),
+        )
     monkeypatch.setattr(odd.curator, "ask", lambda *_: _screams(None))
     if where == "log":
-        monkeypatch.setattr("deniable.server.desk.problem_of", lambda error: (logging.error("failed: %s", error), problems.problem_of(error))[1])
+        monkeypatch.setattr(
+            "deniable.server.desk.problem_of",
+            lambda error: (logging.error("failed: %s", error), problems.problem_of(error))[1],
+        )
     answer = odd.ask("SELECT COUNT(*) AS n FROM visits", epsilon=0.1)
     assert found(answer.text if where == "body" else caplog.text)
 
@@ -183,11 +220,20 @@ def _words(error: BaseException) -> str:
     return " ".join(map(str, error.args))
 
 
-@case("E20", "tracebacks, debug pages, request ids, server names: wrong methods, wrong types, wrong encodings, faults of ours", "a problem of the closed list that says nothing of the inside")
+@case(
+    "E20",
+    "tracebacks, debug pages, request ids, server names: wrong methods, wrong types, wrong encodings, faults of ours",
+    "a problem of the closed list that says nothing of the inside",
+)
 def test_nothing_of_the_inside_is_told(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
     world = worlds[1]
     monkeypatch.setattr(world.curator, "described", lambda *_: _screams(None))
-    headers = {"Authorization": f"Bearer {world.tokens['ana']}", "X-Request-ID": "<script>", "X-Debug": "1", "Cookie": "debug=1"}
+    headers = {
+        "Authorization": f"Bearer {world.tokens['ana']}",
+        "X-Request-ID": "<script>",
+        "X-Debug": "1",
+        "Cookie": "debug=1",
+    }
     for method, path, more in (
         ("GET", "/v1/datasets/visits?debug=true&trace=1", {}), ("POST", "/v1/questions", {"content": b"\xff\xfe"}), ("TRACE", "/v1/me", {}),
         ("POST", "/v1/questions", {"content": b"{", "headers": {**headers, "Content-Type": "application/json"}}), ("GET", "/docs", {}),
@@ -199,12 +245,28 @@ def test_nothing_of_the_inside_is_told(worlds: Worlds, monkeypatch: pytest.Monke
         assert answer.status_code >= 400, (method, path)
         body = answer.text
         assert answer.json()["code"] in problems.CODES, (method, path)
-        assert not any(word in body for word in ("Traceback", "site-packages", "deniable/", ".py", "line ", "ValueError", str(world.folder), "0x"))
+        assert not any(
+            word in body
+            for word in (
+                "Traceback",
+                "site-packages",
+                "deniable/",
+                ".py",
+                "line ",
+                "ValueError",
+                str(world.folder),
+                "0x",
+            )
+        )
         assert not {"server", "x-request-id", "x-powered-by"} & set(answer.headers)
         assert found(body) == []
 
 
-@case("E22", "a log line broken by names: line feeds and escape codes in paths, keys and SQL", "no log line holds what was sent")
+@case(
+    "E22",
+    "a log line broken by names: line feeds and escape codes in paths, keys and SQL",
+    "no log line holds what was sent",
+)
 def test_log_injection(worlds: Worlds, caplog: pytest.LogCaptureFixture) -> None:
     world = worlds[0]
     with caplog.at_level(logging.DEBUG, "deniable"):
@@ -213,10 +275,16 @@ def test_log_injection(worlds: Worlds, caplog: pytest.LogCaptureFixture) -> None
             world.call("ana", "GET", f"/{text}")
         world.ask("SELECT COUNT(*) FROM visits WHERE diagnosis = '\nERROR injected\x1b[31m'", epsilon=0.1)
         world.ask("SELECT\nERROR injected", epsilon=0.1, key="injected")
-    assert "injected" not in "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("deniable"))
+    assert "injected" not in "\n".join(
+        record.getMessage() for record in caplog.records if record.name.startswith("deniable")
+    )
 
 
-@case("E17", "cells of NaN, ±∞, −0, subnormal, 2⁶³, in Parquet, and a column of nested lists", "answered as any other, or refused by its type alone")
+@case(
+    "E17",
+    "cells of NaN, ±∞, −0, subnormal, 2⁶³, in Parquet, and a column of nested lists",
+    "answered as any other, or refused by its type alone",
+)
 def test_odd_cells_in_parquet(tmp_path: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
@@ -230,12 +298,32 @@ def test_odd_cells_in_parquet(tmp_path: Path) -> None:
     schema = "version: 1\ntables:\n  t{0}:\n    person: who\n    rows: 2\n    columns:\n      x: {{kind: real, low: 0, high: 10}}\n      k: {{kind: integer, low: 0, high: 9}}\n"
     with world.client:
         for name, reals, wholes in (("plain", [1.0] * 6, [1] * 6), ("odd", odd, [2**63 - 1, -(2**63), 0, 1, 2, 3])):
-            table = pa.table({"who": [f"{name}{i}" for i in range(6)], "x": reals, "k": pa.array(wholes, pa.int64()), "more": [[1]] * 6})
+            table = pa.table(
+                {
+                    "who": [f"{name}{i}" for i in range(6)],
+                    "x": reals,
+                    "k": pa.array(wholes, pa.int64()),
+                    "more": [[1]] * 6,
+                }
+            )
             parquet.write_table(table, tmp_path / f"{name}.parquet", compression="zstd")
-            body = {"name": name, "sources": {f"t{name}": f"{name}.parquet"}, "schema": schema.format(name), "budget": {"epsilon": 50.0}}
+            body = {
+                "name": name,
+                "sources": {f"t{name}": f"{name}.parquet"},
+                "schema": schema.format(name),
+                "budget": {"epsilon": 50.0},
+            }
             assert world.call("olga", "POST", "/v1/datasets", body).status_code == 201
             said = []
-            for call in ("SUM(x)", "AVG(x)", "SUM(k)", "COUNT(x)", "STDDEV(x)", "MEDIAN(x)", "SUM(LEAST(GREATEST(x * x / k, 0), 5))"):
+            for call in (
+                "SUM(x)",
+                "AVG(x)",
+                "SUM(k)",
+                "COUNT(x)",
+                "STDDEV(x)",
+                "MEDIAN(x)",
+                "SUM(LEAST(GREATEST(x * x / k, 0), 5))",
+            ):
                 asked = {"dataset": name, "sql": f"SELECT {call} AS v FROM t{name}", "epsilon": 1.0}
                 answer = world.call("olga", "POST", "/v1/questions", asked)
                 said.append((answer.status_code, answer.json().get("code")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ Lines = list[bytes]
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path, Path]]:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     """What a server exports after four questions, a fork of that history, and the server's key."""
     folder = tmp_path_factory.mktemp("exported")
     there = made(folder)
@@ -37,7 +37,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, P
         there.ask(NEVER.format("last"), epsilon=0.5)
         (folder / "ledger.jsonl").write_bytes(there.call("ada", "GET", "/v1/ledger/visits").content)
         (folder / "server.pub").write_bytes(there.call("ada", "GET", "/v1/key").content)
-    yield folder / "ledger.jsonl", folder / "kept", folder / "server.pub"
+    return folder / "ledger.jsonl", folder / "kept", folder / "server.pub"
 
 
 def verify(path: Path, key: Path, *more: str) -> Any:
@@ -63,7 +63,11 @@ DAMAGES: dict[str, tuple[Callable[[Lines], Lines], int]] = {
 }
 
 
-@case("A9", "flip, delete, reorder, truncate, put in, rename: a server's exported ledger, read by `deniable verify`", "exit 3 (or 2), and the first bad entry is named")
+@case(
+    "A9",
+    "flip, delete, reorder, truncate, put in, rename: a server's exported ledger, read by `deniable verify`",
+    "exit 3 (or 2), and the first bad entry is named",
+)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_an_edited_export_is_seen(damage: str, exported: tuple[Path, Path, Path], tmp_path: Path) -> None:
     path, _, key = exported
@@ -81,7 +85,11 @@ def test_an_edited_export_is_seen(damage: str, exported: tuple[Path, Path, Path]
         assert (said["whole"], said["entry"]) == (False, number), said
 
 
-@case("A9b", "fork: yesterday's ledger goes on with another question, and is exported and signed anew", "seen by whoever kept an earlier export")
+@case(
+    "A9b",
+    "fork: yesterday's ledger goes on with another question, and is exported and signed anew",
+    "seen by whoever kept an earlier export",
+)
 def test_a_fork_is_seen(exported: tuple[Path, Path, Path], tmp_path: Path) -> None:
     path, kept, key = exported
     folder = path.parent
@@ -99,7 +107,9 @@ def test_a_fork_is_seen(exported: tuple[Path, Path, Path], tmp_path: Path) -> No
     curator = Curator(Settings(state=forked, data=(folder,)))
     ledger = curator.open(OLGA, "visits").session.ledger
     for number in range(3):
-        entry = ledger.reserve(ledger.budget.cost(epsilon="0.1"), question=f"{number:064x}", description="other", payer="ana")
+        entry = ledger.reserve(
+            ledger.budget.cost(epsilon="0.1"), question=f"{number:064x}", description="other", payer="ana"
+        )
         ledger.seal(entry, b"x")
     other = tmp_path / "forked.jsonl"
     other.write_bytes(curator.export(OLGA, "visits"))
@@ -109,7 +119,11 @@ def test_a_fork_is_seen(exported: tuple[Path, Path, Path], tmp_path: Path) -> No
     assert done.exit_code == 3, done.output
 
 
-@case("A9c", "a ledger that is edited below a running server: the file itself", "the status names the entry, and nothing is granted any more")
+@case(
+    "A9c",
+    "a ledger that is edited below a running server: the file itself",
+    "the status names the entry, and nothing is granted any more",
+)
 def test_an_edited_file_is_seen(tmp_path: Path) -> None:
     import sqlite3
 
@@ -159,7 +173,11 @@ def certified(tmp_path: Path) -> audit.Finding:
     return audit.compare(seen[0][0], seen[1][0], claim=seen[0][1], delta=0.01, confidence=1 - MISS)
 
 
-@case("N4", "neighbouring datasets behind two servers, 150 answers of each over HTTP: what can be proved from them?", "a certified lower bound below what the ledger charged")
+@case(
+    "N4",
+    "neighbouring datasets behind two servers, 150 answers of each over HTTP: what can be proved from them?",
+    "a certified lower bound below what the ledger charged",
+)
 @pytest.mark.slow
 def test_answers_over_http_are_audited(tmp_path: Path) -> None:
     found = certified(tmp_path)
@@ -182,7 +200,11 @@ def test_a_planted_sensitivity_is_refuted(tmp_path: Path, monkeypatch: pytest.Mo
 # -- noise -------------------------------------------------------------------------------------------------------------
 
 
-@case("N5", "asking until the answer is nice, and averaging: the same question in seven spellings, 48 times", "one draw of noise, one charge, the same numbers")
+@case(
+    "N5",
+    "asking until the answer is nice, and averaging: the same question in seven spellings, 48 times",
+    "one draw of noise, one charge, the same numbers",
+)
 def test_repeating_gives_the_same_noise(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:
@@ -194,16 +216,24 @@ def test_repeating_gives_the_same_noise(tmp_path: Path) -> None:
         ]  # fmt: skip
         before, seen = there.ledger.charged, []
         for number in range(48):
-            answer = there.ask(spellings[number % len(spellings)], epsilon=0.3 - number / 1000, key=f"{number}" if number % 2 else None)
+            answer = there.ask(
+                spellings[number % len(spellings)], epsilon=0.3 - number / 1000, key=f"{number}" if number % 2 else None
+            )
             seen.append(answer.json()["rows"][0][0])
         assert len(set(seen)) == 1
         cost = there.ledger.budget.cost(epsilon=0.3)
         assert there.ledger.charged == before + cost
-        assert there.ask(f"{spellings[0]} AND TRUE", epsilon=0.3).status_code == 200  # another text draws anew, and pays
+        assert (
+            there.ask(f"{spellings[0]} AND TRUE", epsilon=0.3).status_code == 200
+        )  # another text draws anew, and pays
         assert there.ledger.charged == before + cost + cost
 
 
-@case("N3", "a seed in the request, in a header, in the settings; two processes forked from one", "no such field; forks draw differently (see N3b)")
+@case(
+    "N3",
+    "a seed in the request, in a header, in the settings; two processes forked from one",
+    "no such field; forks draw differently (see N3b)",
+)
 def test_no_seed_can_be_given(tmp_path: Path) -> None:
     from deniable.errors import UnreadableRecord
     from deniable.server.settings import Settings
@@ -217,7 +247,11 @@ def test_no_seed_can_be_given(tmp_path: Path) -> None:
                 Settings.read(tmp_path / "server.toml")
 
 
-@case("N8", "reading an answer again: its label in three forms, its replay, its request with the same key", "the same numbers, nothing charged: no query is run again")
+@case(
+    "N8",
+    "reading an answer again: its label in three forms, its replay, its request with the same key",
+    "the same numbers, nothing charged: no query is run again",
+)
 def test_reading_again_draws_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = made(tmp_path)
     with there.client:

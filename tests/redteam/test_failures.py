@@ -62,7 +62,11 @@ def request(world: World, body: dict[str, Any], key: str) -> bytes:
 # -- between the two transactions --------------------------------------------------------------------------------------
 
 
-@case("B6", "the disk is full, read-only or fails when the answer is to be sealed", "503, no number leaves, the charge stays")
+@case(
+    "B6",
+    "the disk is full, read-only or fails when the answer is to be sealed",
+    "503, no number leaves, the charge stays",
+)
 @pytest.mark.parametrize(
     "error",
     [LedgerUnavailable("no space left", "free some"), OSError(28, "No space left on device"), MemoryError()],
@@ -86,7 +90,9 @@ def test_no_bytes_leave_before_they_are_sealed(error: Exception, world: World, m
     assert answer.json()["code"] in {"ledger_unavailable", "run_failed", "unexpected"}
     assert not {"rows", "intervals", "columns"} & set(answer.json())
     assert ledger.charged == before + ledger.budget.cost(epsilon=0.5)
-    assert world.ask(NEVER.format("afterwards " + type(error).__name__), epsilon=0.5).status_code == 200  # nobody is locked out
+    assert (
+        world.ask(NEVER.format("afterwards " + type(error).__name__), epsilon=0.5).status_code == 200
+    )  # nobody is locked out
 
 
 @case("B6b", "the disk is full when the charge is to be written", "503, no data is read, nothing leaves")
@@ -112,7 +118,11 @@ def test_what_cannot_be_charged_is_not_run(world: World, monkeypatch: pytest.Mon
     assert list(world.ledger.entries()) == before
 
 
-@case("B6c", "a Postgres server whose disk is full (no file may grow)", "refused; what was granted is there; it goes on afterwards")
+@case(
+    "B6c",
+    "a Postgres server whose disk is full (no file may grow)",
+    "refused; what was granted is there; it goes on afterwards",
+)
 @pytest.mark.postgres
 @pytest.mark.slow
 def test_a_full_disk_below_postgres() -> None:
@@ -166,7 +176,11 @@ def _largest(postgres: Postgres) -> int:
 # -- the network -------------------------------------------------------------------------------------------------------
 
 
-@case("B7", "the socket is closed in the middle of a question; the request is sent again with its key", "one charge, and one answer")
+@case(
+    "B7",
+    "the socket is closed in the middle of a question; the request is sent again with its key",
+    "one charge, and one answer",
+)
 def test_a_lost_socket_is_one_charge(tmp_path: Path) -> None:
     there = made(tmp_path, port=0)
     with there.client, listening(there) as place:
@@ -189,7 +203,11 @@ def test_a_lost_socket_is_one_charge(tmp_path: Path) -> None:
         assert there.ledger.charged == before + there.ledger.budget.cost(epsilon=0.25)
 
 
-@case("B7b", "half a request, a request without its body, two lengths, a length that lies", "no charge, and the server goes on")
+@case(
+    "B7b",
+    "half a request, a request without its body, two lengths, a length that lies",
+    "no charge, and the server goes on",
+)
 def test_requests_that_are_torn_charge_nothing(tmp_path: Path) -> None:
     there = made(tmp_path, port=0)
     with there.client, listening(there) as place:
@@ -198,7 +216,13 @@ def test_requests_that_are_torn_charge_nothing(tmp_path: Path) -> None:
         whole = request(there, body, "torn")
         long = whole.replace(b"Content-Length: ", b"Content-Length: 9")
         smuggled = whole.replace(b"Connection: close", b"Transfer-Encoding: chunked")
-        for torn in (whole[: len(whole) // 2], whole[:-1], whole.partition(b"\r\n\r\n")[0] + b"\r\n\r\n", long, smuggled):
+        for torn in (
+            whole[: len(whole) // 2],
+            whole[:-1],
+            whole.partition(b"\r\n\r\n")[0] + b"\r\n\r\n",
+            long,
+            smuggled,
+        ):
             with socket.create_connection(place) as line:
                 line.sendall(torn)
                 line.shutdown(socket.SHUT_WR)
@@ -211,7 +235,11 @@ def test_requests_that_are_torn_charge_nothing(tmp_path: Path) -> None:
 # -- time, and files of yesterday --------------------------------------------------------------------------------------
 
 
-@case("B12", "yesterday's copy of the whole state folder is put back and the server started", "refused, by the checkpoint kept elsewhere")
+@case(
+    "B12",
+    "yesterday's copy of the whole state folder is put back and the server started",
+    "refused, by the checkpoint kept elsewhere",
+)
 def test_a_restored_state_is_refused(tmp_path: Path) -> None:
     chosen = {"checkpoints": tmp_path / "elsewhere"}
     (tmp_path / "w").mkdir()
@@ -229,12 +257,16 @@ def test_a_restored_state_is_refused(tmp_path: Path) -> None:
     shutil.rmtree(state)
     shutil.copytree(tmp_path / "yesterday", state)
     restored = Curator(Settings(state=state, data=(tmp_path / "w",), **chosen))
-    with pytest.raises(DeniableError, match="checkpoint|older|entry"):
+    with pytest.raises(DeniableError, match=r"checkpoint|older|entry"):
         restored.open(OLGA, "visits")
     restored.close()
 
 
-@case("B10b", "the server's clock jumps back and forth across a window's border while an analyst asks", "never more than the window grants; lifetime still shown")
+@case(
+    "B10b",
+    "the server's clock jumps back and forth across a window's border while an analyst asks",
+    "never more than the window grants; lifetime still shown",
+)
 def test_the_clock_gives_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = made(tmp_path)
     with there.client:
@@ -242,17 +274,26 @@ def test_the_clock_gives_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert there.call("olga", "POST", "/v1/datasets/visits/grants", body).status_code == 201
         ledger = there.ledger
         assert there.ask(NEVER.format("a"), epsilon=0.5).status_code == 200
-        real, shift = time.time, 0.0
-        monkeypatch.setattr(time, "time", lambda: real() + shift)
-        for number, shift in enumerate((-86_400.0, -1.0, -3600.0, -400 * 86_400.0)):  # noqa: B020  # read by the clock
+        real, shift = time.time, [0.0]
+        monkeypatch.setattr("deniable.ledger.stores.clock", lambda: real() + shift[0])
+        for number, moved in enumerate((-86_400.0, -1.0, -3600.0, -400 * 86_400.0)):
+            shift[0] = moved
             assert there.ask(NEVER.format(f"b{number}"), epsilon=0.1).status_code == 402
-        shift = 0.0
-        accounts = {(each["name"], each["window_seconds"]): each for each in there.call("ada", "GET", "/v1/ledger/visits/accounts").json()["accounts"]}
+        shift[0] = 86_400.0  # the control: the clock is read, and tomorrow's window is another
+        assert there.ask(NEVER.format("tomorrow"), epsilon=0.5).status_code == 200
+        shift[0] = 0.0
+        assert there.ask(NEVER.format("and back"), epsilon=0.1).status_code == 402
+        accounts = {
+            (each["name"], each["window_seconds"]): each
+            for each in there.call("ada", "GET", "/v1/ledger/visits/accounts").json()["accounts"]
+        }
         assert accounts["ana", 86_400]["lifetime"] == accounts["ana", None]["lifetime"]
         assert ledger.verify(there.curator.key.public)
 
 
-@case("B5b", "kill -9 of a serving process in the middle of a question", "it restarts; charged at least what was released")
+@case(
+    "B5b", "kill -9 of a serving process in the middle of a question", "it restarts; charged at least what was released"
+)
 @pytest.mark.slow
 def test_a_killed_server_forgets_nothing(tmp_path: Path) -> None:
     there = made(tmp_path)

@@ -189,7 +189,11 @@ def test_joins_that_multiply(sql: str, world: World) -> None:
     refused(world, sql)
 
 
-@case("E16b", "10 MB of SQL, 100,000 brackets, 50,000 ANDs, a megabyte of text in quotes", "refused within the time of any other, nothing charged")
+@case(
+    "E16b",
+    "10 MB of SQL, 100,000 brackets, 50,000 ANDs, a megabyte of text in quotes",
+    "refused within the time of any other, nothing charged",
+)
 def test_texts_that_are_too_much(world: World) -> None:
     before = list(world.ledger.entries())
     for sql in (
@@ -208,10 +212,16 @@ def test_texts_that_are_too_much(world: World) -> None:
     assert list(world.ledger.entries()) == before
 
 
-@case("Q3", "HAVING and ORDER BY on counts, hoping for exact ones", "they see the noisy numbers that are shown, or are refused")
+@case(
+    "Q3",
+    "HAVING and ORDER BY on counts, hoping for exact ones",
+    "they see the noisy numbers that are shown, or are refused",
+)
 def test_having_sees_noisy_numbers(world: World) -> None:
     exact = visits()["ward"].value_counts()
-    answer = world.ask("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward HAVING COUNT(*) > 700 ORDER BY n DESC", epsilon=0.05).json()
+    answer = world.ask(
+        "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward HAVING COUNT(*) > 700 ORDER BY n DESC", epsilon=0.05
+    ).json()
     shown = [row[1] for row in answer["rows"]]
     assert shown == sorted(shown, reverse=True)
     assert all(n > 700 for n in shown)
@@ -219,7 +229,11 @@ def test_having_sees_noisy_numbers(world: World) -> None:
     refused(world, "SELECT ward, COUNT(*) AS n FROM visits WHERE COUNT(*) > 3 GROUP BY ward")
 
 
-@case("Q2b", "GROUP BY a column without public keys, where one person alone has a value of their own", "that value is never shown; the number of rows is public or noisy")
+@case(
+    "Q2b",
+    "GROUP BY a column without public keys, where one person alone has a value of their own",
+    "that value is never shown; the number of rows is public or noisy",
+)
 def test_a_key_of_one_person(world: World) -> None:
     table = visits()
     table.loc[0, ["patient_id", "town"]] = [987654, "Atlantis-of-one"]
@@ -236,14 +250,20 @@ def test_a_key_of_one_person(world: World) -> None:
         assert "Atlantis" not in answer.text
 
 
-@case("Q9", "several aggregates in one question, hoping that only one is paid for", "noise grows so that all of them cost what was said")
+@case(
+    "Q9",
+    "several aggregates in one question, hoping that only one is paid for",
+    "noise grows so that all of them cost what was said",
+)
 def test_parts_are_paid_for(world: World) -> None:
     def width(sql: str) -> float:
-        [[low, high]] = [pair for pair in world.ask(sql, epsilon=0.1, path=":price").json()["errors"].items()][:1] or [[0, 0]]
-        return float(high)
+        errors = world.ask(sql, epsilon=0.1, path=":price").json()["errors"]
+        return float(errors["n"])
 
     one = width("SELECT COUNT(*) AS n FROM visits WHERE age > 3")
-    many = width("SELECT COUNT(*) AS n, SUM(age) AS s, COUNT(DISTINCT patient_id) AS p, AVG(cost) AS c FROM visits WHERE age > 3")
+    many = width(
+        "SELECT COUNT(*) AS n, SUM(age) AS s, COUNT(DISTINCT patient_id) AS p, AVG(cost) AS c FROM visits WHERE age > 3"
+    )
     assert many > 1.3 * one
 
 
@@ -266,7 +286,11 @@ def test_bounds_that_mean_nothing(world: World, tmp_path: Path) -> None:
     refused(world, "SELECT SUM(LENGTH(town) * 1e300 * age) AS s FROM visits WHERE cost / 0 > 1e308 AND nosuch = 1")
 
 
-@case("Q12", "secrets in literals of somebody else's questions, looked for in releases, labels, the schema and prices", "an analyst sees their own questions only")
+@case(
+    "Q12",
+    "secrets in literals of somebody else's questions, looked for in releases, labels, the schema and prices",
+    "an analyst sees their own questions only",
+)
 def test_literals_of_others(world: World) -> None:
     asked = world.ask("SELECT COUNT(*) AS n FROM visits WHERE town = 'literal-secret-4711'", epsilon=0.1)
     release = asked.json()["release"]
@@ -279,7 +303,11 @@ def test_literals_of_others(world: World) -> None:
     assert "4711" in world.call("ada", "GET", "/v1/ledger/visits").text  # the auditor does: the test can see it
 
 
-@case("Q15", "the same attacks as column names, aliases, keys of `within`, and as questions to dummy rows", "refused, nothing charged, or only a name")
+@case(
+    "Q15",
+    "the same attacks as column names, aliases, keys of `within`, and as questions to dummy rows",
+    "refused, nothing charged, or only a name",
+)
 def test_other_doors_for_text(world: World) -> None:
     before = list(world.ledger.entries())
     for sql in ("SELECT * FROM visits", "SELECT COUNT(*) FROM read_csv('/etc/passwd')", f"{COUNT}; DROP TABLE visits"):

@@ -54,9 +54,18 @@ def test_the_watch_counts_and_a_broken_case_shows() -> None:
         def __init__(self, nodeid: str, outcome: str) -> None:
             self.nodeid, self.outcome, self.when = nodeid, outcome, "call"
 
-    cases = [Case("B1", "tried", "must be", ("a.py::x",)), Case("B2", "tried", "must | be", ("a.py::y",)), Case("Q1", "t", "h", ("a.py::z",))]
+    cases = [
+        Case("B1", "tried", "must be", ("a.py::x",)),
+        Case("B2", "tried", "must | be", ("a.py::y",)),
+        Case("Q1", "t", "h", ("a.py::z",)),
+    ]
     watch = Watch(cases)
-    for nodeid, outcome in (("a.py::x[1]", "passed"), ("a.py::x[2]", "passed"), ("a.py::y", "failed"), ("b.py::x", "failed")):
+    for nodeid, outcome in (
+        ("a.py::x[1]", "passed"),
+        ("a.py::x[2]", "passed"),
+        ("a.py::y", "failed"),
+        ("b.py::x", "failed"),
+    ):
         watch.pytest_runtest_logreport(Report(nodeid, outcome))  # type: ignore[arg-type]
     assert [watch.result(each) for each in cases] == ["held", "BROKEN", "not tried"]
     assert "| B2 | tried | must \\| be | BROKEN | 1 |" in written(cases, watch)
