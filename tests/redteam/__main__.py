@@ -6,11 +6,14 @@ written into docs/redteam.md.
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import tempfile
 from collections import Counter
 from itertools import groupby
+from pathlib import Path
+from xml.etree import ElementTree
 
-import pytest
 from rich.console import Console
 from rich.table import Table
 
@@ -20,17 +23,24 @@ PAGE = ROOT / "docs" / "redteam.md"
 BEGIN, END = "<!-- cases: made by python -m tests.redteam --page -->", "<!-- end of cases -->"
 
 
-class Watch:
-    """Counts what became of the tests of each case."""
+class Results:
+    """What became of the tests of each case."""
 
     def __init__(self, cases: list[Case]) -> None:
         self.whose = {test: case.code for case in cases for test in case.tests}
         self.found: dict[str, Counter[str]] = {case.code: Counter() for case in cases}
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        code = self.whose.get(report.nodeid.partition("[")[0].partition("@")[0])
-        if code is not None and (report.when == "call" or report.outcome != "passed"):
-            self.found[code][report.outcome] += 1
+    def add(self, test: str, outcome: str) -> None:
+        """One test, "path::name[parameters]", that passed, failed or was skipped."""
+        code = self.whose.get(test.partition("[")[0])
+        if code is not None:
+            self.found[code][outcome] += 1
+
+    def read(self, report: Path) -> None:
+        """What pytest wrote with --junitxml."""
+        for test in ElementTree.parse(report).iter("testcase"):
+            outcome = "passed" if not len(test) else "skipped" if test.find("skipped") is not None else "failed"
+            self.add(f"{test.attrib['classname'].replace('.', '/')}.py::{test.attrib['name']}", outcome)
 
     def result(self, case: Case) -> str:
         """In a word: held, broken, or not tried."""
@@ -39,8 +49,12 @@ class Watch:
             return "BROKEN"
         return "held" if said["passed"] else "not tried"
 
+    def many(self, case: Case) -> int:
+        """How many tests were run."""
+        return self.found[case.code].total() - self.found[case.code]["skipped"]
 
-def table(cases: list[Case], watch: Watch) -> Table:
+
+def table(cases: list[Case], results: Results) -> Table:
     """For people at a terminal."""
     shown = Table(title="Red team", show_lines=False, title_justify="left")
     for name in ("case", "tried", "must be", "result", "tests"):
@@ -50,18 +64,18 @@ def table(cases: list[Case], watch: Watch) -> Table:
         shown.add_section()
         shown.add_row("", f"[bold]{group}[/bold]")
         for each in those:
-            result, many = watch.result(each), str(watch.found[each.code].total())
+            result, many = results.result(each), str(results.many(each))
             shown.add_row(each.code, each.tried, each.holds, f"[{colours[result]}]{result}[/]", many)
     return shown
 
 
-def written(cases: list[Case], watch: Watch) -> str:
+def written(cases: list[Case], results: Results) -> str:
     """The same for the page."""
     lines = []
     for group, those in groupby(cases, key=lambda each: each.group):
         lines += ["", f"### {group}", "", "| | tried | must be | result | tests |", "|---|---|---|---|--:|"]
         for each in those:
-            words = [each.code, each.tried, each.holds, watch.result(each), str(watch.found[each.code].total())]
+            words = [each.code, each.tried, each.holds, results.result(each), str(results.many(each))]
             lines.append("| " + " | ".join(word.replace("|", "\\|") for word in words) + " |")
     return "\n".join(lines) + "\n\n"
 
@@ -80,19 +94,22 @@ def on_page() -> dict[str, tuple[str, str]]:
 
 def main(arguments: list[str]) -> int:
     cases = every()
-    watch = Watch(cases)
-    files = sorted({test.partition("::")[0] for case in cases for test in case.tests if "/redteam/" not in test})
-    chosen = [test for case in cases for test in case.tests if test.partition("::")[0] in files]
+    results = Results(cases)
+    elsewhere = [test for case in cases for test in case.tests if "/redteam/" not in test]
     more = [each for each in arguments if each != "--page"]
-    code = pytest.main(["-q", "--no-header", "tests/redteam", *chosen, *more], plugins=[watch])
-    Console(width=None if sys.stdout.isatty() else 160).print(table(cases, watch))
-    results = Counter(watch.result(each) for each in cases)
-    tests = sum(each.total() for each in watch.found.values())
-    print(f"{len(cases)} cases, {tests} tests: " + ", ".join(f"{many} {name}" for name, many in results.items()))
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", "tests/redteam", *elsewhere, *more]
+        code = subprocess.run(command, cwd=ROOT, check=False).returncode
+        results.read(report)
+    Console(width=None if sys.stdout.isatty() else 160).print(table(cases, results))
+    totals = Counter(results.result(each) for each in cases)
+    tests = sum(results.many(each) for each in cases)
+    print(f"{len(cases)} cases, {tests} tests: " + ", ".join(f"{many} {name}" for name, many in totals.items()))
     if "--page" in arguments:
         before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-        PAGE.write_text(before + BEGIN + "\n" + written(cases, watch) + END + rest.partition(END)[2], "utf-8")
-    return int(code)
+        PAGE.write_text(before + BEGIN + "\n" + written(cases, results) + END + rest.partition(END)[2], "utf-8")
+    return code
 
 
 if __name__ == "__main__":

@@ -231,8 +231,8 @@ def test_repeating_gives_the_same_noise(tmp_path: Path) -> None:
 
 @case(
     "N3",
-    "a seed in the request, in a header, in the settings; two processes forked from one",
-    "no such field; forks draw differently (see N3b)",
+    "a seed, a scale or a sensitivity in the request or in the settings",
+    "refused: there is no such field",
 )
 def test_no_seed_can_be_given(tmp_path: Path) -> None:
     from deniable.errors import UnreadableRecord

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
-from tests.redteam.__main__ import Watch, on_page, written
+from tests.redteam.__main__ import Results, on_page, written
 from tests.redteam.cases import GROUPS, ROOT, Case, every
 from tests.redteam.elsewhere import ELSEWHERE
 
@@ -47,25 +48,24 @@ def test_the_page_has_these_cases() -> None:
     assert on_page() == {each.code: (each.tried, each.holds) for each in every()}
 
 
-def test_the_watch_counts_and_a_broken_case_shows() -> None:
-    """The runner is told of three tests, one of which failed: the table must say so."""
-
-    class Report:
-        def __init__(self, nodeid: str, outcome: str) -> None:
-            self.nodeid, self.outcome, self.when = nodeid, outcome, "call"
-
+def test_a_broken_case_shows(tmp_path: Path) -> None:
+    """The runner reads of four tests, one of which failed and one was left out: the table must say so."""
     cases = [
-        Case("B1", "tried", "must be", ("a.py::x",)),
-        Case("B2", "tried", "must | be", ("a.py::y",)),
-        Case("Q1", "t", "h", ("a.py::z",)),
+        Case("B1", "tried", "must be", ("a/b.py::x",)),
+        Case("B2", "tried", "must | be", ("a/b.py::y",)),
+        Case("Q1", "tried", "must be", ("a/b.py::z",)),
     ]
-    watch = Watch(cases)
-    for nodeid, outcome in (
-        ("a.py::x[1]", "passed"),
-        ("a.py::x[2]", "passed"),
-        ("a.py::y", "failed"),
-        ("b.py::x", "failed"),
-    ):
-        watch.pytest_runtest_logreport(Report(nodeid, outcome))  # type: ignore[arg-type]
-    assert [watch.result(each) for each in cases] == ["held", "BROKEN", "not tried"]
-    assert "| B2 | tried | must \\| be | BROKEN | 1 |" in written(cases, watch)
+    report = tmp_path / "report.xml"
+    report.write_text(
+        '<testsuites><testsuite><testcase classname="a.b" name="x[1]"/><testcase classname="a.b" name="x[2]"/>'
+        '<testcase classname="a.b" name="y"><failure/></testcase><testcase classname="a.c" name="x"><error/></testcase>'
+        '<testcase classname="a.b" name="z"><skipped/></testcase></testsuite></testsuites>'
+    )
+    results = Results(cases)
+    results.read(report)
+    assert [(results.result(each), results.many(each)) for each in cases] == [
+        ("held", 2),
+        ("BROKEN", 1),
+        ("not tried", 0),
+    ]
+    assert "| B2 | tried | must \\| be | BROKEN | 1 |" in written(cases, results)
