@@ -69,26 +69,27 @@ def table(cases: list[Case], results: Results) -> Table:
     return shown
 
 
-def written(cases: list[Case], results: Results) -> str:
-    """The same for the page."""
+def written(cases: list[Case], results: Results, before: dict[str, list[str]]) -> str:
+    """The same for the page. What was not tried this time keeps what `before`, the page's rows so far, say of it."""
     lines = []
     for group, those in groupby(cases, key=lambda each: each.group):
         lines += ["", f"### {group}", "", "| | tried | must be | result | tests |", "|---|---|---|---|--:|"]
         for each in those:
             words = [each.code, each.tried, each.holds, results.result(each), str(results.many(each))]
-            lines.append("| " + " | ".join(word.replace("|", "\\|") for word in words) + " |")
+            kept = before.get(each.code, words)
+            shown = kept if words[3] == "not tried" and kept[:3] == words[:3] else words
+            lines.append("| " + " | ".join(word.replace("|", "\\|") for word in shown) + " |")
     return "\n".join(lines) + "\n\n"
 
 
-def on_page() -> dict[str, tuple[str, str]]:
-    """What the page says of each case: tried, and what must be."""
+def on_page() -> dict[str, list[str]]:
+    """The rows of the page, by code: code, tried, what must be, result, how many tests."""
     inside = PAGE.read_text("utf-8").partition(BEGIN)[2].partition(END)[0]
     found = {}
     for line in inside.splitlines():
-        cells = [each.strip().replace("\\|", "|") for each in line.replace("\\|", "\0").split("|")[1:-1]]
+        cells = [each.strip().replace("\0", "|") for each in line.replace("\\|", "\0").split("|")[1:-1]]
         if len(cells) == 5 and cells[0] and cells[0][0].isalpha():
-            code, tried, holds = (each.replace("\0", "|") for each in cells[:3])
-            found[code] = (tried, holds)
+            found[cells[0]] = cells
     return found
 
 
@@ -108,7 +109,9 @@ def main(arguments: list[str]) -> int:
     print(f"{len(cases)} cases, {tests} tests: " + ", ".join(f"{many} {name}" for name, many in totals.items()))
     if "--page" in arguments:
         before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-        PAGE.write_text(before + BEGIN + "\n" + written(cases, results) + END + rest.partition(END)[2], "utf-8")
+        PAGE.write_text(
+            before + BEGIN + "\n" + written(cases, results, on_page()) + END + rest.partition(END)[2], "utf-8"
+        )
     return code
 
 

@@ -103,7 +103,7 @@ def test_time_tells_nothing_of_a_heavy_person(pair: tuple[World, World]) -> None
 @pytest.mark.parametrize("planted", [pytest.param("beyond a step", marks=pytest.mark.slow), "off the grid"])
 def test_a_planted_delay_is_seen(planted: str, pair: tuple[World, World], monkeypatch: pytest.MonkeyPatch) -> None:
     engine = pair[1].curator.open(OLGA, "visits").session._engine
-    collect, wait = engine.collect, 2.2 * STEP if planted == "beyond a step" else 1.5 * STEP
+    collect, wait = engine.collect, 2.2 * STEP if planted == "beyond a step" else 2.5 * STEP
 
     def late(question: Any) -> Any:
         time.sleep(wait)

@@ -45,7 +45,9 @@ def test_tests_that_stand_elsewhere_exist() -> None:
 
 def test_the_page_has_these_cases() -> None:
     """python -m tests.redteam --page writes them."""
-    assert on_page() == {each.code: (each.tried, each.holds) for each in every()}
+    rows = on_page()
+    assert {code: row[1:3] for code, row in rows.items()} == {each.code: [each.tried, each.holds] for each in every()}
+    assert {row[3] for row in rows.values()} == {"held"}
 
 
 def test_a_broken_case_shows(tmp_path: Path) -> None:
@@ -68,4 +70,7 @@ def test_a_broken_case_shows(tmp_path: Path) -> None:
         ("BROKEN", 1),
         ("not tried", 0),
     ]
-    assert "| B2 | tried | must \\| be | BROKEN | 1 |" in written(cases, results)
+    assert "| B2 | tried | must \\| be | BROKEN | 1 |" in written(cases, results, {})
+    kept = {"Q1": ["Q1", "tried", "must be", "held", "7"], "B2": ["B2", "tried", "must | be", "held", "9"]}
+    assert "| Q1 | tried | must be | held | 7 |" in written(cases, results, kept)
+    assert "| B2 | tried | must \\| be | BROKEN | 1 |" in written(cases, results, kept)
