@@ -63,6 +63,10 @@ endef
 .venv/.ready-with-spark: .venv/.ready-to-develop
 	$(call build_env,.venv,-e "$(WITH_SPARK)")
 
+# Apart: it brings a plugin of its own for pytest.
+.venv-schemathesis/.ready: pyproject.toml
+	$(call build_env,.venv-schemathesis,"schemathesis>=4")
+
 .venv-bench-queries/.ready: pyproject.toml benchmarks/requirements-queries.txt
 	$(call build_env,.venv-bench-queries,-e ".[sql]" -r benchmarks/requirements-queries.txt)
 
@@ -94,6 +98,12 @@ test-all: .venv/.ready-with-spark  ## everything, the slow ones and those of Spa
 	$(call from_debian,ls /usr/lib/postgresql/*/bin/initdb || command -v initdb,postgresql)
 	$(call from_debian,command -v chromium,chromium)
 	@$(BIN)/python -m pytest $(IN_PARALLEL)
+
+.PHONY: redteam
+redteam: .venv/.ready-to-develop .venv-schemathesis/.ready  ## every attack, and a table of what came of it
+	$(call from_debian,ls /usr/lib/postgresql/*/bin/initdb || command -v initdb,postgresql)
+	$(call from_debian,command -v chromium,chromium)
+	@$(BIN)/python -m tests.redteam $(IN_PARALLEL) -m "not spark"
 
 .PHONY: coverage
 coverage: .venv/.ready-to-develop  ## the tests, and which lines they miss
@@ -157,6 +167,6 @@ test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a mill
 
 .PHONY: clean
 clean:  ## remove environments, caches and everything built
-	@rm -rf .venv .venv-bench .venv-bench-noise .venv-bench-audit .venv-bench-queries* demo-output site build dist htmlcov .coverage .coverage.* \
+	@rm -rf .venv .venv-schemathesis .venv-bench .venv-bench-noise .venv-bench-audit .venv-bench-queries* demo-output site build dist htmlcov .coverage .coverage.* \
 	  .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find src tests docs benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -250,6 +250,8 @@ def _within(plan: Plan, budget: Budget, within: float | Mapping[str, float], con
     """The smallest cost at which each measure's error is at most what was asked. The error falls with the cost."""
     named = {recipe.name: recipe for recipe in plan.recipes}
     targets = dict(within) if isinstance(within, Mapping) else dict.fromkeys(named, within)
+    if not targets:
+        raise InvalidParameter("within", NOTHING, "names no measure", f"choose from {', '.join(named)}")
     for name, target in targets.items():
         if name not in named:
             raise InvalidParameter("within", name, f"must name a measure: {', '.join(named)}")

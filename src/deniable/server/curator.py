@@ -217,6 +217,9 @@ class Curator:
             rule = "hold people of several datasets with budgets of their own"
             raise InvalidParameter("sources", NOTHING, rule, "register them one by one")
         found = [each for each in self.catalogue.datasets() if each.family in families]
+        if any(each.owner != person.name for each in found):
+            # Its ledger would become theirs too: they could raise its limit, and read what others asked.
+            raise Problem("forbidden", "these people are in a dataset of somebody else; its owner may register them")
         return sorted(found, key=lambda each: each.made)
 
     def _limit(self, kin: list[DatasetRecord], marks: Mapping[str, Marks], budget: BudgetBody | None) -> Budget:

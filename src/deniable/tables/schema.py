@@ -175,7 +175,10 @@ def _record(source: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
         where, text, form = path.name, _text(path), path.suffix.lower()
     else:
         where, text, form = "schema", source, ""
-    found = _parsed(where, text, form)
+    try:
+        found = _parsed(where, text, form)
+    except RecursionError:
+        raise UnreadableRecord(f"{where}: is nested too deeply") from None
     if not isinstance(found, Mapping):
         raise UnreadableRecord(f"{where}: must be a mapping with the entry tables; see deniable.tables.schema")
     return found

@@ -1,0 +1,17 @@
+"""One server for each file of attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.postgres import postgres  # noqa: F401  # a fixture
+from tests.server.world import World, made
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    there = made(tmp_path_factory.mktemp("attacked"))
+    with there.client:
+        yield there

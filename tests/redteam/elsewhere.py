@@ -1,0 +1,118 @@
+"""Cases whose tests stand beside the code that they attack: which they are, and where."""
+
+from __future__ import annotations
+
+from tests.redteam.cases import Case
+
+
+def _ledger(file: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"tests/ledger/test_{file}.py::test_{name}" for name in names)
+
+
+def _server(file: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"tests/server/test_{file}.py::test_{name}" for name in names)
+
+
+def _queries(file: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"tests/queries/{file}.py::test_{name}" for name in names)
+
+
+ELSEWHERE: tuple[Case, ...] = (
+    Case("B3", "4 × 64 and 2 × 256 threads in processes of their own for the last of a budget in a file",
+         "exactly what fits is granted", _ledger("race", "four_processes_of_64_threads_share_the_last_of_a_budget",
+                                                 "two_processes_of_256_threads_share_the_last_of_a_budget")),
+    Case("B4", "2 × 256 threads on Postgres, READ COMMITTED and SERIALIZABLE", "exactly what fits is granted",
+         _ledger("race", "the_same_on_postgres")),
+    Case("B5", "kill -9 before every SQL statement and at random moments, in files and on Postgres; a ledger that commits late as control",
+         "spent ≥ released; it opens again; nobody is locked out",
+         _ledger("crash", "two_hundred_kills_at_random_moments_and_one_before_each_statement",
+                 "the_victims_would_find_a_ledger_that_commits_late", "kills_before_each_statement_of_a_shared_database",
+                 "kills_before_each_statement_and_at_random_moments_on_postgres", "a_log_torn_anywhere_leaves_a_whole_beginning")
+         + _ledger("database", "a_crash_of_the_server_forgets_nothing")),
+    Case("B6d", "a disk that fills up at any byte (RLIMIT_FSIZE), a file that may only be read", "nothing is granted that is not written",
+         _ledger("crash", "a_full_disk_grants_nothing_that_is_not_written", "a_file_that_may_only_be_read")),
+    Case("B7c", "the same key and body again, a crowd with one key, a failed run again", "one charge, the same bytes",
+         _server("questions", "the_same_key_and_body_are_one_charge_and_the_same_bytes", "a_crowd_with_one_key_is_one_charge",
+                 "a_refine_is_charged_once_for_one_key", "a_run_that_fails_is_charged_and_told_the_same_each_time")
+         + _server("grid", "a_client_that_hangs_up_changes_nothing")),
+    Case("B7d", "the same key for another body or another route", "409, nothing charged",
+         _server("questions", "the_same_key_for_another_body_or_route_is_a_conflict")),
+    Case("B9", "10,000 × 0.1", "1000 exactly, of the dataset and of a share",
+         _ledger("ledger", "ten_thousand_tenths_fit_exactly_into_a_thousand")
+         + _ledger("accounts", "ten_thousand_tenths_of_a_share_are_a_thousand_exactly")),
+    Case("B10", "the clock is set back, or forward", "never extra budget; the lifetime does not refill",
+         _ledger("accounts", "a_clock_set_back_gives_nothing", "a_clock_set_forward_lends_from_later",
+                 "a_window_refills_on_its_border_and_the_lifetime_does_not")),
+    Case("B11", "a burst around the border of a window", "at most twice its limit, as documented",
+         _ledger("accounts", "around_a_border_at_most_twice_the_limit")),
+    Case("B12b", "an old file of the ledger, or an old database, is put back", "it does not open beside a newer checkpoint",
+         _ledger("evidence", "a_ledger_older_than_its_checkpoint_does_not_open", "a_restored_database_does_not_open")),
+    Case("B13", "the same data under another name: one row or column changed, half of the people, another order or format",
+         "the family's budget goes on, with a warning",
+         _server("datasets", "known_data_goes_on_spending_from_its_budget", "known_data_in_another_format_is_still_known",
+                 "other_data_of_a_family_needs_another_name_of_its_table", "other_people_with_the_same_numbers_are_new")),
+    Case("B15b", "analysts collude on every kind of store", "no more than the dataset has",
+         _ledger("accounts", "analysts_who_collude_get_no_more_than_the_dataset_has")),
+    Case("B17b", "every adaptive strategy on small filters, by enumeration; a composition that is no filter as control",
+         "the filter's claim holds",
+         tuple(f"tests/curves/test_filters.py::test_{name}" for name in (
+             "pure_filter_holds_for_every_strategy_exactly", "gaussian_filter_holds_for_every_strategy",
+             "an_adversary_who_always_asks_for_what_is_left_gets_no_more",
+             "multiplying_general_curves_and_stopping_at_a_border_is_invalid"))),
+    Case("B19", "an adjustment by somebody else, or without a signature", "refused; the owner's is a signed entry that all see",
+         _ledger("accounts", "only_a_signature_changes_the_limit_of_the_dataset", "an_owner_is_the_only_one_who_signs",
+                 "the_guarantee_is_the_largest_limit_there_ever_was")
+         + _server("datasets", "an_adjustment_is_a_signed_entry_that_everybody_sees")),
+    Case("E13d", "every operator on neighbours in a local session; questions drawn from the grammar", "what is seen is the same",
+         _queries("test_neighbours", "every_operator_looks_alike_on_neighbours", "questions_of_the_grammar_look_alike_on_neighbours")),
+    Case("E16c", "texts cut, glued, bent and of raw bytes", "a question or one of our refusals, soon",
+         _queries("test_fuzz", "texts_of_the_grammar", "texts_that_are_hardly_sql", "texts_that_were_made_to_hurt")),
+    Case("E18", "people without an id, with a blank one, with one that differs in case or spaces", "nobody is somebody else; NULL is nobody",
+         _queries("engines/test_registration", "ids_are_compared_exactly_and_null_is_nobody", "bounds_move_no_person_into_another",
+                  "text_is_cut_and_names_of_people_are_not")),
+    Case("E19", "the file or its types change after it was registered", "it is not asked any more",
+         _server("datasets", "a_file_that_changed_since_is_not_asked")),
+    Case("Q4b", "unions of a table with itself, joins of a person's rows", "the sensitivity grows, or it is refused",
+         _queries("test_leaks", "no_join_makes_many_rows_of_a_persons_few") + _queries("test_batch", "what_is_not_disjoint_is_paid_for_each")),
+    Case("T7", "the run is out of memory or time, its process is killed, it hangs", "one of four words, charged; the next question is answered",
+         _queries("engines/test_apart", "a_failure_is_one_of_the_closed_codes_and_stays_charged", "a_process_that_hangs_is_ended",
+                  "a_killed_process_is_replaced_and_what_was_asked_next_is_answered")),
+    Case("T8", "how long the noise takes, by how large it is; refusals, failures, replays by their time", "everything waits for the grid",
+         _server("grid", "every_kind_of_answer_waits_for_the_grid", "failures_wait_for_the_grid_too",
+                 "everything_leaves_at_a_power_of_two_of_the_step")),
+    Case("N1", "the lattice of floats in sums, and laws that are not exact", "noise on whole numbers, exact laws",
+         ("tests/audit/test_zoo.py::test_the_broken_are_caught", "tests/audit/test_zoo.py::test_the_sound_are_left_alone")),
+    Case("N2", "sums that overflow, are rounded, or added in another order", "in whole units no neighbours are further apart than claimed; wrong rules are found out",
+         _queries("test_sensitivity", "no_neighbours_are_further_apart_than_claimed", "a_wrong_rule_is_found_out")
+         + _queries("engines/test_sensitivity", "duckdb_moves_no_further_than_claimed", "a_wrong_rule_is_found_out_through_duckdb")
+         + _queries("engines/test_statistics", "sums_are_rounded_to_the_grid_row_by_row_and_clamped")),
+    Case("N3b", "forked workers, threads, a fork behind Python's back, global seeds", "streams differ; seeds have no effect",
+         tuple(f"tests/noise/test_entropy.py::test_{name}" for name in (
+             "fork_gives_different_streams", "pools_of_processes_draw_differently", "a_fork_behind_the_back_of_python_is_noticed",
+             "threads_draw_differently", "global_seeds_have_no_effect", "no_seed_on_any_private_path"))),
+    Case("N6", "the same question in other words", "the same hash",
+         _queries("test_canonical", "spellings_that_mean_the_same", "questions_that_differ")),
+    Case("N7", "the same question again and again, to average its noise", "one draw, and nothing to pay",
+         _queries("test_session", "an_answer_is_charged_before_it_is_given_and_replayed_for_nothing")
+         + _server("questions", "the_same_question_again_is_the_same_answer_for_nothing")),
+    Case("N9", "do 95 % noise intervals hold 95 times in 100?", "they do, for every measure and currency",
+         _queries("test_coverage", "intervals_hold_the_answer_without_noise")),
+    Case("A1", "a name in a header: user-name, X-User, X-Role", "means nothing", _server("roles", "names_in_headers_mean_nothing")),
+    Case("A3b", "releases and labels of another analyst of the same dataset", "404: there is no such thing",
+         _server("roles", "what_belongs_to_others_does_not_exist", "an_analyst_sees_their_own_releases_only")),
+    Case("A5d", "script in file names, columns, categories, aliases, SQL, reasons, people and datasets, on every page",
+         "inert: nothing runs or is loaded",
+         _server("console", "hostile_names_stay_names", "even_a_dataset_or_a_person_of_a_hostile_name_is_only_a_name",
+                 "labels_come_in_every_form_and_run_nothing", "pictures_escape_their_words_and_stay_inside")),
+    Case("A8", "guessing tokens, names and rates", "the same bytes after the same work; twenty wrong ones and one waits",
+         _server("auth", "whatever_is_wrong_with_a_token_the_answer_is_the_same", "an_unknown_id_takes_the_same_work_as_a_wrong_secret",
+                 "strangers_may_not_knock_for_ever", "a_token_has_a_rate_that_only_its_own_requests_use_up",
+                 "a_token_is_kept_as_a_hash_only")),
+    Case("A9d", "a flip in any line, a deletion anywhere, every exchange, forged entries that make sense, a fork",
+         "the first bad entry is named",
+         _ledger("evidence", "a_flip_in_any_line_is_named", "delete_and_cut_are_named", "reorder_is_named",
+                 "a_forged_history_must_still_make_sense", "a_fork_is_named_by_whoever_kept_something")
+         + _ledger("damage", "flip", "delete_and_close_the_gap", "reorder", "truncate", "put_in")),
+    Case("A10", "a label that was edited, or signed with another key", "it is seen",
+         _server("records", "an_edited_label_is_seen", "a_label_signed_with_another_key_is_seen")),
+)  # fmt: skip
