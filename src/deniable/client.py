@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, final
+from urllib.parse import quote
 
 from deniable.errors import (
     ENGINE_FAILURES,
@@ -44,6 +45,47 @@ def connect(url: str, *, token: str, dataset: str | None = None, timeout: float 
 
     The token is sent with every request, so `url` must be https, unless the server is on this machine.
     """
+    wire = _wire(url, token, timeout)
+    try:
+        names = [each["name"] for each in wire.get("/v1/datasets")["datasets"]]
+        chosen = names[0] if dataset is None and len(names) == 1 else dataset
+        if chosen is None or chosen not in names:
+            known = ", ".join(names) or "none at all"
+            raise InvalidParameter("dataset", dataset, f"must be one that the token may see: {known}")
+    except BaseException:
+        wire.close()
+        raise
+    return RemoteSession(wire, chosen)
+
+
+def register(
+    url: str,
+    *,
+    token: str,
+    name: str,
+    sources: Mapping[str, str],
+    schema: str | Mapping[str, Any],
+    budget: Mapping[str, float] | None,
+    family: str | None = None,
+    grants: Sequence[str] = (),
+    timeout: float = 600.0,
+) -> dict[str, Any]:
+    """Register a dataset with the server at `url`, as an owner: files that lie in its data folders, by table.
+
+    No data travels, only its description. `grants` are analysts who may ask from then on, up to the whole budget. What
+    comes back is all that is public about the dataset, with a `warning` where the data was known.
+    """
+    wire = _wire(url, token, timeout)
+    try:
+        body = {"name": name, "sources": dict(sources), "schema": schema, "budget": budget, "family": family}
+        made: dict[str, Any] = wire.once("/v1/datasets", {key: each for key, each in body.items() if each is not None})
+        place = f"/v1/datasets/{quote(name, safe='')}/grants"
+        return made | {"grants": [wire.once(place, {"analyst": each}) for each in grants]}
+    finally:
+        wire.close()
+
+
+def _wire(url: str, token: str, timeout: float) -> _Wire:
     try:
         import httpx
     except ImportError:
@@ -65,17 +107,7 @@ def connect(url: str, *, token: str, dataset: str | None = None, timeout: float 
         trust_env=False,
         follow_redirects=False,
     )
-    wire = _Wire(web)
-    try:
-        names = [each["name"] for each in wire.get("/v1/datasets")["datasets"]]
-        chosen = names[0] if dataset is None and len(names) == 1 else dataset
-        if chosen is None or chosen not in names:
-            known = ", ".join(names) or "none at all"
-            raise InvalidParameter("dataset", dataset, f"must be one that the token may see: {known}")
-    except BaseException:
-        web.close()
-        raise
-    return RemoteSession(wire, chosen)
+    return _Wire(web)
 
 
 @final
@@ -316,17 +348,23 @@ class _Wire:
     def post(self, path: str, body: dict[str, Any]) -> Any:
         return self._sent("POST", path, body, {})
 
+    def once(self, path: str, body: dict[str, Any]) -> Any:
+        """Not sent again: what was done the first time would be refused the second."""
+        return self._sent("POST", path, body, {}, attempts=1)
+
     def ask(self, path: str, body: dict[str, Any]) -> Any:
         """With a key of its own, so that sending it again is one charge."""
         return self._sent("POST", path, body, {"Idempotency-Key": uuid.uuid4().hex})
 
-    def _sent(self, method: str, path: str, body: dict[str, Any] | None, headers: dict[str, str]) -> Any:
+    def _sent(
+        self, method: str, path: str, body: dict[str, Any] | None, headers: dict[str, str], attempts: int = _ATTEMPTS
+    ) -> Any:
         import httpx
 
         if self._web.is_closed:
             raise InvalidOperation("this session is closed; connect again")
-        for attempt in range(_ATTEMPTS):
-            last, pause = attempt == _ATTEMPTS - 1, 0.2 * 2**attempt
+        for attempt in range(attempts):
+            last, pause = attempt == attempts - 1, 0.2 * 2**attempt
             try:
                 response = self._web.request(method, path, json=body, headers=headers)
             except httpx.TransportError:
