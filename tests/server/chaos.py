@@ -81,7 +81,7 @@ class Nursery:
             ours.close()
             _forking(theirs)
         theirs.close()
-        self._wire = ours.makefile("rw", encoding="utf-8")
+        self._socket, self._wire = ours, ours.makefile("rw", encoding="utf-8")
 
     def _ask(self, *words: object) -> Any:
         self._wire.write(json.dumps(words) + "\n")
@@ -97,6 +97,7 @@ class Nursery:
 
     def close(self) -> None:
         self._wire.close()
+        self._socket.close()
         os.kill(self.number, signal.SIGKILL)
         os.waitpid(self.number, 0)
 
@@ -394,7 +395,8 @@ class World:
             paid = by_key.get(sha256(f"ana\0{key}".encode()).hexdigest())
             assert sealed is not None and sealed.state is State.SEALED, f"{key}: its answer is not in the ledger"
             assert paid is not None and sealed.closes == paid.number, f"{key}: its answer was not paid for"
-            assert (sealed.question, paid.cost) == (said["question"], Budget.pure(epsilon=LIMIT).cost(epsilon=EPSILON))
+            assert sealed.question == said["question"], f"{key}: its entry is of another question"
+            assert paid.cost == Budget.pure(epsilon=LIMIT).cost(epsilon=EPSILON), f"{key}: paid another amount"
         for key in self.account.unanswered:
             assert sha256(f"ana\0{key}".encode()).hexdigest() in by_key, f"{key}: said to be charged, and is not"
 

@@ -27,7 +27,7 @@ def test_kills_forget_nothing_in_postgres(postgres: Any) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "said"), [("seal late", "its answer is not in the ledger"), ("charge nothing", "assert")]
+    ("sabotage", "said"), [("seal late", "its answer is not in the ledger"), ("charge nothing", "paid another amount")]
 )
 def test_a_server_that_breaks_a_promise_is_found_out(sabotage: str, said: str) -> None:
     with pytest.raises(AssertionError) as found:

@@ -6,8 +6,11 @@ never removed, only closed, so that nobody gets a fresh start by being made anew
 
 from __future__ import annotations
 
+import fcntl
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -37,6 +40,8 @@ from deniable.server.roles import Role
 
 _METADATA: Final = MetaData()
 _NAME: Final = 200
+_REGISTERING: Final = 0x64656E79_01
+"""Names the lock of those who register, in a database that others use as well."""
 
 _PEOPLE: Final = Table(
     "curator_people",
@@ -192,6 +197,7 @@ class Catalogue:
     """The records, in SQLite or in a shared database. Threads and processes may share it."""
 
     def __init__(self, place: Path | str) -> None:
+        self._file = place if isinstance(place, Path) else None
         if isinstance(place, Path):
             place.parent.mkdir(parents=True, exist_ok=True)
             url = f"sqlite:///{place}"
@@ -270,6 +276,18 @@ class Catalogue:
         return [_token(row) for row in rows]
 
     # -- datasets and grants -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def registering(self) -> Iterator[None]:
+        """One at a time, in all processes: between looking for kin and adding a dataset nobody else adds one."""
+        if self._file is None:
+            with self._engine.begin() as connection:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _REGISTERING})
+                yield
+            return
+        with self._file.with_suffix(".lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # let go of when the file is closed, also by a kill
+            yield
 
     def add_dataset(self, record: DatasetRecord, marks: set[str]) -> None:
         """Register a dataset; `marks` are what its family is known by."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import secrets
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from hashlib import sha256
@@ -27,6 +26,7 @@ from deniable.server.datasets import Datasets, Open, budget_of, cost_of, tables_
 from deniable.server.dummy import dummy_rows
 from deniable.server.families import Marks, marks_of
 from deniable.server.labels import label_of, signed
+from deniable.server.oidc import configured
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
@@ -43,11 +43,11 @@ class Curator:
         settings.state.mkdir(parents=True, exist_ok=True)
         settings.state.chmod(0o700)
         self.catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
-        self.gate = Gate(self.catalogue)
+        issuer = None if settings.oidc is None else configured(self.catalogue, settings.oidc)
+        self.gate = Gate(self.catalogue, issuer)
         self.key = _key(settings.state / "server.key")
         """Signs adjustments, checkpoints and labels."""
         self._marking = sha256(b"marks of families" + self.key.pem()).digest()
-        self._registering = threading.Lock()
         self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
         self.datasets = Datasets(settings, self.catalogue, self.key)
 
@@ -175,7 +175,7 @@ class Curator:
         files = {table: allowed(source, self.settings.data) for table, source in sources.items()}
         marks = {table: marks_of(path, tables[table], self._marking) for table, path in files.items()}
         kept = write_schema({table: tables[table] for table in files}, form="json")
-        with self._registering:
+        with self.catalogue.registering():
             if self.catalogue.dataset(name) is not None:
                 raise Problem("exists", f"there is a dataset {name!r} already")
             kin = self._kin(person, marks, family)
