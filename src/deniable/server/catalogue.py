@@ -116,7 +116,8 @@ _BEGIN: Final = text(
 )
 _BEGUN: Final = text("SELECT body, status, response FROM curator_requests WHERE person = :person AND key = :key")
 _END: Final = text(
-    "UPDATE curator_requests SET status = :status, response = :response WHERE person = :person AND key = :key"
+    "UPDATE curator_requests SET status = :status, response = :response "
+    "WHERE person = :person AND key = :key AND status IS NULL"
 )
 _NOTE: Final = text(
     "INSERT INTO curator_releases (dataset, entry, person, question, confidence, made) "
@@ -385,10 +386,14 @@ class Catalogue:
             raise Problem("key_reused", "use a new Idempotency-Key for each request")
         return None if row.status is None else (row.status, row.response)
 
-    def end_request(self, person: str, key: str, status: int, response: bytes) -> None:
-        """Keep the response, byte for byte."""
+    def end_request(self, person: str, key: str, status: int, response: bytes) -> tuple[int, bytes]:
+        """Keep the response, byte for byte; what is kept, where another process that had the same key was faster."""
+        who = {"person": person, "key": key}
         with self._quick.begin() as connection:
-            connection.execute(_END, {"person": person, "key": key, "status": status, "response": response})
+            if connection.execute(_END, {**who, "status": status, "response": response}).rowcount:
+                return status, response
+            row = connection.execute(_BEGUN, who).one()
+        return row.status, bytes(row.response)
 
     def add_releases(self, records: list[ReleaseRecord]) -> None:
         """Note which questions these entries answered. Nothing is changed where an entry is known."""

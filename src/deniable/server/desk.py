@@ -87,9 +87,7 @@ class Desk:
         if known is not None:
             return known
         status, told = _told(work, sha256(f"{person}\0{key}".encode()).hexdigest())
-        if status in _KEPT:
-            self.curator.catalogue.end_request(person, key, status, told)
-        return status, told
+        return self.curator.catalogue.end_request(person, key, status, told) if status in _KEPT else (status, told)
 
 
 def _told(work: Work, key: str | None) -> tuple[int, bytes]:
