@@ -10,7 +10,7 @@ import datetime as dt
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, final
 from urllib.parse import quote
@@ -35,6 +35,7 @@ from deniable.tables.kinds import Kind
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
+    from deniable.queries.steps import Recorded, Steps
 
 _ATTEMPTS: Final = 4
 """How often a request is sent before its failure is told."""
@@ -123,9 +124,28 @@ class RemoteSession:
 
     def sql(self, question: str, **cost: Any) -> RemoteAnswer:
         """Answer a question in SQL; the cost is said as to a local session. What was asked before costs nothing."""
+        return self.ask(question, **cost)
+
+    def ask(self, question: str | Steps, **cost: Any) -> RemoteAnswer:
+        """Answer a question, in SQL or built from `table(...)`."""
         return self._answer(self._wire.ask("/v1/questions", self._body(question, cost)), question)
 
-    def price(self, question: str, **cost: Any) -> RemotePrice:
+    def table(self, name: str) -> Recorded:
+        """A table, for questions in Python: `s.ask(s.table("visits").group_by("ward").agg(n=count()), epsilon=0.1)`.
+
+        They are built and checked here, from the public schema, and built and checked again by the server.
+        """
+        from deniable.queries.steps import Recorded
+        from deniable.tables.schema import read_schema
+
+        about = self.describe()
+        tables = read_schema({"version": 1, "tables": about["tables"]})
+        for public, known in about["partners"].items():  # how many rows of a public table one row can meet, at most
+            partners = tuple((tuple(columns), most) for columns, most in known)
+            tables[public] = replace(tables[public], most_partners=partners)
+        return Recorded.of(name, tables)
+
+    def price(self, question: str | Steps, **cost: Any) -> RemotePrice:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
         return RemotePrice(self._wire.post("/v1/questions:price", self._body(question, cost)))
 
@@ -137,18 +157,19 @@ class RemoteSession:
         found = self._wire.ask("/v1/questions:refine", self._body(answer.question, cost))
         return self._answer(found, answer.question)
 
-    def batch(self, questions: Sequence[str], **cost: Any) -> list[RemoteAnswer]:
+    def batch(self, questions: Sequence[str | Steps], **cost: Any) -> list[RemoteAnswer]:
         """Several questions at once, for one cost that they share: all are paid for, or none."""
         if isinstance(questions, str):
             raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
-        body = {"dataset": self.dataset, "questions": list(questions), **cost}
+        texts = [each if isinstance(each, str) else each.record for each in questions]
+        body = {"dataset": self.dataset, "questions": texts, **cost}
         found = self._wire.ask("/v1/questions:batch", body)["answers"]
         return [self._answer(each, sql) for each, sql in zip(found, questions, strict=True)]
 
-    def rehearse(self, question: str, **cost: Any) -> RemoteAnswer:
+    def rehearse(self, question: str | Steps, **cost: Any) -> RemoteAnswer:
         """The same question to dummy rows, which are made from the public schema alone. Free, and about nobody."""
         place = f"/v1/datasets/{self.dataset}/dummy:ask"
-        return self._answer(self._wire.post(place, {"sql": question, **cost}), question)
+        return self._answer(self._wire.post(place, {**_said(question), **cost}), question)
 
     def dummy_rows(self, *, rows: int = 20) -> dict[str, list[dict[str, Any]]]:
         """Dummy rows of each table."""
@@ -203,12 +224,21 @@ class RemoteSession:
         return f"<RemoteSession on {self.dataset} at {self._wire.place}>"
 
     def _body(self, question: object, cost: Mapping[str, Any]) -> dict[str, Any]:
-        if not isinstance(question, str):
-            raise InvalidParameter("question", type(question).__name__, "must be SQL")
-        return {"dataset": self.dataset, "sql": question, **cost}
+        return {"dataset": self.dataset, **_said(question), **cost}
 
-    def _answer(self, record: dict[str, Any], question: str) -> RemoteAnswer:
+    def _answer(self, record: dict[str, Any], question: str | Steps) -> RemoteAnswer:
         return RemoteAnswer(record, question)
+
+
+def _said(question: object) -> dict[str, Any]:
+    """A question as it goes over the wire."""
+    if isinstance(question, str):
+        return {"sql": question}
+    record = getattr(question, "record", None)
+    if not isinstance(record, Mapping) or not hasattr(question, "text"):
+        rule = "must be SQL, or made by table(...) and agg(...) of this session"
+        raise InvalidParameter("question", type(question).__name__, rule)
+    return {"frame": dict(record)}
 
 
 @final
@@ -270,7 +300,7 @@ class RemoteAnswer(Shown):
 
     __slots__ = ("_notes", "_record", "curve", "dataset", "question", "receipt", "release")
 
-    def __init__(self, record: dict[str, Any], question: str) -> None:
+    def __init__(self, record: dict[str, Any], question: str | Steps) -> None:
         from deniable.curves import Curve
 
         try:

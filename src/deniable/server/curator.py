@@ -18,7 +18,9 @@ from deniable.errors import NOTHING, InvalidParameter
 from deniable.ledger import EVERYBODY, Budget, Cost
 from deniable.ledger import keys as keys_of
 from deniable.queries.answers import Answer
+from deniable.queries.question import Question
 from deniable.queries.session import Remaining, Session
+from deniable.queries.steps import question_of
 from deniable.server.auth import FRESH, Gate
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
@@ -60,7 +62,8 @@ class Curator:
 
     def price(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
         """What a question would cost. Reads no data."""
-        found = self._session(person, dataset).price(sql, payer=person.name, **cost)
+        session = self._session(person, dataset)
+        found = session.price(_asked(session, sql), payer=person.name, **cost)
         left = found.left.describe_rest(found.budget)
         return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines()}
 
@@ -68,7 +71,8 @@ class Curator:
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
         """Answer a question."""
-        answer = self._session(person, dataset).ask(sql, key=key, payer=person.name, **cost)
+        session = self._session(person, dataset)
+        answer = session.ask(_asked(session, sql), key=key, payer=person.name, **cost)
         self._note(person, dataset, [(sql, answer)])
         return told(dataset, answer)
 
@@ -77,7 +81,7 @@ class Curator:
     ) -> dict[str, Any]:
         """Spend more on a question that was answered, and merge."""
         session = self._session(person, dataset)
-        before = session.recall(sql, confidence=cost["confidence"])
+        before = session.recall(_asked(session, sql), confidence=cost["confidence"])
         if before is None:
             raise InvalidParameter("sql", NOTHING, "was not answered yet", "ask it first")
         answer = session.refine(before, key=key, payer=person.name, **cost)
@@ -86,7 +90,8 @@ class Curator:
 
     def batch(self, person: Person, dataset: str, questions: list[str], cost: dict[str, Any]) -> dict[str, Any]:
         """Several questions for one cost: all are paid for, or none."""
-        answers = self._session(person, dataset).batch(questions, payer=person.name, **cost)
+        session = self._session(person, dataset)
+        answers = session.batch([_asked(session, each) for each in questions], payer=person.name, **cost)
         self._note(person, dataset, list(zip(questions, answers, strict=True)))
         return {"dataset": dataset, "answers": [told(dataset, answer) for answer in answers]}
 
@@ -101,7 +106,7 @@ class Curator:
         record = self.visible(person, dataset)
         rehearsal = self.datasets.get(record).rehearsal()
         try:
-            answer = rehearsal.ask(sql, **cost)
+            answer = rehearsal.ask(_asked(rehearsal, sql), **cost)
         finally:
             rehearsal.ledger.close()
         return {**answer.to_dict(), "dataset": dataset, "dummy": True}
@@ -144,6 +149,11 @@ class Curator:
             "name": opened.record.name,
             "owner": opened.record.owner,
             "tables": json.loads(write_schema(opened.tables, form="json"))["tables"],
+            "partners": {
+                name: [[list(columns), most] for columns, most in table.most_partners]
+                for name, table in opened.tables.items()
+                if table.unit is None
+            },
             "unit": ledger.unit.describe(),
             "budget": described_budget(session.budget),
             "limit": ledger.limit.describe(session.budget),
@@ -330,7 +340,11 @@ class Curator:
             raise Problem("not_found", "there is no such release that you may see")
         session = opened.session
         entry = session.ledger.entry(found.entry)
-        answer = None if entry is None else session.recall(found.question, entry=entry, confidence=found.confidence)
+        answer = (
+            None
+            if entry is None
+            else session.recall(_asked(session, found.question), entry=entry, confidence=found.confidence)
+        )
         if entry is None or answer is None:
             raise Problem("not_found", "there is no such release that you may see")
         return signed(label_of(dataset, found.question, answer, entry, session), self.key)
@@ -396,6 +410,11 @@ class Curator:
                 if not answer.receipt.replayed
             ]
         )
+
+
+def _asked(session: Session, text: str) -> str | Question:
+    """A question as a session takes it: SQL, or what the steps of a dataframe build. No SQL begins with a brace."""
+    return question_of(text, session.tables) if text.startswith("{") else text
 
 
 def told(dataset: str, answer: Answer) -> dict[str, Any]:
