@@ -276,7 +276,8 @@ def main() -> None:
     for name, found in results.items():
         goal = f" (goal {REACH[name]:.0f})" if name in REACH else ""
         print(
-            f"{name:10} {found['per_second']:6.0f} /s{goal:12} p50 {found['p50_ms']:4.0f} ms, p99 {found['p99_ms']:4.0f} ms"
+            f"{name:10} {found['per_second']:6.0f} /s{goal:12}"
+            f" p50 {found['p50_ms']:4.0f} ms, p99 {found['p99_ms']:4.0f} ms"
             f"   CPU ms each: server {found['cpu_ms_each']:5.2f}, client {found['client_cpu_ms_each']:4.2f}"
             f"   so {found['per_second_of_two_cores']:5.0f} /s if two cores did nothing else"
         )

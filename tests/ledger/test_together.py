@@ -85,8 +85,8 @@ def test_each_gets_its_own_entry_error_or_replay(place: Any) -> None:
                 lambda: ledger.reserve(TENTH, question=question(3), description="new"),
             ],
         )
-        assert isinstance(wrong, InvalidParameter) and wrong.parameter == "key"
-        assert isinstance(closed, InvalidParameter) and closed.parameter == "entry"
+        assert [type(wrong), type(closed)] == [InvalidParameter, InvalidParameter]
+        assert (wrong.parameter, closed.parameter) == ("key", "entry")
         assert replayed == sealed
         assert (fresh.number, ledger.charged) == (3, TENTH + TENTH)
         assert ledger.verify() == fresh

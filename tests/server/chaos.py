@@ -365,7 +365,8 @@ class World:
         for key, sql in list(self.account.open.items()):
             while key in self.account.open:
                 told = self.post(key, sql)
-                assert told is not None and time.monotonic() < deadline, f"{key} is not settled"
+                assert told is not None, f"{key} is not settled"
+                assert time.monotonic() < deadline, f"{key} is not settled in time"
                 if told[0] == 409 and json.loads(told[1])["code"] == "key_pending":
                     self.account.unanswered.add(key)
                     del self.account.open[key]
@@ -393,8 +394,10 @@ class World:
             said = json.loads(body)["provenance"]
             sealed = entries.get(said["entry"])
             paid = by_key.get(sha256(f"ana\0{key}".encode()).hexdigest())
-            assert sealed is not None and sealed.state is State.SEALED, f"{key}: its answer is not in the ledger"
-            assert paid is not None and sealed.closes == paid.number, f"{key}: its answer was not paid for"
+            assert sealed is not None, f"{key}: its answer is not in the ledger"
+            assert sealed.state is State.SEALED, f"{key}: its answer is not in the ledger, but something else is"
+            assert paid is not None, f"{key}: its answer was not paid for"
+            assert sealed.closes == paid.number, f"{key}: something else was paid for"
             assert sealed.question == said["question"], f"{key}: its entry is of another question"
             assert paid.cost == Budget.pure(epsilon=LIMIT).cost(epsilon=EPSILON), f"{key}: paid another amount"
         for key in self.account.unanswered:

@@ -19,7 +19,12 @@ from deniable.tables.expressions import case, col
 from deniable.tables.schema import read_schema
 from tests.server.world import SCHEMA, World
 
-TABLES = dict(read_schema(SCHEMA + "  wards:\n    public: true\n    columns:\n      ward: {kind: text}\n      floor: {kind: integer, low: 0, high: 9}\n      opened: {kind: date}\n"))  # fmt: skip  # noqa: E501
+WARDS = """\
+  wards:
+    public: true
+    columns: {ward: {kind: text}, floor: {kind: integer, low: 0, high: 9}, opened: {kind: date}}
+"""
+TABLES = dict(read_schema(SCHEMA + WARDS))
 TABLES["wards"] = replace(TABLES["wards"], most_partners=((("ward",), 1),))
 
 QUESTIONS: dict[str, Callable[[Any], Any]] = {

@@ -6,8 +6,8 @@ IMMEDIATE, and the head of the chain moves only from where it was read. Amounts 
 digits, an SQLite integer 18, and no float ever holds one.
 
 A process has two connections to a file, one to write and one to read, each used by one thread at a time. A connection
-must not cross a fork, so both are closed before every fork and each side opens its own when it next needs one. Not for network file systems: their locks
-cannot be trusted, and SQLite says so.
+must not cross a fork, so both are closed before every fork and each side opens its own when it next needs one. Not for
+network file systems: their locks cannot be trusted, and SQLite says so.
 """
 
 from __future__ import annotations

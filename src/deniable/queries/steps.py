@@ -23,18 +23,18 @@ from deniable.tables.schema import Table
 _DEEPEST: Final = 60
 """Brackets within brackets."""
 
-_FRAME: Final = {
+_FRAME: Final[Mapping[str, Callable[..., Any]]] = {
     "filter": Frame.filter, "with_columns": Frame.with_columns, "select": Frame.select, "join": Frame.join,
     "people_in": Frame.people_in, "people_not_in": Frame.people_not_in, "union": Frame.union,
     "per_person": Frame.per_person, "group_by": Frame.group_by, "agg": Frame.agg,
 }  # fmt: skip
-_GROUPED: Final = {"with_keys": Grouped.with_keys, "agg": Grouped.agg}
+_GROUPED: Final[Mapping[str, Callable[..., Any]]] = {"with_keys": Grouped.with_keys, "agg": Grouped.agg}
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """A question that was built here, to be asked elsewhere. Made by `table(...)` and `agg(...)` of a remote session."""
+    """A question that was built here, to be asked elsewhere: by `table(...)` and `agg(...)` of a remote session."""
 
     question: Question
     record: Mapping[str, Any]
@@ -192,7 +192,7 @@ def _built(record: Any, tables: Mapping[str, Table], depth: int) -> Frame | Grou
     for step in record["steps"]:
         if not isinstance(step, dict) or set(step) != {"verb", "values", "named"}:
             raise _unreadable()
-        known: Mapping[str, Callable[..., Any]] = {Frame: _FRAME, Grouped: _GROUPED}.get(type(made), {})
+        known = _FRAME if isinstance(made, Frame) else _GROUPED if isinstance(made, Grouped) else {}
         verb, values, named = known.get(_name(step["verb"])), step["values"], step["named"]
         if verb is None or not isinstance(values, list) or not isinstance(named, dict):
             raise _unreadable()

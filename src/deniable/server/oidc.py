@@ -113,9 +113,9 @@ def _algorithm(record: Mapping[str, Any]) -> str | None:
         fits = record.get("kty") == kind and record.get("crv") == curve
         # 342 letters of base64 are 2048 bits: shorter keys of RSA can be broken.
         strong = kind != "RSA" or len(record.get("n", "")) >= 342
-        if fits and strong and isinstance(record.get("kid"), str) and "d" not in record:
-            if record.get("alg", algorithm) == algorithm and record.get("use", "sig") == "sig":
-                return algorithm
+        meant = record.get("alg", algorithm) == algorithm and record.get("use", "sig") == "sig"
+        if fits and strong and meant and isinstance(record.get("kid"), str) and "d" not in record:
+            return algorithm
     return None
 
 
@@ -140,7 +140,7 @@ def fetched(url: str) -> bytes:
 
 
 def configured(catalogue: Catalogue, settings: Mapping[str, Any]) -> Issuer:
-    """The issuer that the operator's settings describe: `[oidc]` with issuer, audience and keys, and perhaps a claim."""
+    """The issuer that the operator's settings describe: `[oidc]` with issuer, audience, keys and perhaps a claim."""
     known = {"issuer", "audience", "keys", "claim"}
     for name in known - {"claim"}:
         if not isinstance(settings.get(name), str) or not settings[name]:
