@@ -18,6 +18,7 @@ from deniable.server.console.analyst import account
 from deniable.server.console.budgets import share
 from deniable.server.console.guard import Guard, Visit
 from deniable.server.console.owner import accounts
+from deniable.server.console.pages import greek
 from deniable.server.curator import Curator
 
 _SHOWN: Final = 100
@@ -81,7 +82,7 @@ def _said(entry: Any, budget: Any) -> str:
         return str(entry.description)
     whose = "the dataset" if entry.terms.account == EVERYBODY else entry.terms.account
     window = "" if entry.terms.window is None else f" in each window of {entry.terms.window:,} s"
-    limit = entry.terms.limit.describe(budget) if entry.terms.limit.units else "nothing"
+    limit = greek(entry.terms.limit.describe(budget)) if entry.terms.limit.units else "nothing"
     return f"{whose} may spend {limit}{window} ({entry.description})"
 
 
