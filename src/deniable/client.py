@@ -10,9 +10,10 @@ import datetime as dt
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, final
+from urllib.parse import quote
 
 from deniable.errors import (
     ENGINE_FAILURES,
@@ -34,6 +35,7 @@ from deniable.tables.kinds import Kind
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
+    from deniable.queries.steps import Recorded, Steps
 
 _ATTEMPTS: Final = 4
 """How often a request is sent before its failure is told."""
@@ -44,6 +46,47 @@ def connect(url: str, *, token: str, dataset: str | None = None, timeout: float 
 
     The token is sent with every request, so `url` must be https, unless the server is on this machine.
     """
+    wire = _wire(url, token, timeout)
+    try:
+        names = [each["name"] for each in wire.get("/v1/datasets")["datasets"]]
+        chosen = names[0] if dataset is None and len(names) == 1 else dataset
+        if chosen is None or chosen not in names:
+            known = ", ".join(names) or "none at all"
+            raise InvalidParameter("dataset", dataset, f"must be one that the token may see: {known}")
+    except BaseException:
+        wire.close()
+        raise
+    return RemoteSession(wire, chosen)
+
+
+def register(
+    url: str,
+    *,
+    token: str,
+    name: str,
+    sources: Mapping[str, str],
+    schema: str | Mapping[str, Any],
+    budget: Mapping[str, float] | None,
+    family: str | None = None,
+    grants: Sequence[str] = (),
+    timeout: float = 600.0,
+) -> dict[str, Any]:
+    """Register a dataset with the server at `url`, as an owner: files that lie in its data folders, by table.
+
+    No data travels, only its description. `grants` are analysts who may ask from then on, up to the whole budget. What
+    comes back is all that is public about the dataset, with a `warning` where the data was known.
+    """
+    wire = _wire(url, token, timeout)
+    try:
+        body = {"name": name, "sources": dict(sources), "schema": schema, "budget": budget, "family": family}
+        made: dict[str, Any] = wire.once("/v1/datasets", {key: each for key, each in body.items() if each is not None})
+        place = f"/v1/datasets/{quote(name, safe='')}/grants"
+        return made | {"grants": [wire.once(place, {"analyst": each}) for each in grants]}
+    finally:
+        wire.close()
+
+
+def _wire(url: str, token: str, timeout: float) -> _Wire:
     try:
         import httpx
     except ImportError:
@@ -65,17 +108,7 @@ def connect(url: str, *, token: str, dataset: str | None = None, timeout: float 
         trust_env=False,
         follow_redirects=False,
     )
-    wire = _Wire(web)
-    try:
-        names = [each["name"] for each in wire.get("/v1/datasets")["datasets"]]
-        chosen = names[0] if dataset is None and len(names) == 1 else dataset
-        if chosen is None or chosen not in names:
-            known = ", ".join(names) or "none at all"
-            raise InvalidParameter("dataset", dataset, f"must be one that the token may see: {known}")
-    except BaseException:
-        web.close()
-        raise
-    return RemoteSession(wire, chosen)
+    return _Wire(web)
 
 
 @final
@@ -91,9 +124,28 @@ class RemoteSession:
 
     def sql(self, question: str, **cost: Any) -> RemoteAnswer:
         """Answer a question in SQL; the cost is said as to a local session. What was asked before costs nothing."""
+        return self.ask(question, **cost)
+
+    def ask(self, question: str | Steps, **cost: Any) -> RemoteAnswer:
+        """Answer a question, in SQL or built from `table(...)`."""
         return self._answer(self._wire.ask("/v1/questions", self._body(question, cost)), question)
 
-    def price(self, question: str, **cost: Any) -> RemotePrice:
+    def table(self, name: str) -> Recorded:
+        """A table, for questions in Python: `s.ask(s.table("visits").group_by("ward").agg(n=count()), epsilon=0.1)`.
+
+        They are built and checked here, from the public schema, and built and checked again by the server.
+        """
+        from deniable.queries.steps import Recorded
+        from deniable.tables.schema import read_schema
+
+        about = self.describe()
+        tables = read_schema({"version": 1, "tables": about["tables"]})
+        for public, known in about["partners"].items():  # how many rows of a public table one row can meet, at most
+            partners = tuple((tuple(columns), most) for columns, most in known)
+            tables[public] = replace(tables[public], most_partners=partners)
+        return Recorded.of(name, tables)
+
+    def price(self, question: str | Steps, **cost: Any) -> RemotePrice:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
         return RemotePrice(self._wire.post("/v1/questions:price", self._body(question, cost)))
 
@@ -105,18 +157,19 @@ class RemoteSession:
         found = self._wire.ask("/v1/questions:refine", self._body(answer.question, cost))
         return self._answer(found, answer.question)
 
-    def batch(self, questions: Sequence[str], **cost: Any) -> list[RemoteAnswer]:
+    def batch(self, questions: Sequence[str | Steps], **cost: Any) -> list[RemoteAnswer]:
         """Several questions at once, for one cost that they share: all are paid for, or none."""
         if isinstance(questions, str):
             raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
-        body = {"dataset": self.dataset, "questions": list(questions), **cost}
+        texts = [each if isinstance(each, str) else each.record for each in questions]
+        body = {"dataset": self.dataset, "questions": texts, **cost}
         found = self._wire.ask("/v1/questions:batch", body)["answers"]
         return [self._answer(each, sql) for each, sql in zip(found, questions, strict=True)]
 
-    def rehearse(self, question: str, **cost: Any) -> RemoteAnswer:
+    def rehearse(self, question: str | Steps, **cost: Any) -> RemoteAnswer:
         """The same question to dummy rows, which are made from the public schema alone. Free, and about nobody."""
         place = f"/v1/datasets/{self.dataset}/dummy:ask"
-        return self._answer(self._wire.post(place, {"sql": question, **cost}), question)
+        return self._answer(self._wire.post(place, {**_said(question), **cost}), question)
 
     def dummy_rows(self, *, rows: int = 20) -> dict[str, list[dict[str, Any]]]:
         """Dummy rows of each table."""
@@ -171,12 +224,21 @@ class RemoteSession:
         return f"<RemoteSession on {self.dataset} at {self._wire.place}>"
 
     def _body(self, question: object, cost: Mapping[str, Any]) -> dict[str, Any]:
-        if not isinstance(question, str):
-            raise InvalidParameter("question", type(question).__name__, "must be SQL")
-        return {"dataset": self.dataset, "sql": question, **cost}
+        return {"dataset": self.dataset, **_said(question), **cost}
 
-    def _answer(self, record: dict[str, Any], question: str) -> RemoteAnswer:
+    def _answer(self, record: dict[str, Any], question: str | Steps) -> RemoteAnswer:
         return RemoteAnswer(record, question)
+
+
+def _said(question: object) -> dict[str, Any]:
+    """A question as it goes over the wire."""
+    if isinstance(question, str):
+        return {"sql": question}
+    record = getattr(question, "record", None)
+    if not isinstance(record, Mapping) or not hasattr(question, "text"):
+        rule = "must be SQL, or made by table(...) and agg(...) of this session"
+        raise InvalidParameter("question", type(question).__name__, rule)
+    return {"frame": dict(record)}
 
 
 @final
@@ -238,7 +300,7 @@ class RemoteAnswer(Shown):
 
     __slots__ = ("_notes", "_record", "curve", "dataset", "question", "receipt", "release")
 
-    def __init__(self, record: dict[str, Any], question: str) -> None:
+    def __init__(self, record: dict[str, Any], question: str | Steps) -> None:
         from deniable.curves import Curve
 
         try:
@@ -316,17 +378,23 @@ class _Wire:
     def post(self, path: str, body: dict[str, Any]) -> Any:
         return self._sent("POST", path, body, {})
 
+    def once(self, path: str, body: dict[str, Any]) -> Any:
+        """Not sent again: what was done the first time would be refused the second."""
+        return self._sent("POST", path, body, {}, attempts=1)
+
     def ask(self, path: str, body: dict[str, Any]) -> Any:
         """With a key of its own, so that sending it again is one charge."""
         return self._sent("POST", path, body, {"Idempotency-Key": uuid.uuid4().hex})
 
-    def _sent(self, method: str, path: str, body: dict[str, Any] | None, headers: dict[str, str]) -> Any:
+    def _sent(
+        self, method: str, path: str, body: dict[str, Any] | None, headers: dict[str, str], attempts: int = _ATTEMPTS
+    ) -> Any:
         import httpx
 
         if self._web.is_closed:
             raise InvalidOperation("this session is closed; connect again")
-        for attempt in range(_ATTEMPTS):
-            last, pause = attempt == _ATTEMPTS - 1, 0.2 * 2**attempt
+        for attempt in range(attempts):
+            last, pause = attempt == attempts - 1, 0.2 * 2**attempt
             try:
                 response = self._web.request(method, path, json=body, headers=headers)
             except httpx.TransportError:

@@ -203,3 +203,19 @@ def test_an_answer_lost_on_the_way_is_asked_again_for_nothing(
     session.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 55", epsilon=0.5)
     assert sent[0] == sent[1]
     assert there.ledger.charged == charged + there.ledger.budget.cost(epsilon=0.5)
+
+
+def test_tables_are_asked_as_in_a_local_session(served: tuple[World, str], session: RemoteSession) -> None:
+    question = session.table("visits").filter(dn.col("age") > 40).group_by("ward").agg(n=dn.count(), c=dn.mean("cost"))
+    assert session.price(question, epsilon=0.25).fits
+    answer = session.ask(question, epsilon=0.25)
+    assert answer.columns == ("ward", "n", "c")
+    sql = "SELECT ward, COUNT(*) AS n, AVG(cost) AS c FROM visits WHERE age > 40 GROUP BY ward"
+    assert session.sql(sql, epsilon=0.25).receipt.replayed
+    assert session.refine(answer, epsilon=0.25).columns == answer.columns
+    assert session.rehearse(question, epsilon=0.25).release is None
+    assert len(session.batch([question, sql], epsilon=0.25)) == 2
+    with pytest.raises(QuestionRefused, match="no column"):
+        session.table("visits").filter(dn.col("aeg") > 40)
+    with pytest.raises(InvalidParameter, match="must be SQL"):
+        session.ask(session.table("visits"), epsilon=0.25)  # type: ignore[arg-type]

@@ -448,7 +448,9 @@ def test_an_owner_invites_and_takes_back(world: World) -> None:
     assert browser.post("/console/data/visits/share", analyst="nina", limit="0.5", window="day").status_code == 303
     shown = browser.get("/console/data/visits/share").text
     assert "each day" in shown
-    assert "each day" in browser.get("/console/data/visits/ledger").text
+    ledger = browser.get("/console/data/visits/ledger").text
+    assert "each day" in ledger
+    assert "ana may spend ε" in ledger  # an entry that sets a limit says whose, and how much
     nina = Browser(world, "nina")
     assert nina.get("/console/data/visits").status_code == 200
     assert browser.post("/console/data/visits/revoke", analyst="nina").status_code == 303

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from deniable.server.bodies import BudgetBody
+from deniable.server.catalogue import Catalogue
+from deniable.server.curator import Curator
 from deniable.server.dummy import dummy_rows
 from deniable.server.roles import Role
+from deniable.server.settings import Settings
 from deniable.tables.schema import read_schema
 from tests.queries.hospital import visits
 from tests.server.world import BUDGET, SCHEMA, WARDS, World
@@ -296,3 +302,35 @@ def test_an_adjustment_is_a_signed_entry_that_everybody_sees(world: World) -> No
     assert b"a new wave" in world.call("ada", "GET", "/v1/ledger/adjusted").content
     # The owner's own share is as it was: each account has its own limit.
     assert world.call("olga", "POST", "/v1/questions", more).json()["code"] == "budget_exceeded"
+
+
+def test_two_processes_that_register_the_same_people_at_once_make_one_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others(5).to_csv(tmp_path / "new.csv", index=False)
+    curators = [Curator(Settings(state=tmp_path / "state", data=(tmp_path,))) for _ in range(2)]  # one lock file
+    owner = curators[0].catalogue.add_person("olga", Role.OWNER)
+    both, marked = threading.Barrier(2), Catalogue.marked
+
+    def slowly(catalogue: Catalogue, marks: set[str]) -> dict[str, set[str]]:
+        found = marked(catalogue, marks)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(1.0)  # without a lock both are here now, and neither has seen the other
+        return found
+
+    monkeypatch.setattr(Catalogue, "marked", slowly)
+    linked: list[bool] = []
+
+    def work(curator: Curator, name: str) -> None:
+        made = curator.register(owner, name, {"visits": "new.csv"}, SCHEMA, BudgetBody(**BUDGET))
+        linked.append(made["linked"])
+
+    threads = [threading.Thread(target=work, args=(each, f"name {at}")) for at, each in enumerate(curators)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert sorted(linked) == [False, True]
+    assert len({each.family for each in curators[0].catalogue.datasets()}) == 1
+    for each in curators:
+        each.close()

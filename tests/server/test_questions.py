@@ -240,3 +240,12 @@ def test_a_bug_says_nothing_and_stays_charged(world: World) -> None:
     assert failed.json()["code"] == "run_failed"
     assert "secret" not in failed.text
     assert world.ledger.charged == charged + world.ledger.budget.cost(epsilon=0.5)
+
+
+def test_processes_that_answer_one_key_at_once_tell_the_same_bytes(world: World) -> None:
+    catalogue = world.curator.catalogue
+    assert catalogue.begin_request("ana", "raced", "b" * 64) is None
+    assert catalogue.begin_request("ana", "raced", "b" * 64) is None  # another process, before the first has answered
+    assert catalogue.end_request("ana", "raced", 200, b"first") == (200, b"first")
+    assert catalogue.end_request("ana", "raced", 200, b"the same, as a replay") == (200, b"first")
+    assert catalogue.begin_request("ana", "raced", "b" * 64) == (200, b"first")

@@ -5,6 +5,8 @@
     deniable survey answers.csv --question smokes --epsilon 1 --out reports.csv
     deniable attack reconstruction --epsilon 0.1 1 10
     deniable audit mylibrary:noisy_count --neighbours 0 1 --claim "laplace(scale=1)"
+    deniable serve --demo
+    deniable add visits.csv --schema visits.yaml --budget 1 --delta 1e-6 --url https://...
     deniable verify ledger.jsonl --key owner.pub
     deniable demo --out demo-output
 
@@ -77,7 +79,7 @@ def build() -> "typer.Typer":
     except ImportError as error:
         raise MissingExtra(error.name or "typer", "cli") from None
 
-    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
     def print_version(wanted: bool) -> None:
         if wanted:
@@ -259,9 +261,10 @@ def build() -> "typer.Typer":
         with plain_errors():
             shown(out)
 
-    from deniable.cli import ledger, questions, serve
+    from deniable.cli import add, ledger, questions, serve
 
     questions.add(app)
+    add.add(app)
     ledger.add(app)
     serve.add(app)
 

@@ -91,6 +91,7 @@ def add(app: "typer.Typer") -> None:
         source: source,
         table: table = None,
         form: Annotated[str, typer.Option(help="yaml, toml or json.")] = "yaml",
+        as_json: Annotated[bool, typer.Option("--json", help="The same as --form json.")] = False,
     ) -> None:
         """Propose a schema from the types of a file; what only its owner can know is left to fill in."""
         from deniable.queries.engines.unread import Unread
@@ -98,7 +99,7 @@ def add(app: "typer.Typer") -> None:
 
         with plain_errors():
             [(name, found)] = _named(source, table).items()
-            print(propose_schema(Unread().types(found), name=name).text(form))
+            print(propose_schema(Unread().types(found), name=name).text("json" if as_json else form))
 
 
 def _named(source: Path, table: str | None) -> dict[str, object]:

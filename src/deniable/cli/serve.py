@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,9 @@ def add(app: "typer.Typer") -> None:
         invite: Annotated[
             str | None, typer.Option(help="Print a new token for an admin of this name, made if there is none.")
         ] = None,
+        as_json: Annotated[
+            bool, typer.Option("--json", help="Print tokens and address as JSON, one object on one line.")
+        ] = False,
     ) -> None:
         """Serve tables, budgets and ledgers over HTTP, with a console in the browser."""
         with plain_errors():
@@ -39,12 +43,14 @@ def add(app: "typer.Typer") -> None:
             for package in ("fastapi", "uvicorn", "argon2", "sqlalchemy"):
                 if importlib.util.find_spec(package) is None:
                     raise MissingExtra(package, "server")
-            with _prepared(config, host, port, invite) as curator:
-                run(curator)
+            with _prepared(config, host, port, invite) as (curator, tokens):
+                run(curator, tokens, as_json=as_json)
 
 
 @contextlib.contextmanager
-def _prepared(config: Path | None, host: str | None, port: int | None, invite: str | None) -> "Iterator[Curator]":
+def _prepared(
+    config: Path | None, host: str | None, port: int | None, invite: str | None
+) -> "Iterator[tuple[Curator, dict[Role, str]]]":
     from dataclasses import replace
 
     from deniable.server.curator import Curator
@@ -54,12 +60,12 @@ def _prepared(config: Path | None, host: str | None, port: int | None, invite: s
     if config is not None:
         settings = Settings.read(config)
         chosen = replace(settings, host=host or settings.host, port=settings.port if port is None else port)
-        curator = Curator(chosen)
+        curator, tokens = Curator(chosen), {}
         if invite is not None:
             if curator.catalogue.person(invite) is None:
                 curator.catalogue.add_person(invite, Role.ADMIN)
-            _say({Role.ADMIN: curator.issue(invite, None)["token"]})
-        yield curator
+            tokens[Role.ADMIN] = curator.issue(invite, None)["token"]
+        yield curator, tokens
         return
     from deniable.cli.demo import SCHEMA, table
     from deniable.server import demo
@@ -68,21 +74,19 @@ def _prepared(config: Path | None, host: str | None, port: int | None, invite: s
         folder = Path(place)
         made = demo.settings_in(folder, host=host or "127.0.0.1", port=PORT if port is None else port)
         curator = Curator(made)
-        _say(demo.prepared(curator, table(folder).name, SCHEMA))
-        yield curator
+        yield curator, demo.prepared(curator, table(folder).name, SCHEMA)
 
 
-def _say(tokens: "dict[Role, str]") -> None:
-    for role, token in tokens.items():
-        print(f"{role:8} {token}", flush=True)
-
-
-def run(curator: "Curator") -> None:
-    """Serve until somebody says stop."""
+def run(curator: "Curator", tokens: "dict[Role, str]", *, as_json: bool) -> None:
+    """Say who may come in and where, and serve until somebody says stop."""
     from deniable.server import processes
 
     place = processes.listening(curator.settings)
-    print(processes.address(place), flush=True)
+    if as_json:
+        print(json.dumps({"url": processes.address(place), "tokens": tokens}), flush=True)
+    else:
+        lines = [*(f"{role:8} {token}" for role, token in tokens.items()), processes.address(place)]
+        print("\n".join(lines), flush=True)
     if curator.settings.processes == 1:
         processes.serve(curator, place)
     else:

@@ -118,15 +118,40 @@ def short_up(exact: Fraction) -> Decimal:
     return below if Fraction(below) == exact else _tidy(_short(_place(exact) + 1))
 
 
+_BANDS: Final = 4096
+_WHOLE: Final = -27 * 9000
+"""From this place on, 1e-27, numbers of four digits are whole units."""
+
+_bands: dict[tuple[int, int], tuple[int, int] | None] = {}
+"""By δ and place: from how many units of μ² on, and below how many, that place is shown; None where it was shown once.
+What is left of a budget falls a little with each question, and its four digits seldom with it."""
+
+
 @lru_cache(maxsize=4096)
 def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
     """The largest ε of four digits that costs at most so many units of μ² at this δ; 0 if even ε = 0 costs more."""
     delta = delta_units * UNIT
-    if _fits(mu2_units + 1, Fraction(0), delta):
+    guess = _guess(mu2_units, delta)
+    band = _bands.get((delta_units, guess))
+    if band is not None and band[0] <= mu2_units < band[1]:
+        return _tidy(_short(guess))
+
+    def costs_more(place: int) -> bool:
+        return _fits(mu2_units + 1, Fraction(_short(place)), delta)
+
+    if costs_more(guess) and _fits(mu2_units + 1, Fraction(0), delta):  # where the guess does not, 0 does not either
         return Decimal(0)
-    return _tidy(
-        _short(_last(lambda place: not _fits(mu2_units + 1, Fraction(_short(place)), delta), _guess(mu2_units, delta)))
-    )
+    place = _last(lambda place: not costs_more(place), guess)
+    if len(_bands) >= _BANDS:
+        _bands.clear()
+    seen = (delta_units, place) in _bands and place >= _WHOLE
+    _bands[delta_units, place] = (_price(place, delta_units), _price(place + 1, delta_units)) if seen else None
+    return _tidy(_short(place))
+
+
+def _price(place: int, delta_units: int) -> int:
+    """The units of μ² that the ε of this place costs."""
+    return largest_mu2(int(Fraction(_short(place)) / UNIT), delta_units)
 
 
 @lru_cache(maxsize=4096)

@@ -18,11 +18,11 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from sqlite3 import Error as SQLiteError
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, final
 
 from deniable.errors import (
     NOTHING,
@@ -36,7 +36,7 @@ from deniable.errors import (
 )
 from deniable.ledger.entries import Entry, Heading, State
 from deniable.ledger.sqlite import needs_all, ours
-from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, as_row, from_row, genesis_of
+from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, Waiting, as_row, from_row, genesis_of
 
 try:
     import sqlalchemy as sa
@@ -46,7 +46,6 @@ except ImportError as error:
 
 __all__ = ["DatabaseStore"]
 
-Result = TypeVar("Result")
 
 _PATIENCE: Final = 30.0
 """Seconds to wait for another writer, as for SQLite files."""
@@ -152,6 +151,9 @@ class _DatabaseTransaction(Transaction):
     def links(self) -> list[Entry]:
         return self._entries(_LINKS)
 
+    def part(self) -> AbstractContextManager[object]:
+        return self._connection.begin_nested()
+
     def check_file(self) -> None:
         kept = self._connection.execute(sa.select(NAMES.c.name).where(NAMES.c.ledger == self._ledger)).scalars()
         first = self._connection.execute(sa.select(LEDGERS.c.heading).where(LEDGERS.c.id == self._ledger)).scalar()
@@ -193,7 +195,7 @@ class DatabaseStore(Store):
         self._title = self._pool.title
         self._ledger = 0
         self._genesis = ""
-        self._turn = threading.Lock()
+        super().__init__()
         _STORES.add(self)
 
     @property
@@ -258,18 +260,17 @@ class DatabaseStore(Store):
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
         pool = self._open_pool()
-        # Threads of this process queue here, so that each holds a connection only when it is its turn.
-        with self._turn, _our_errors(self._title), pool.begin(writes=True) as connection:
+        with _our_errors(self._title), pool.begin(writes=True) as connection:
             if connection.dialect.name != "sqlite":  # there the transaction itself is the lock
                 connection.execute(_LOCK, {"ledger": self._ledger})
             yield _DatabaseTransaction(connection, self._ledger, self._genesis)
 
-    def write(self, work: Callable[[Transaction], Result]) -> Result:
+    def _keep(self, waiting: Sequence[Waiting]) -> None:
         deadline: float | None = None
         while True:
             try:
                 with self.writing() as transaction:
-                    return work(transaction)
+                    return transaction.do(waiting)
             except _Conflict:
                 deadline = deadline or time.monotonic() + _PATIENCE
                 if time.monotonic() > deadline:
@@ -434,7 +435,7 @@ def _after_fork_in_child() -> None:
     for pool in list(_POOLS.values()):
         pool.engine.dispose(close=False)
     for store in list(_STORES):
-        store._turn = threading.Lock()
+        store.alone()
 
 
 if hasattr(os, "register_at_fork"):

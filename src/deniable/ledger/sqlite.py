@@ -5,9 +5,9 @@ process and of the machine, as far as the disk tells the truth. One writer: ever
 IMMEDIATE, and the head of the chain moves only from where it was read. Amounts are decimal text: they have up to 38
 digits, an SQLite integer 18, and no float ever holds one.
 
-A process has one connection to a file, used by one thread at a time. A connection must not cross a fork, so it is
-closed before every fork and each side opens its own when it next needs one. Not for network file systems: their locks
-cannot be trusted, and SQLite says so.
+A process has two connections to a file, one to write and one to read, each used by one thread at a time. A connection
+must not cross a fork, so both are closed before every fork and each side opens its own when it next needs one. Not for
+network file systems: their locks cannot be trusted, and SQLite says so.
 """
 
 from __future__ import annotations
@@ -117,6 +117,18 @@ class _SQLiteTransaction(Transaction):
     def links(self) -> list[Entry]:
         return self._entries("state = 'LINKED' ORDER BY number")
 
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        self._connection.execute("SAVEPOINT part")
+        try:
+            yield
+        except DeniableError:
+            self._connection.execute("ROLLBACK TO part")
+            raise
+        finally:
+            if self._connection.in_transaction:  # a full disk has undone everything by itself
+                self._connection.execute("RELEASE part")
+
     def check_file(self) -> None:
         if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
             raise LedgerDamaged(None, "is damaged", RESTORE)
@@ -147,9 +159,13 @@ class SQLiteStore(Store):
     """A ledger in an SQLite file, or in memory."""
 
     def __init__(self, path: Path | None) -> None:
+        super().__init__()
         self._path = path
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        # In a file, who reads need not wait until who writes has flushed the disk; memory has one connection only.
+        self._reading = self._lock if path is None else threading.RLock()
+        self._reader: sqlite3.Connection | None = None
         self._genesis = ""
         self._file: tuple[int, int] | None = None
         self._process = os.getpid()
@@ -196,9 +212,11 @@ class SQLiteStore(Store):
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Transaction]:
-        with self._lock, _our_errors(self._path):
-            connection = self._connected()
-            self._same_file()
+        reads = begin == "BEGIN" and self._path is not None
+        with self._reading if reads else self._lock, _our_errors(self._path):
+            if not self._closed:
+                self._same_file()
+            connection = self._connected(reads=reads)
             connection.execute(begin)
             try:
                 yield _SQLiteTransaction(connection, self._genesis)
@@ -208,19 +226,22 @@ class SQLiteStore(Store):
                     connection.execute("ROLLBACK")
                 raise
 
-    def _connected(self, *, may_create: bool = False) -> sqlite3.Connection:
+    def _connected(self, *, may_create: bool = False, reads: bool = False) -> sqlite3.Connection:
         if self._closed:
             raise InvalidOperation("this ledger is closed; open it again")
         if self._path is None and self._process != os.getpid():
             raise InvalidOperation("a ledger in memory belongs to the process that made it; give it a file to share it")
-        if self._connection is None:
+        found = self._reader if reads else self._connection
+        if found is None:
             place = ":memory:" if self._path is None else f"file:{quote(str(self._path))}?mode=rw{'c' * may_create}"
-            self._connection = sqlite3.connect(
-                place, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True
-            )
+            found = sqlite3.connect(place, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
             for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON", "trusted_schema = OFF"):
-                self._connection.execute(f"PRAGMA {pragma}")
-        return self._connection
+                found.execute(f"PRAGMA {pragma}")
+            if reads:
+                self._reader = found
+            else:
+                self._connection = found
+        return found
 
     def _same_file(self) -> None:
         """LedgerUnavailable if the name now means another file: what we write would be lost, and spent twice."""
@@ -236,12 +257,13 @@ class SQLiteStore(Store):
             )
 
     def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        for each in (self._connection, self._reader):
+            if each is not None:
+                each.close()
+        self._connection = self._reader = None
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, self._reading:
             self._disconnect()
             self._closed = True
 
@@ -378,18 +400,23 @@ def _before_fork() -> None:
     """Close every connection: SQLite forbids to carry one into a child, even to close it there."""
     for store in list(_FILES):
         store._lock.acquire()
+        store._reading.acquire()
         store._disconnect()
         _held.append(store)
 
 
 def _after_fork_in_parent() -> None:
     while _held:
-        _held.pop()._lock.release()
+        store = _held.pop()
+        store._reading.release()
+        store._lock.release()
 
 
 def _after_fork_in_child() -> None:
     while _held:
-        _held.pop()._lock = threading.RLock()
+        store = _held.pop()
+        store._lock, store._reading = threading.RLock(), threading.RLock()
+        store.alone()
 
 
 if hasattr(os, "register_at_fork"):

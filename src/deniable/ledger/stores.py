@@ -8,20 +8,22 @@ whole numbers of Python, inside that transaction; so another store needs no arit
 from __future__ import annotations
 
 import json
+import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from hashlib import sha256
 from pathlib import Path
 from time import time as clock
 from typing import Any, Final, NamedTuple, TypeVar, final
 
-from deniable.errors import LedgerDamaged
+from deniable.errors import DeniableError, LedgerDamaged, LedgerUnavailable
 from deniable.ledger.accounts import stamp
 from deniable.ledger.budget import Cost
 from deniable.ledger.entries import Entry, Heading, State, compact, cost_of, more_of
 
-__all__ = ["COLUMNS", "RESTORE", "Head", "Store", "Transaction", "as_row", "from_row", "genesis_of"]
+__all__ = ["COLUMNS", "RESTORE", "Head", "Store", "Transaction", "Waiting", "as_row", "from_row", "genesis_of"]
 
 RESTORE = "restore the ledger from a copy; it answers nothing until then"
 
@@ -34,6 +36,21 @@ class Head(NamedTuple):
 
     number: int
     hash: str
+
+
+@final
+class Waiting:
+    """Work that waits for its turn to be written, and what came of it."""
+
+    def __init__(self, work: Callable[[Transaction], Any]) -> None:
+        self.work, self.over = work, False
+        self.result: Any = None
+        self.error: Exception | None = None
+
+    def told(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.result
 
 
 class Transaction(ABC):
@@ -94,8 +111,24 @@ class Transaction(ABC):
         """Write these entries and move the head from exactly `head` to the last of them."""
 
     @abstractmethod
+    def part(self) -> AbstractContextManager[object]:
+        """A part of this transaction: an exception undoes what was done in it, and nothing else."""
+
+    @abstractmethod
     def check_file(self) -> None:
         """LedgerDamaged if what holds the entries, such as an index, is not whole."""
+
+    def do(self, waiting: Sequence[Waiting]) -> None:
+        """Do the work of each, in a part of its own where there are several."""
+        for each in waiting:
+            each.error = None  # it may be done again from the start
+            try:
+                with nullcontext() if len(waiting) == 1 else self.part():
+                    each.result = each.work(self)
+            except DeniableError as error:  # one of the database's own ends everything
+                if len(waiting) == 1:
+                    raise
+                each.error, self._newest = error, None
 
     def entry(self, number: int) -> Entry | None:
         """The entry of this number."""
@@ -160,7 +193,16 @@ class Transaction(ABC):
 
 
 class Store(ABC):
-    """Where a ledger is kept. Safe to use from several threads."""
+    """Where a ledger is kept. Safe to use from several threads.
+
+    Threads that want to write at the same time are written together: whoever comes first does the work of all that wait
+    by then, each in a part of its own of one transaction, and one flush of the disk makes all of it durable. Nobody is
+    told anything before that.
+    """
+
+    def __init__(self) -> None:
+        self._queue: deque[Waiting] = deque()
+        self._turn = threading.Lock()
 
     @property
     @abstractmethod
@@ -194,8 +236,38 @@ class Store(ABC):
 
     def write(self, work: Callable[[Transaction], Result]) -> Result:
         """Do this while writing; again from the start, where a store could not keep it because of somebody else."""
+        mine = Waiting(work)
+        self._queue.append(mine)
+        with self._turn:
+            if not mine.over:
+                self._write_waiting()
+        result: Result = mine.told()
+        return result
+
+    def alone(self) -> None:
+        """In a child after a fork: those who waited are threads of the parent."""
+        self._queue, self._turn = deque(), threading.Lock()
+
+    def _write_waiting(self) -> None:
+        """Write for everybody who waits. What one of them did wrong is theirs; if nothing can be kept, all hear it."""
+        waiting = [self._queue.popleft() for _ in range(len(self._queue))]
+        try:
+            self._keep(waiting)
+        except Exception as error:
+            for each in waiting:
+                each.error = error
+        except BaseException:
+            for each in waiting:
+                each.error = LedgerUnavailable("who wrote for several was stopped", "ask again, with the same key")
+            raise
+        finally:
+            for each in waiting:
+                each.over = True
+
+    def _keep(self, waiting: Sequence[Waiting]) -> None:
+        """One transaction for all of these; an exception says that nothing was kept."""
         with self.writing() as transaction:
-            return work(transaction)
+            transaction.do(waiting)
 
     @abstractmethod
     def close(self) -> None:

@@ -17,6 +17,10 @@ WIDTH: Final = 80
 """As wide as a terminal is, at the least."""
 
 
+_EMPTY: Final[dict[str, bool]] = {}
+"""By the hash of the question: to find it out may mean to try every public key."""
+
+
 def threshold_note(plan: Plan, threshold: int | None) -> str:
     """Which keys are shown, where keys are not public; nothing where they are."""
     if plan.people is None:
@@ -27,7 +31,12 @@ def threshold_note(plan: Plan, threshold: int | None) -> str:
 
 def empty_note(plan: Plan) -> str:
     """That no row can be asked for, if keys and bounds show it."""
-    if not empty(plan.question.relation):
+    known = _EMPTY.get(plan.question.hash)
+    if known is None:
+        if len(_EMPTY) >= 1000:
+            _EMPTY.clear()
+        known = _EMPTY[plan.question.hash] = empty(plan.question.relation)
+    if not known:
         return ""
     return "by the public keys and bounds no row can fulfil the conditions: what is told is noise alone"
 

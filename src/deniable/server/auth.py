@@ -14,10 +14,13 @@ import threading
 import time
 from collections import OrderedDict
 from hashlib import sha256
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from deniable.errors import MissingExtra
 from deniable.server.catalogue import Catalogue, Person, TokenRecord
+
+if TYPE_CHECKING:
+    from deniable.server.oidc import Issuer
 
 try:
     from argon2 import PasswordHasher
@@ -36,8 +39,8 @@ _MOST: Final = 10_000
 class Gate:
     """Tells whom a token belongs to."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
+    def __init__(self, catalogue: Catalogue, issuer: Issuer | None = None) -> None:
+        self._catalogue, self._issuer = catalogue, issuer
         # 19 MiB and two passes: what OWASP asks for at least. The secrets have 256 bits of their own.
         self._hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
         self._nobody = self._hasher.hash(secrets.token_urlsafe(32))
@@ -76,6 +79,8 @@ class Gate:
 
     def check(self, text: str) -> Person | None:
         """Whose token it is; None for every other text, whatever is wrong with it."""
+        if self._issuer is not None and text.count(".") == 2:
+            return self._issuer.check(text)
         shape = _SHAPE.fullmatch(text)
         id, secret = shape.groups() if shape is not None else ("", "")
         record = self._record(id)

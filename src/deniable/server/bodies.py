@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import json
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from deniable.server.roles import Role
 
@@ -12,12 +13,38 @@ Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False, strict=Tr
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@-]*$", strict=True)]
 """Names of people and datasets: letters, digits and a few signs, so that no page, file or log can be broken by one."""
 
+_DEEPEST = 150
+"""Brackets within brackets."""
+
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000, strict=True)]
 
 
 def _whole(value: object) -> object:
     """60.0 is a whole number in JSON."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def written(frame: dict[str, Any] | None) -> str:
+    """The steps of a dataframe as text. Their order matters: that of the columns is that of their names."""
+    return json.dumps(frame, separators=(",", ":"))
+
+
+def _shallow(frame: object) -> object:
+    """No deeper than any question is; looked at without going deeper than that ourselves."""
+    level = [frame]
+    for _ in range(_DEEPEST):
+        level = [
+            child
+            for each in level
+            for child in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+        ]
+        if not level:
+            return frame
+    raise ValueError(f"is nested more than {_DEEPEST} deep")
+
+
+Steps = Annotated[dict[str, Any], AfterValidator(_shallow)]
+"""The steps of a dataframe; `deniable.queries.steps` reads them."""
 
 
 class _Body(BaseModel):
@@ -41,24 +68,45 @@ class Spending(_Body):
         return {name: value for name, value in said.items() if value is not None} | {"confidence": self.confidence}
 
 
-class Question(Spending):
+class _Asked(Spending):
+    """A question: in SQL, or as the steps of a dataframe."""
+
+    sql: Text | None = None
+    frame: Steps | None = None
+
+    @model_validator(mode="after")
+    def one(self) -> Self:
+        """Exactly one of the two."""
+        if (self.sql is None) == (self.frame is None):
+            raise ValueError("give exactly one of sql and frame")
+        return self
+
+    @property
+    def question(self) -> str:
+        """As text: SQL, or JSON, which no SQL begins like."""
+        return written(self.frame) if self.sql is None else self.sql
+
+
+class Question(_Asked):
     """One question to one dataset."""
 
     dataset: Name
-    sql: Text
 
 
 class Batch(Spending):
     """Several questions for one cost that they share."""
 
     dataset: Name
-    questions: Annotated[list[Text], Field(min_length=1, max_length=100)]
+    questions: Annotated[list[Text | Steps], Field(min_length=1, max_length=100)]
+
+    @property
+    def texts(self) -> list[str]:
+        """Each as text."""
+        return [each if isinstance(each, str) else written(each) for each in self.questions]
 
 
-class DummyQuestion(Spending):
+class DummyQuestion(_Asked):
     """A question to the dummy rows of a dataset."""
-
-    sql: Text
 
 
 class BudgetBody(_Body):

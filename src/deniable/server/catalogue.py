@@ -6,8 +6,11 @@ never removed, only closed, so that nobody gets a fresh start by being made anew
 
 from __future__ import annotations
 
+import fcntl
 import json
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -15,6 +18,7 @@ from typing import Any, Final, final
 from sqlalchemy import (
     Boolean,
     Column,
+    Connection,
     Engine,
     Float,
     Integer,
@@ -30,13 +34,15 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, InternalError, OperationalError
 
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
 
 _METADATA: Final = MetaData()
 _NAME: Final = 200
+_REGISTERING: Final = 0x64656E79_01
+"""Names the lock of those who register, in a database that others use as well."""
 
 _PEOPLE: Final = Table(
     "curator_people",
@@ -111,7 +117,8 @@ _BEGIN: Final = text(
 )
 _BEGUN: Final = text("SELECT body, status, response FROM curator_requests WHERE person = :person AND key = :key")
 _END: Final = text(
-    "UPDATE curator_requests SET status = :status, response = :response WHERE person = :person AND key = :key"
+    "UPDATE curator_requests SET status = :status, response = :response "
+    "WHERE person = :person AND key = :key AND status IS NULL"
 )
 _NOTE: Final = text(
     "INSERT INTO curator_releases (dataset, entry, person, question, confidence, made) "
@@ -192,6 +199,7 @@ class Catalogue:
     """The records, in SQLite or in a shared database. Threads and processes may share it."""
 
     def __init__(self, place: Path | str) -> None:
+        self._file = place if isinstance(place, Path) else None
         if isinstance(place, Path):
             place.parent.mkdir(parents=True, exist_ok=True)
             url = f"sqlite:///{place}"
@@ -210,7 +218,7 @@ class Catalogue:
 
     def add_person(self, name: str, role: Role) -> Person:
         """Somebody new. Whoever was closed comes back as who they were: their spending is kept under their name."""
-        with self._engine.begin() as connection:
+        with _kept(self._engine.begin()) as connection:
             found = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == name)).first()
             if found is not None:
                 if found.active or found.role != role:
@@ -225,32 +233,32 @@ class Catalogue:
 
     def close_person(self, name: str) -> None:
         """Nobody comes in under this name any more."""
-        with self._engine.begin() as connection:
+        with _kept(self._engine.begin()) as connection:
             done = connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(active=False))
             if not done.rowcount:
                 raise Problem("not_found")
 
     def person(self, name: str) -> Person | None:
         """Somebody who is active."""
-        with self._engine.connect() as connection:
+        with _kept(self._engine.connect()) as connection:
             row = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == name, _PEOPLE.c.active)).first()
         return None if row is None else Person(row.name, Role(row.role))
 
     def people(self) -> list[tuple[Person, bool]]:
         """Everybody, and whether they are active."""
-        with self._engine.connect() as connection:
+        with _kept(self._engine.connect()) as connection:
             rows = connection.execute(select(_PEOPLE).order_by(_PEOPLE.c.name)).all()
         return [(Person(row.name, Role(row.role)), row.active) for row in rows]
 
     def add_token(self, id: str, person: str, hash: str, expires: float) -> None:
         """Keep what is kept of a token."""
-        with self._engine.begin() as connection:
+        with _kept(self._engine.begin()) as connection:
             values = {"id": id, "person": person, "hash": hash, "expires": expires, "revoked": False}
             connection.execute(insert(_TOKENS).values(**values, made=time.time()))
 
     def revoke_token(self, id: str) -> None:
         """This token opens nothing any more."""
-        with self._engine.begin() as connection:
+        with _kept(self._engine.begin()) as connection:
             if not connection.execute(update(_TOKENS).where(_TOKENS.c.id == id).values(revoked=True)).rowcount:
                 raise Problem("not_found")
 
@@ -265,11 +273,23 @@ class Catalogue:
 
     def _tokens(self, condition: Any) -> list[TokenRecord]:
         both = select(_TOKENS, _PEOPLE.c.role, _PEOPLE.c.active).join(_PEOPLE, _PEOPLE.c.name == _TOKENS.c.person)
-        with self._engine.connect() as connection:
+        with _kept(self._engine.connect()) as connection:
             rows = connection.execute(both.where(condition).order_by(_TOKENS.c.made, _TOKENS.c.id)).all()
         return [_token(row) for row in rows]
 
     # -- datasets and grants -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def registering(self) -> Iterator[None]:
+        """One at a time, in all processes: between looking for kin and adding a dataset nobody else adds one."""
+        if self._file is None:
+            with _kept(self._engine.begin()) as connection:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _REGISTERING})
+                yield
+            return
+        with self._file.with_suffix(".lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # let go of when the file is closed, also by a kill
+            yield
 
     def add_dataset(self, record: DatasetRecord, marks: set[str]) -> None:
         """Register a dataset; `marks` are what its family is known by."""
@@ -284,7 +304,7 @@ class Catalogue:
             "made": record.made,
         }
         try:
-            with self._engine.begin() as connection:
+            with _kept(self._engine.begin()) as connection:
                 connection.execute(insert(_DATASETS).values(**values))
                 known = {
                     row.mark for row in connection.execute(select(_MARKS).where(_MARKS.c.family == record.family)).all()
@@ -296,20 +316,20 @@ class Catalogue:
 
     def dataset(self, name: str) -> DatasetRecord | None:
         """The dataset of this name."""
-        with self._engine.connect() as connection:
+        with _kept(self._engine.connect()) as connection:
             row = connection.execute(select(_DATASETS).where(_DATASETS.c.name == name)).first()
         return None if row is None else _dataset(row)
 
     def datasets(self) -> list[DatasetRecord]:
         """Every dataset, by name."""
-        with self._engine.connect() as connection:
+        with _kept(self._engine.connect()) as connection:
             return [_dataset(row) for row in connection.execute(select(_DATASETS).order_by(_DATASETS.c.name)).all()]
 
     def marked(self, marks: set[str]) -> dict[str, set[str]]:
         """The families that share marks with these, and which."""
         found: dict[str, set[str]] = {}
         listed = sorted(marks)
-        with self._engine.connect() as connection:
+        with _kept(self._engine.connect()) as connection:
             for start in range(0, len(listed), 500):
                 part = listed[start : start + 500]
                 for row in connection.execute(select(_MARKS).where(_MARKS.c.mark.in_(part))).all():
@@ -320,21 +340,21 @@ class Catalogue:
         """That somebody may ask about a dataset, from now on."""
         values = {"active": True, "terms": json.dumps(terms), "made": time.time()}
         here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset)
-        with self._engine.begin() as connection:
+        with _kept(self._engine.begin()) as connection:
             if not connection.execute(update(_GRANTS).where(here).values(**values)).rowcount:
                 connection.execute(insert(_GRANTS).values(person=person, dataset=dataset, **values))
 
     def revoke_grant(self, person: str, dataset: str) -> None:
         """That they may not any more. What they spent stays spent."""
         here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset) & _GRANTS.c.active
-        with self._engine.begin() as connection:
+        with _kept(self._engine.begin()) as connection:
             if not connection.execute(update(_GRANTS).where(here).values(active=False)).rowcount:
                 raise Problem("not_found")
 
     def granted(self, person: str, dataset: str) -> bool:
         """Whether they may."""
         here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset) & _GRANTS.c.active
-        with self._engine.connect() as connection:
+        with _kept(self._engine.connect()) as connection:
             return connection.execute(select(_GRANTS.c.person).where(here)).first() is not None
 
     def grants(self, *, dataset: str | None = None, person: str | None = None) -> list[GrantRecord]:
@@ -344,7 +364,7 @@ class Catalogue:
             asked = asked.where(_GRANTS.c.dataset == dataset)
         if person is not None:
             asked = asked.where(_GRANTS.c.person == person)
-        with self._engine.connect() as connection:
+        with _kept(self._engine.connect()) as connection:
             rows = connection.execute(asked).all()
         return [GrantRecord(row.person, row.dataset, json.loads(row.terms), row.made) for row in rows]
 
@@ -358,7 +378,7 @@ class Catalogue:
         Problem `key_reused` where the key stood for another body, `key_pending` where its first request has no answer.
         """
         who = {"person": person, "key": key}
-        with self._quick.begin() as connection:
+        with _kept(self._quick.begin()) as connection:
             made = connection.execute(_BEGIN, {**who, "body": body, "made": time.time()})
             if made.rowcount:
                 return None
@@ -367,29 +387,43 @@ class Catalogue:
             raise Problem("key_reused", "use a new Idempotency-Key for each request")
         return None if row.status is None else (row.status, row.response)
 
-    def end_request(self, person: str, key: str, status: int, response: bytes) -> None:
-        """Keep the response, byte for byte."""
-        with self._quick.begin() as connection:
-            connection.execute(_END, {"person": person, "key": key, "status": status, "response": response})
+    def end_request(self, person: str, key: str, status: int, response: bytes) -> tuple[int, bytes]:
+        """Keep the response, byte for byte; what is kept, where another process that had the same key was faster."""
+        who = {"person": person, "key": key}
+        with _kept(self._quick.begin()) as connection:
+            if connection.execute(_END, {**who, "status": status, "response": response}).rowcount:
+                return status, response
+            row = connection.execute(_BEGUN, who).one()
+        return row.status, bytes(row.response)
 
     def add_releases(self, records: list[ReleaseRecord]) -> None:
         """Note which questions these entries answered. Nothing is changed where an entry is known."""
         if records:
-            with self._quick.begin() as connection:
+            with _kept(self._quick.begin()) as connection:
                 connection.execute(_NOTE, [asdict(record) for record in records])
 
     def release(self, dataset: str, entry: int) -> ReleaseRecord | None:
         """What is known of an entry."""
         here = (_RELEASES.c.dataset == dataset) & (_RELEASES.c.entry == entry)
-        with self._engine.connect() as connection:
+        with _kept(self._engine.connect()) as connection:
             row = connection.execute(select(_RELEASES).where(here)).first()
         return None if row is None else ReleaseRecord(*row)
 
     def releases(self, dataset: str, *, most: int = 100) -> list[ReleaseRecord]:
         """The newest releases of a dataset."""
         asked = select(_RELEASES).where(_RELEASES.c.dataset == dataset).order_by(_RELEASES.c.entry.desc()).limit(most)
-        with self._engine.connect() as connection:
+        with _kept(self._engine.connect()) as connection:
             return [ReleaseRecord(*row) for row in connection.execute(asked).all()]
+
+
+@contextmanager
+def _kept(opening: AbstractContextManager[Connection]) -> Iterator[Connection]:
+    """A connection; a database that is full, failing or away is a problem of a closed list, without its words."""
+    try:
+        with opening as connection:
+            yield connection
+    except (OperationalError, InternalError):
+        raise Problem("ledger_unavailable", "the catalogue cannot be read or written") from None
 
 
 def _token(row: Any) -> TokenRecord:

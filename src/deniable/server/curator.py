@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import secrets
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from hashlib import sha256
@@ -19,7 +18,9 @@ from deniable.errors import NOTHING, InvalidParameter
 from deniable.ledger import EVERYBODY, Budget, Cost
 from deniable.ledger import keys as keys_of
 from deniable.queries.answers import Answer
+from deniable.queries.question import Question
 from deniable.queries.session import Remaining, Session
+from deniable.queries.steps import question_of
 from deniable.server.auth import FRESH, Gate
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
@@ -27,6 +28,7 @@ from deniable.server.datasets import Datasets, Open, budget_of, cost_of, tables_
 from deniable.server.dummy import dummy_rows
 from deniable.server.families import Marks, marks_of
 from deniable.server.labels import label_of, signed
+from deniable.server.oidc import configured
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
@@ -43,11 +45,11 @@ class Curator:
         settings.state.mkdir(parents=True, exist_ok=True)
         settings.state.chmod(0o700)
         self.catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
-        self.gate = Gate(self.catalogue)
+        issuer = None if settings.oidc is None else configured(self.catalogue, settings.oidc)
+        self.gate = Gate(self.catalogue, issuer)
         self.key = _key(settings.state / "server.key")
         """Signs adjustments, checkpoints and labels."""
         self._marking = sha256(b"marks of families" + self.key.pem()).digest()
-        self._registering = threading.Lock()
         self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
         self.datasets = Datasets(settings, self.catalogue, self.key)
 
@@ -60,7 +62,8 @@ class Curator:
 
     def price(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
         """What a question would cost. Reads no data."""
-        found = self._session(person, dataset).price(sql, payer=person.name, **cost)
+        session = self._session(person, dataset)
+        found = session.price(_asked(session, sql), payer=person.name, **cost)
         left = found.left.describe_rest(found.budget)
         return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines()}
 
@@ -68,7 +71,8 @@ class Curator:
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
         """Answer a question."""
-        answer = self._session(person, dataset).ask(sql, key=key, payer=person.name, **cost)
+        session = self._session(person, dataset)
+        answer = session.ask(_asked(session, sql), key=key, payer=person.name, **cost)
         self._note(person, dataset, [(sql, answer)])
         return told(dataset, answer)
 
@@ -77,7 +81,7 @@ class Curator:
     ) -> dict[str, Any]:
         """Spend more on a question that was answered, and merge."""
         session = self._session(person, dataset)
-        before = session.recall(sql, confidence=cost["confidence"])
+        before = session.recall(_asked(session, sql), confidence=cost["confidence"])
         if before is None:
             raise InvalidParameter("sql", NOTHING, "was not answered yet", "ask it first")
         answer = session.refine(before, key=key, payer=person.name, **cost)
@@ -86,7 +90,8 @@ class Curator:
 
     def batch(self, person: Person, dataset: str, questions: list[str], cost: dict[str, Any]) -> dict[str, Any]:
         """Several questions for one cost: all are paid for, or none."""
-        answers = self._session(person, dataset).batch(questions, payer=person.name, **cost)
+        session = self._session(person, dataset)
+        answers = session.batch([_asked(session, each) for each in questions], payer=person.name, **cost)
         self._note(person, dataset, list(zip(questions, answers, strict=True)))
         return {"dataset": dataset, "answers": [told(dataset, answer) for answer in answers]}
 
@@ -101,7 +106,7 @@ class Curator:
         record = self.visible(person, dataset)
         rehearsal = self.datasets.get(record).rehearsal()
         try:
-            answer = rehearsal.ask(sql, **cost)
+            answer = rehearsal.ask(_asked(rehearsal, sql), **cost)
         finally:
             rehearsal.ledger.close()
         return {**answer.to_dict(), "dataset": dataset, "dummy": True}
@@ -144,6 +149,11 @@ class Curator:
             "name": opened.record.name,
             "owner": opened.record.owner,
             "tables": json.loads(write_schema(opened.tables, form="json"))["tables"],
+            "partners": {
+                name: [[list(columns), most] for columns, most in table.most_partners]
+                for name, table in opened.tables.items()
+                if table.unit is None
+            },
             "unit": ledger.unit.describe(),
             "budget": described_budget(session.budget),
             "limit": ledger.limit.describe(session.budget),
@@ -175,7 +185,7 @@ class Curator:
         files = {table: allowed(source, self.settings.data) for table, source in sources.items()}
         marks = {table: marks_of(path, tables[table], self._marking) for table, path in files.items()}
         kept = write_schema({table: tables[table] for table in files}, form="json")
-        with self._registering:
+        with self.catalogue.registering():
             if self.catalogue.dataset(name) is not None:
                 raise Problem("exists", f"there is a dataset {name!r} already")
             kin = self._kin(person, marks, family)
@@ -333,7 +343,11 @@ class Curator:
             raise Problem("not_found", "there is no such release that you may see")
         session = opened.session
         entry = session.ledger.entry(found.entry)
-        answer = None if entry is None else session.recall(found.question, entry=entry, confidence=found.confidence)
+        answer = (
+            None
+            if entry is None
+            else session.recall(_asked(session, found.question), entry=entry, confidence=found.confidence)
+        )
         if entry is None or answer is None:
             raise Problem("not_found", "there is no such release that you may see")
         return signed(label_of(dataset, found.question, answer, entry, session), self.key)
@@ -399,6 +413,11 @@ class Curator:
                 if not answer.receipt.replayed
             ]
         )
+
+
+def _asked(session: Session, text: str) -> str | Question:
+    """A question as a session takes it: SQL, or what the steps of a dataframe build. No SQL begins with a brace."""
+    return question_of(text, session.tables) if text.startswith("{") else text
 
 
 def told(dataset: str, answer: Answer) -> dict[str, Any]:

@@ -80,16 +80,16 @@ class Desk:
         return Response(body, status, media_type="application/json" if status == 200 else MEDIA_TYPE)
 
     def _keyed(self, person: str, key: str, body: str, work: Work) -> tuple[int, bytes]:
+        catalogue = self.curator.catalogue
         try:
-            known = self.curator.catalogue.begin_request(person, key, body)
+            known = catalogue.begin_request(person, key, body)
+            if known is not None:
+                return known
+            status, told = _told(work, sha256(f"{person}\0{key}".encode()).hexdigest())
+            # An answer that cannot be kept does not leave; the ledger has it, for whoever comes with this key again.
+            return catalogue.end_request(person, key, status, told) if status in _KEPT else (status, told)
         except Problem as problem:
             return problem.status, problem.body()
-        if known is not None:
-            return known
-        status, told = _told(work, sha256(f"{person}\0{key}".encode()).hexdigest())
-        if status in _KEPT:
-            self.curator.catalogue.end_request(person, key, status, told)
-        return status, told
 
 
 def _told(work: Work, key: str | None) -> tuple[int, bytes]:

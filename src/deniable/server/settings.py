@@ -55,6 +55,8 @@ class Settings:
     """The longest request, in bytes."""
     https: bool = False
     """Whether people reach it by https: cookies are then marked as secure."""
+    oidc: dict[str, str] | None = None
+    """An issuer of OpenID Connect whose tokens are taken as well: issuer, audience, keys and perhaps claim."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", Path(self.state))
@@ -70,6 +72,8 @@ class Settings:
             raise InvalidParameter("engine", self.engine, 'must be "duckdb" or "spark"')
         if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
             raise InvalidParameter("port", self.port, "must be from 0 to 65535")
+        if self.oidc is not None and not isinstance(self.oidc, dict):
+            raise InvalidParameter("oidc", "...", "must be a table: [oidc] with issuer, audience and keys")
         if self.database is not None and not self.database.startswith("postgresql://"):
             raise InvalidParameter("database", "...", "must begin with postgresql://", "or leave it out for SQLite")
 
@@ -91,6 +95,8 @@ class Settings:
         data = record["data"] if isinstance(record["data"], list) else [record["data"]]
         record["state"] = file.parent / record["state"]
         record["data"] = [file.parent / each for each in data]
+        if isinstance(record.get("oidc"), dict) and "://" not in str(record["oidc"].get("keys", "://")):
+            record["oidc"]["keys"] = str((file.parent / record["oidc"]["keys"]).absolute())
         if "checkpoints" in record:
             record["checkpoints"] = file.parent / record["checkpoints"]
         return cls(**record)

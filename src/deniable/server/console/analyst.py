@@ -145,7 +145,7 @@ async def _price(visit: Visit) -> Response:
     try:
         body = _asked(visit)
         response = await visit.desk.answered(
-            visit.request, lambda: visit.curator.price(visit.person, body.dataset, body.sql, body.cost())
+            visit.request, lambda: visit.curator.price(visit.person, body.dataset, body.question, body.cost())
         )
         found = json.loads(bytes(response.body))
         price, problem = (found, None) if response.status_code == 200 else (None, found)
@@ -174,9 +174,9 @@ async def _answered(visit: Visit, verb: str) -> Response:
     key = f"console-{visit.text('key')[:100]}" if visit.text("key") else None
     response = await visit.desk.once(
         visit.request, visit.person, key, body_hash(verb, body),
-        lambda key: work(visit.person, body.dataset, body.sql, body.cost(), key),
+        lambda key: work(visit.person, body.dataset, body.question, body.cost(), key),
     )  # fmt: skip
-    return await _result(visit, response, body.sql, _cost(visit), verb)
+    return await _result(visit, response, body.question, _cost(visit), verb)
 
 
 async def _dummy(visit: Visit) -> Response:
@@ -187,9 +187,9 @@ async def _dummy(visit: Visit) -> Response:
     except (DeniableError, ValidationError) as error:
         return await _refused(visit, told(as_problem(error)), 422)
     response = await visit.desk.answered(
-        visit.request, lambda: visit.curator.dummy_ask(visit.person, visit.dataset, body.sql, body.cost())
+        visit.request, lambda: visit.curator.dummy_ask(visit.person, visit.dataset, body.question, body.cost())
     )
-    return await _result(visit, response, body.sql, _cost(visit), "dummy")
+    return await _result(visit, response, body.question, _cost(visit), "dummy")
 
 
 async def _result(visit: Visit, response: Response, sql: str, cost: dict[str, float], verb: str) -> Response:

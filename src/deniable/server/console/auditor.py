@@ -18,6 +18,7 @@ from deniable.server.console.analyst import account
 from deniable.server.console.budgets import share
 from deniable.server.console.guard import Guard, Visit
 from deniable.server.console.owner import accounts
+from deniable.server.console.pages import greek
 from deniable.server.curator import Curator
 
 _SHOWN: Final = 100
@@ -56,7 +57,7 @@ def _book(curator: Curator, person: Person, dataset: str, before: int | None) ->
             "state": each.state.value,
             "payer": each.payer or ("" if each.terms is None else each.terms.by),
             "cost": each.charged.describe(ledger.budget) if each.charged.units else "",
-            "description": each.description,
+            "description": _said(each, ledger.budget),
             "hash": each.hash,
             "release": releases.get(each.closes or -1) or releases.get(each.number),
         }
@@ -73,6 +74,16 @@ def _book(curator: Curator, person: Person, dataset: str, before: int | None) ->
         "entries": shown,
         "older": shown[-1]["number"] if len(older) > _SHOWN else None,
     }
+
+
+def _said(entry: Any, budget: Any) -> str:
+    """What an entry is about: of a limit also whose it is, and how much."""
+    if entry.terms is None:
+        return str(entry.description)
+    whose = "the dataset" if entry.terms.account == EVERYBODY else entry.terms.account
+    window = "" if entry.terms.window is None else f" in each window of {entry.terms.window:,} s"
+    limit = greek(entry.terms.limit.describe(budget)) if entry.terms.limit.units else "nothing"
+    return f"{whose} may spend {limit}{window} ({entry.description})"
 
 
 def _curve(ledger: Any) -> Figure:

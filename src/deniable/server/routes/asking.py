@@ -24,14 +24,14 @@ def router(desk: Desk) -> APIRouter:
     @routes.post("/questions:price")
     async def price(request: Request, body: Question, person: Person = may("price")) -> Any:
         """What a question would cost, and how exact its answer would be. Free: no data is read."""
-        return await desk.answered(request, lambda: curator.price(person, body.dataset, body.sql, body.cost()))
+        return await desk.answered(request, lambda: curator.price(person, body.dataset, body.question, body.cost()))
 
     @routes.post("/questions")
     async def ask(request: Request, body: Question, person: Person = may("ask"), idempotency_key: Key = None) -> Any:
         """Answer a question. It is charged before any data is read, and stays charged if the run fails."""
         return await desk.once(
             request, person, idempotency_key, body_hash("ask", body),
-            lambda key: curator.ask(person, body.dataset, body.sql, body.cost(), key),
+            lambda key: curator.ask(person, body.dataset, body.question, body.cost(), key),
         )  # fmt: skip
 
     @routes.post("/questions:refine")
@@ -39,7 +39,7 @@ def router(desk: Desk) -> APIRouter:
         """Spend more on a question that was answered: both answers are merged by inverse variance."""
         return await desk.once(
             request, person, idempotency_key, body_hash("refine", body),
-            lambda key: curator.refine(person, body.dataset, body.sql, body.cost(), key),
+            lambda key: curator.refine(person, body.dataset, body.question, body.cost(), key),
         )  # fmt: skip
 
     @routes.post("/questions:batch")
@@ -47,7 +47,7 @@ def router(desk: Desk) -> APIRouter:
         """Several questions for one cost that they share: all are paid for, or none."""
         return await desk.once(
             request, person, idempotency_key, body_hash("batch", body),
-            lambda key: curator.batch(person, body.dataset, body.questions, body.cost()),
+            lambda key: curator.batch(person, body.dataset, body.texts, body.cost()),
         )  # fmt: skip
 
     return routes

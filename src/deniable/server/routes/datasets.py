@@ -47,7 +47,7 @@ def router(desk: Desk) -> APIRouter:
         request: Request, name: Dataset, body: DummyQuestion, person: Person = may("ask dummy rows")
     ) -> Any:
         """Try a question on dummy rows, for nothing."""
-        return await desk.answered(request, lambda: curator.dummy_ask(person, name, body.sql, body.cost()))
+        return await desk.answered(request, lambda: curator.dummy_ask(person, name, body.question, body.cost()))
 
     @routes.get("/datasets/{name}/grants")
     async def grants(name: Dataset, person: Person = may("see grants")) -> Any:

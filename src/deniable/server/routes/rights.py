@@ -16,7 +16,7 @@ def may(verb: str) -> Any:
     """The person who asks, if their role may do this."""
     assert verb in MATRIX, verb
 
-    def check(request: Request) -> Person:
+    async def check(request: Request) -> Person:  # async: a plain function would be sent to another thread
         person: Person = request.scope["person"]
         if not allowed(person.role, verb):
             raise Problem("forbidden", f"{person.role} may not {verb}")

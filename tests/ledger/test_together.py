@@ -1,0 +1,135 @@
+"""Threads that write at the same time share one flush of the disk, and nothing else: each stands or falls by itself."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deniable.errors import BudgetExceeded, DeniableError, InvalidParameter, LedgerUnavailable
+from deniable.ledger import Budget, Cost, Ledger, State, sqlite
+from deniable.units import Unit
+
+PURE = Budget.pure(epsilon=1)
+TENTH = PURE.cost(epsilon=0.1)
+ABOUT = {"budget": PURE, "unit": Unit.row(), "dataset": "visits"}
+
+
+def question(number: int) -> str:
+    return f"{number:064x}"
+
+
+def together(ledger: Ledger, works: list[Callable[[], Any]]) -> list[Any]:
+    """Run these in threads that all wait before the first may write; what each returned or raised."""
+    found: list[Any] = [None] * len(works)
+
+    def run(at: int) -> None:
+        try:
+            found[at] = works[at]()
+        except DeniableError as error:
+            found[at] = error
+
+    threads = [threading.Thread(target=run, args=(at,)) for at in range(len(works))]
+    store = ledger._store
+    with store._turn:
+        for at, thread in enumerate(threads):
+            thread.start()
+            while len(store._queue) <= at and thread.is_alive():
+                pass
+    for thread in threads:
+        thread.join(60)
+    return found
+
+
+def asks(ledger: Ledger, count: int, cost: Cost = TENTH) -> list[Callable[[], Any]]:
+    return [lambda n=n: ledger.reserve(cost, question=question(n), description="how many") for n in range(count)]
+
+
+def test_those_who_wait_are_written_in_one_transaction(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger", **ABOUT) as ledger:
+        statements: list[str] = []
+        ledger._store._connected().set_trace_callback(statements.append)
+        entries = together(ledger, asks(ledger, 8))
+        assert [each for each in statements if each.startswith(("BEGIN", "COMMIT"))] == ["BEGIN IMMEDIATE", "COMMIT"]
+        assert sorted(each.number for each in entries) == list(range(1, 9))
+        assert ledger.verify().number == 8
+        statements.clear()
+        ledger.reserve(TENTH, question=question(9), description="alone")
+        assert not [each for each in statements if "SAVEPOINT" in each]
+
+
+def test_one_that_is_refused_takes_nothing_from_the_others(place: Any) -> None:
+    with Ledger.open(place, **ABOUT) as ledger:
+        found = together(ledger, asks(ledger, 14))
+        assert sum(isinstance(each, BudgetExceeded) for each in found) == 4
+        assert ledger.charged == PURE.limit
+        assert ledger.verify().number == 10
+        numbers = sorted(each.number for each in found if not isinstance(each, BudgetExceeded))
+        assert numbers == list(range(1, 11))
+
+
+def test_each_gets_its_own_entry_error_or_replay(place: Any) -> None:
+    with Ledger.open(place, **ABOUT) as ledger:
+        first = ledger.reserve(TENTH, question=question(1), description="first", key="k")
+        sealed = ledger.seal(first, b"41")
+        wrong, closed, replayed, fresh = together(
+            ledger,
+            [
+                lambda: ledger.reserve(TENTH, question=question(2), description="x", key="k"),
+                lambda: ledger.seal(first, b"42"),
+                lambda: ledger.reserve_or_replay(TENTH, question=question(1), description="again"),
+                lambda: ledger.reserve(TENTH, question=question(3), description="new"),
+            ],
+        )
+        assert [type(wrong), type(closed)] == [InvalidParameter, InvalidParameter]
+        assert (wrong.parameter, closed.parameter) == ("key", "entry")
+        assert replayed == sealed
+        assert (fresh.number, ledger.charged) == (3, TENTH + TENTH)
+        assert ledger.verify() == fresh
+
+
+def test_what_cannot_be_kept_is_granted_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_PATIENCE", 0.05)
+    with Ledger.open(tmp_path / "ledger", **ABOUT) as ledger:
+        other = sqlite3.connect(tmp_path / "ledger", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        assert all(isinstance(each, LedgerUnavailable) for each in together(ledger, asks(ledger, 5)))
+        other.execute("ROLLBACK")
+        other.close()
+        assert (ledger.charged, list(ledger.entries())) == (Cost(0), [])
+        ledger.reserve(TENTH, question=question(1), description="goes on")
+
+
+def test_nobody_is_told_before_others_can_see_it(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+
+    def asked(ledger: Ledger, number: int) -> bool:
+        entry = ledger.reserve(TENTH, question=question(number), description="x")
+        other = sqlite3.connect(path)
+        try:
+            return other.execute("SELECT hash FROM entries WHERE number = ?", (entry.number,)).fetchone() == (
+                entry.hash,
+            )
+        finally:
+            other.close()
+
+    with Ledger.open(path, **ABOUT) as ledger:
+        assert together(ledger, [lambda n=n: asked(ledger, n) for n in range(8)]) == [True] * 8
+
+
+def test_who_reads_does_not_wait_for_who_writes(tmp_path: Path) -> None:
+    found = []
+    with Ledger.open(tmp_path / "ledger", **ABOUT) as ledger:
+        ledger.reserve(TENTH, question=question(1), description="x")
+        with ledger._store.writing() as transaction:
+            transaction.append(
+                state=State.RESERVED, question=question(2), cost=TENTH, description="y", spent=TENTH + TENTH
+            )
+            reader = threading.Thread(target=lambda: found.append(ledger.charged))
+            reader.start()
+            reader.join(60)
+        assert (found, ledger.charged) == ([TENTH], TENTH + TENTH)

@@ -1,0 +1,127 @@
+"""`deniable add`: a file is registered from the shell, and nothing of it travels but its description."""
+
+from __future__ import annotations
+
+import csv
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from typer.testing import CliRunner
+
+import deniable as dn
+from deniable import cli
+from tests.server.world import World, made
+
+SCHEMA = """\
+version: 1
+tables:
+  shops:
+    columns:
+      town: {kind: text, keys: [x, y], nullable: false}
+      worth: {kind: integer, low: 0, high: 9}
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str]]:
+    there = made(tmp_path_factory.mktemp("added"))
+    server = uvicorn.Server(uvicorn.Config(there.client.app, port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield there, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+def shops(folder: Path, name: str, start: int) -> Path:
+    path = folder / name
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["owner", "town", "worth"])
+        writer.writerows([start + n, "xy"[n % 2], n % 10] for n in range(400))
+    return path
+
+
+def added(served: tuple[World, str], *arguments: str, who: str = "olga") -> Any:
+    there, url = served
+    environment = {"DENIABLE_TOKEN": there.tokens[who], "DENIABLE_URL": url}
+    return CliRunner().invoke(cli.build(), ["add", *arguments], env=environment)
+
+
+def test_a_file_is_registered_granted_and_asked(served: tuple[World, str]) -> None:
+    there, url = served
+    path, schema = shops(there.folder, "shops.csv", 0), there.folder / "shops.yaml"
+    schema.write_text(SCHEMA)
+    options = ["--schema", str(schema), "--unit", "owner", "--rows", "1", "--budget", "50", "--delta", "1e-6"]
+    said = added(served, str(path), *options, "--grant", "ana")
+    assert said.exit_code == 0, said.output
+    assert "shops: protects" in said.stdout
+    assert "ana may ask" in said.stdout
+    with dn.connect(url, token=there.tokens["ana"], dataset="shops") as session:
+        answer = session.sql("SELECT town, COUNT(*) AS n FROM shops GROUP BY town", epsilon=10.0)
+        # 200 in each town; σ is below 1 at ε = 10, so this is more than 50 of them away.
+        assert all(abs(each - 200) < 50 for each in answer["n"])  # type: ignore[operator]
+
+
+def test_without_a_schema_names_and_types_are_taken_and_json_says_it_all(served: tuple[World, str]) -> None:
+    path = shops(served[0].folder, "kiosks.csv", 10_000)
+    said = added(served, str(path), "--name", "stands", "--unit", "owner", "--rows", "1", "--budget", "1", "--json")
+    assert said.exit_code == 0, said.output
+    record = json.loads(said.stdout)
+    assert (record["name"], record["linked"], record["grants"]) == ("stands", False, [])
+    assert set(record["tables"]["kiosks"]["columns"]) >= {"town", "worth"}
+    again = added(served, str(path), "--name", "stands 2", "--unit", "owner", "--rows", "1", "--json")
+    assert json.loads(again.stdout)["linked"] is True
+    assert "goes on spending" in json.loads(again.stdout)["warning"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["there.csv", "--unit", "owner", "--rows", "1", "--budget", "1"], 2, "is not on this machine"),
+        (["{}", "--budget", "1"], 2, "who is protected?"),
+        (["{}", "--unit", "owner", "--budget", "1"], 2, "--unit and --rows go together"),
+        (["{}", "--each-row", "--delta", "1e-6"], 2, "give --budget as well"),
+        (["{}", "--each-row", "--name", "visits", "--budget", "1"], 1, "there is a dataset 'visits' already"),
+        (["{}", "--each-row", "--budget", "1", "--url", "http://example.org"], 2, "must be https"),
+        (["{}", "--each-row", "--budget", "1", "--url", "http://127.0.0.1:9"], 1, "could not be reached"),
+    ],
+)
+def test_what_is_wrong_is_said(served: tuple[World, str], arguments: list[str], code: int, said: str) -> None:
+    path = shops(served[0].folder, "stalls.csv", 20_000)
+    found = added(served, *(each.format(path) for each in arguments))
+    assert (found.exit_code, found.stdout) == (code, "")
+    assert said in " ".join(found.stderr.split())
+
+
+def test_a_file_elsewhere_and_another_role_are_refused(served: tuple[World, str], tmp_path: Path) -> None:
+    outside = added(served, str(shops(tmp_path, "secret.csv", 30_000)), "--each-row", "--budget", "1")
+    assert (outside.exit_code, "data folders" in outside.stderr) == (2, True)
+    inside = shops(served[0].folder, "carts.csv", 40_000)
+    analyst = added(served, str(inside), "--each-row", "--budget", "1", who="ana")
+    assert (analyst.exit_code, "analyst may not register" in analyst.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_and_options(shell: str) -> None:
+    words = {"_DENIABLE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": "deniable ver"}
+    words |= {"COMP_WORDS": "deniable ver", "COMP_CWORD": "1", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    said = CliRunner().invoke(cli.build(), [], env=words, prog_name="deniable")
+    assert "verify" in said.stdout
+
+
+def test_every_command_speaks_json() -> None:
+    import typer
+
+    commands = typer.main.get_command(cli.build()).commands  # type: ignore[attr-defined]
+    assert {"add", "ask", "price", "serve", "verify", "curve", "survey", "audit", "attack", "schema"} <= set(commands)
+    silent = [name for name, each in commands.items() if not any("--json" in option.opts for option in each.params)]
+    assert silent == ["demo"]  # a tour for people; the questions in it are asked with `ask --json`
