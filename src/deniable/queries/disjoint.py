@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, Final, final
 
 from deniable.queries.canonical import Form, Forms, expression_form, relation_form
-from deniable.queries.question import conjuncts, public_values
+from deniable.queries.question import conjuncts, no_public_value
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, renamed
 from deniable.tables.kinds import Domain, Kind, kind_of
 from deniable.tables.operators import typed
@@ -102,7 +102,7 @@ def _unfulfilled(relation: Relation) -> bool:
                 names = set(columns_used(each))
                 if not names and typed(each, relation.columns).value({}) is not True:
                     return True
-                if len(names) == 1 and public_values(Column(*names), relation) == ():
+                if len(names) == 1 and no_public_value(Column(*names), relation):
                     return True
         relation = relation.child
     return False

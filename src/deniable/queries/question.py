@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import product
+from itertools import chain, product
 from typing import Final, final
 
 from deniable.errors import InvalidParameter, QuestionRefused
@@ -344,19 +344,39 @@ def public_values(expression: Expression, relation: Relation) -> tuple[Scalar | 
 
     `WHERE ward IN ('A', 'B') … GROUP BY ward` names them; `WHERE age < 30 … GROUP BY age` leaves out the others.
     """
+    found = _candidates(expression, relation)
+    if found is None:
+        return None
+    values, passes = found
+    return tuple(value for value in values if passes(value))
+
+
+def no_public_value(expression: Expression, relation: Relation) -> bool:
+    """Whether the values are public and there is none. Ends when one is found, and looks at both ends first."""
+    found = _candidates(expression, relation)
+    if found is None:
+        return False
+    values, passes = found
+    return not any(map(passes, chain(values[-1:], values)))
+
+
+def _candidates(
+    expression: Expression, relation: Relation
+) -> tuple[tuple[Scalar | None, ...], Callable[[Scalar | None], bool]] | None:
+    """The public values before conditions, and whether one fulfils all conditions; None if they are not public."""
     found = domain(expression, relation.columns)
     values: tuple[Scalar | None, ...] | None = found.keys
     if values is not None and found.nullable:
         values = (*values, None)
-    if not isinstance(expression, Column):
-        return values
-    for name, condition, columns in _conditions(expression.name, relation):
+    tests: list[tuple[str, Callable[[Mapping[str, Value]], Value]]] = []
+    for name, condition, columns in _conditions(expression.name, relation) if isinstance(expression, Column) else ():
         if values is None:
             values = _named(name, condition, columns[name].kind)
         if values is not None:
-            passes = typed(condition, columns).value
-            values = tuple(value for value in values if passes({name: value}) is True)
-    return values
+            tests.append((name, typed(condition, columns).value))
+    if values is None:
+        return None
+    return values, lambda value: all(test({name: value}) is True for name, test in tests)
 
 
 def _conditions(name: str, relation: Relation) -> Iterable[tuple[str, Expression, Mapping[str, Domain]]]:
