@@ -299,10 +299,11 @@ class World:
                 account.wrong.append(f"{key}: other bytes for the same key")
             account.answered[key] = body
             account.count["answers" if before is None else "given again"] += 1
-        elif before is not None:
+        elif before is not None and (known is not None or code != "key_pending"):
             account.wrong.append(f"{key}: was answered, and is now {code}")
         elif code == "key_pending":
-            # Two of us may ask with one key at the same time; whether it was lost is known when nobody works on it.
+            # Two of us may ask with one key at the same time, and the other may hear the answer before we hear that there
+            # is none yet; whether it was lost is known when nobody works on it.
             account.count["no answer yet"] += 1
             return
         elif code == "budget_exceeded":
