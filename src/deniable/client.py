@@ -288,7 +288,7 @@ class RemoteReceipt:
     left: str
     replayed: bool
     time: str
-    """When it was answered, by the ledger's clock: a replay tells the table as it was then."""
+    """When it was charged, by the ledger's clock: a replay tells the table as it was then."""
 
     def __str__(self) -> str:
         return f"entry {self.entry}: paid {self.paid}; left {self.left}"

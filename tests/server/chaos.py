@@ -399,14 +399,15 @@ class World:
         named = [each.key for each in reserved]
         assert len(named) == len(set(named)), "a key was charged twice"
         by_key = {each.key: each for each in reserved}
+        closing = {each.closes: each for each in entries.values()}
         for key, body in self.account.answered.items():
             said = json.loads(body)["provenance"]
-            sealed = entries.get(said["entry"])
+            sealed = closing.get(said["entry"])
             paid = by_key.get(sha256(f"ana\0{key}".encode()).hexdigest())
             assert sealed is not None, f"{key}: its answer is not in the ledger"
             assert sealed.state is State.SEALED, f"{key}: its answer is not in the ledger, but something else is"
             assert paid is not None, f"{key}: its answer was not paid for"
-            assert sealed.closes == paid.number, f"{key}: something else was paid for"
+            assert said["entry"] == paid.number, f"{key}: something else was paid for"
             assert sealed.question == said["question"], f"{key}: its entry is of another question"
             assert paid.cost == Budget.pure(epsilon=LIMIT).cost(epsilon=EPSILON), f"{key}: paid another amount"
         for key in self.account.unanswered:

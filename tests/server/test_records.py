@@ -36,7 +36,7 @@ def test_an_export_verifies_offline_with_the_servers_key(world: World, tmp_path:
 def test_an_export_has_no_answer(world: World) -> None:
     answer = world.ask("SELECT ward, COUNT(*) AS n FROM visits WHERE age > 71 GROUP BY ward", epsilon=0.5).json()
     text = world.call("ada", "GET", "/v1/ledger/visits").text
-    entry = world.ledger.entry(answer["provenance"]["entry"])
+    entry = world.ledger.closing(answer["provenance"]["entry"])
     assert sha256(entry.answer).hexdigest() in text
     [[kind, packed]] = json.loads(entry.answer)["parts"]
     assert packed not in text, kind

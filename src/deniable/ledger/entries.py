@@ -326,6 +326,13 @@ def _text(value: object) -> str:
 # --- the border -------------------------------------------------------------------------------------------------------
 
 
+def checked_number(number: int) -> int:
+    """A number that an entry can have."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 2**63:
+        raise InvalidParameter("number", number, "must be a whole number, at least 1")
+    return number
+
+
 def checked_question(question: str) -> str:
     """A canonical hash of a question."""
     if not isinstance(question, str) or not _HEX.fullmatch(question):

@@ -32,6 +32,7 @@ from deniable.ledger.entries import (
     State,
     checked_code,
     checked_name,
+    checked_number,
     checked_question,
     checked_text,
 )
@@ -39,7 +40,7 @@ from deniable.ledger.export import Note, newest_note, write_export
 from deniable.ledger.keys import PublicKey, SigningKey
 from deniable.ledger.recount import Recount
 from deniable.ledger.sqlite import SQLiteStore
-from deniable.ledger.stores import RESTORE, Store, Transaction
+from deniable.ledger.stores import RESTORE, Store, Transaction, paid_up_to, whole
 from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
@@ -238,12 +239,25 @@ class Ledger:
 
         return self._store.write(work)
 
-    def reserve_all(self, asks: Iterable[tuple[Cost, str, str]], *, payer: str | None = None) -> list[Entry]:
-        """Charge several (cost, question, description) together: all of them, or none."""
-        checked = [_ask(*each) for each in asks]
+    def reserve_all(
+        self, asks: Iterable[tuple[Cost, str, str]], *, key: str | None = None, payer: str | None = None
+    ) -> list[Entry]:
+        """Charge several (cost, question, description) together: all of them, or none.
+
+        The first carries the `key`, if there is one; a key that is known is refused.
+        """
+        checked = [_ask(*each, key if place == 0 else None) for place, each in enumerate(asks)]
         if not checked:
             return []
-        return self._store.write(lambda transaction: self._append(transaction, checked, _payer(payer)))
+
+        def work(transaction: Transaction) -> list[Entry]:
+            known = None if key is None else transaction.keyed(key)
+            if known is not None:
+                rule = f"was used for entry {known.number}, and not all that was charged with it has an answer"
+                raise InvalidParameter("key", key, rule, "it stays charged; wait for it, or ask anew with a new key")
+            return self._append(transaction, checked, _payer(payer))
+
+        return self._store.write(work)
 
     def _reserved(self, transaction: Transaction, ask: _Ask, payer: str | None) -> Entry:
         known = None if ask.key is None else transaction.keyed(ask.key)
@@ -373,21 +387,21 @@ class Ledger:
     def _accounts(self, transaction: Transaction, *payers: str) -> list[Account]:
         """The limits of the dataset, and those of these payers or, if none is named, of all."""
         wanted = (EVERYBODY, *payers) if payers else ()
-        found = _whole(transaction.about(*wanted))
+        found = whole(transaction.about(*wanted))
         limits = in_force(self.budget.limit, [each.terms for each in found if each.terms is not None])
         accounts = []
         lifetimes: dict[str, Cost] = {EVERYBODY: transaction.spent()}
         for (name, window), limit in sorted(limits.items(), key=lambda item: item[0][0] != EVERYBODY):
             if name not in lifetimes:
-                lifetimes[name] = _paid(transaction.newest_paid(name))
+                lifetimes[name] = paid_up_to(transaction.newest_paid(name))
             spent = lifetimes[name]
             if window is not None:
                 start = window_start(transaction.now(), window)
                 if name == EVERYBODY:
-                    older = _whole([each for each in [transaction.newest_before(start)] if each])
+                    older = whole([each for each in [transaction.newest_before(start)] if each])
                     spent = less(spent, older[0].spent if older else Cost(0, 0))
                 else:
-                    spent = less(spent, _paid(transaction.newest_paid(name, before=start)))
+                    spent = less(spent, paid_up_to(transaction.newest_paid(name, before=start)))
             accounts.append(Account(name=name, window=window, limit=limit, spent=spent, lifetime=lifetimes[name]))
         return accounts
 
@@ -455,10 +469,15 @@ class Ledger:
 
     def entry(self, number: int) -> Entry | None:
         """The entry of this number, if there is one."""
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 2**63:
-            raise InvalidParameter("number", number, "must be a whole number, at least 1")
+        checked_number(number)
         with self._store.reading() as transaction:
             return transaction.entry(number)
+
+    def closing(self, number: int) -> Entry | None:
+        """The entry that sealed or failed the RESERVED entry of this number, if there is one."""
+        checked_number(number)
+        with self._store.reading() as transaction:
+            return transaction.closing(number)
 
     def entries(self) -> Iterator[Entry]:
         """Every entry, oldest first. Others may write meanwhile; what they add is included."""
@@ -484,6 +503,14 @@ class Ledger:
             return self._accounts(transaction, EVERYBODY)[0].limit
 
     @property
+    def largest_limit(self) -> Cost:
+        """The most, in each column, that may or might ever have been spent: a limit that was lowered came too late."""
+        with self._store.reading() as transaction:
+            terms = [each.terms for each in transaction.about(EVERYBODY)]
+        limits = [self.budget.limit, *(each.limit for each in terms if each is not None and each.window is None)]
+        return Cost(max(each.units for each in limits), max(each.delta_units for each in limits))
+
+    @property
     def remaining(self) -> Cost:
         """What is left of the dataset's limit, exactly; `remaining // cost` says how many such questions fit."""
         with self._store.reading() as transaction:
@@ -504,10 +531,7 @@ class Ledger:
         After adjustments, the largest limit that ever was: a lower one came too late to be a promise.
         """
         assumptions: tuple[str, ...] = ("every answer is sealed in this ledger before it leaves",)
-        with self._store.reading() as transaction:
-            terms = [each.terms for each in transaction.about(EVERYBODY)]
-        limits = [self.budget.limit, *(each.limit for each in terms if each is not None and each.window is None)]
-        most = Cost(max(each.units for each in limits), max(each.delta_units for each in limits))
+        most = self.largest_limit
         if most != self.budget.limit:
             assumptions += ("the owner did not raise the limit because of answers",)
         return Guarantee(self.budget.curve(most), self.unit, assumptions=assumptions)
@@ -552,22 +576,6 @@ def _payer(payer: str | None) -> str | None:
     if payer == EVERYBODY:
         raise InvalidParameter("payer", payer, "is everybody, who always pays", "name one payer, or none")
     return None if payer is None else checked_name("payer", payer)
-
-
-def _whole(entries: list[Entry]) -> list[Entry]:
-    """These entries; LedgerDamaged if one of them is not what was written."""
-    for each in entries:
-        if each.digest() != each.hash:
-            raise LedgerDamaged(each.number, "was changed", RESTORE)
-    return entries
-
-
-def _paid(newest: Entry | None) -> Cost:
-    """What a payer has paid up to and including this entry."""
-    if newest is None:
-        return Cost(0, 0)
-    _whole([newest])
-    return newest.payer_spent or Cost(0, 0)
 
 
 def _mismatch(field: str, asked: object, found: object) -> LedgerMismatch:

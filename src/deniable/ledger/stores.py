@@ -23,7 +23,19 @@ from deniable.ledger.accounts import stamp
 from deniable.ledger.budget import Cost
 from deniable.ledger.entries import Entry, Heading, State, compact, cost_of, more_of
 
-__all__ = ["COLUMNS", "RESTORE", "Head", "Store", "Transaction", "Waiting", "as_row", "from_row", "genesis_of"]
+__all__ = [
+    "COLUMNS",
+    "RESTORE",
+    "Head",
+    "Store",
+    "Transaction",
+    "Waiting",
+    "as_row",
+    "from_row",
+    "genesis_of",
+    "paid_up_to",
+    "whole",
+]
 
 RESTORE = "restore the ledger from a copy; it answers nothing until then"
 
@@ -330,3 +342,19 @@ def from_row(row: Sequence[Any]) -> Entry:
         )
     except (KeyError, TypeError, ValueError):  # InvalidParameter is a ValueError
         raise LedgerDamaged(number, "cannot be read", RESTORE) from None
+
+
+def whole(entries: list[Entry]) -> list[Entry]:
+    """These entries; LedgerDamaged if one of them is not what was written."""
+    for each in entries:
+        if each.digest() != each.hash:
+            raise LedgerDamaged(each.number, "was changed", RESTORE)
+    return entries
+
+
+def paid_up_to(newest: Entry | None) -> Cost:
+    """What a payer has paid up to and including this entry."""
+    if newest is None:
+        return Cost(0, 0)
+    whole([newest])
+    return newest.payer_spent or Cost(0, 0)

@@ -38,7 +38,7 @@ class Receipt:
     budget: Budget
     replayed: bool
     time: str
-    """When it was answered, by the ledger's clock: a replay tells the table as it was then."""
+    """When it was charged, by the ledger's clock: a replay tells the table as it was then."""
 
     @property
     def paid(self) -> str:

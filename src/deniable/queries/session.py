@@ -77,10 +77,10 @@ class Session:
             stored = self._stored(made)
             if stored is None:
                 raise
-            return self._answer(made, *stored, asked.confidence, payer, replayed=True)
+            return self._again(made, *stored, asked.confidence, payer)
         known = self._known(made, price)
         if known is not None:
-            return self._answer(made, *known, price.confidence, payer, replayed=True)
+            return self._again(made, *known, price.confidence, payer)
         drawn = self._noise(made, price)
         words = _words(question, made)
         entry = self._ledger.reserve_or_replay(
@@ -93,8 +93,9 @@ class Session:
         )
         if entry.state is State.SEALED:  # by somebody else meanwhile, or by the first request with this key
             return self._told(made, entry, price.confidence, payer)
+        rest = self._left(payer)
         [released] = self._released([(made, drawn, price.cost)], [entry])
-        return self._sealed(made, released, entry, price.confidence, payer)
+        return self._sealed(made, released, entry, price.confidence, rest)
 
     def recall(
         self, question: str | Question, *, entry: Entry | None = None, confidence: float = 0.95
@@ -105,7 +106,7 @@ class Session:
         if entry is None or entry.question != made.question.hash:
             return None
         read = self._read(made, entry)
-        return None if read is None else self._answer(made, read, entry, confidence, None, replayed=True)
+        return None if read is None else self._again(made, read, entry, confidence, None)
 
     def price(self, question: str | Question, *, payer: str | None = None, **cost: Any) -> Price:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
@@ -133,16 +134,19 @@ class Session:
         entry = self._ledger.reserve(price.cost, question=hash, description=words, key=key, payer=payer)
         if entry.state is State.SEALED:  # by the first request with this key
             return self._told(made, entry, price.confidence, payer)
+        rest = self._left(payer)
         [released] = self._released([(made, drawn, price.cost)], [entry])
-        return self._sealed(made, base.merged(released, self.budget), entry, price.confidence, payer)
+        return self._sealed(made, base.merged(released, self.budget), entry, price.confidence, rest)
 
-    def batch(self, questions: Sequence[str | Question], *, payer: str | None = None, **cost: Any) -> list[Answer]:
+    def batch(
+        self, questions: Sequence[str | Question], *, key: str | None = None, payer: str | None = None, **cost: Any
+    ) -> list[Answer]:
         """Several questions at once, for one cost that they share: all are paid for, or none.
 
         Counts and sums of the same rows by coarser and by finer keys help each other: the finer ones are summed up and
         merged with the coarser ones by inverse variance. Questions about rows that are provably disjoint (`WHERE age <
         30`, `WHERE age >= 30`) cost together what one of them costs. A question that stands there twice is asked once;
-        one that was answered before, at its share or more, costs nothing.
+        one that was answered before, at its share or more, costs nothing. With a `key`, a retry is charged once.
         """
         if isinstance(questions, str) or not questions:
             raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
@@ -164,7 +168,7 @@ class Session:
             if None in stored:
                 raise
             return [
-                self._answer(made, *each, asked.confidence, payer, replayed=True)
+                self._again(made, *each, asked.confidence, payer)
                 for made, each in zip(given, stored, strict=True)
                 if each is not None
             ]
@@ -173,8 +177,9 @@ class Session:
         tasks = [(plans[name], self._noise(plans[name], prices[name]), prices[name].cost) for name in new]
         charges = batch.charges([plans[name] for name in new], [prices[name].cost for name in new])
         entries = self._ledger.reserve_all(
-            [(charge, name, words[name]) for charge, name in zip(charges, new, strict=True)], payer=payer
+            [(charge, name, words[name]) for charge, name in zip(charges, new, strict=True)], key=key, payer=payer
         )
+        rest = self._left(payer)
         released = {name: each[0] for name, each in known.items() if each is not None}
         released |= dict(zip(new, self._released(tasks, entries), strict=True))
         names = list(plans)
@@ -182,21 +187,16 @@ class Session:
             if names[help.coarse] in new:
                 merged = batch.helped(help, [released[name] for name in names], self.budget)
                 released[names[help.coarse]] = merged
-        sealed = {
-            name: self._ledger.seal(entry, released[name].to_bytes()) for name, entry in zip(new, entries, strict=True)
+        answers = {
+            name: self._sealed(plans[name], released[name], entry, asked.confidence, rest)
+            for name, entry in zip(new, entries, strict=True)
         }
-        return [
-            self._answer(
-                made,
-                released[name],
-                sealed[name] if name in sealed else known[name][1],  # type: ignore[index]
-                asked.confidence,
-                payer,
-                replayed=name not in sealed,
-            )
-            for made in given
-            for name in [made.question.hash]
-        ]
+        answers |= {
+            name: self._again(plans[name], *each, asked.confidence, payer)
+            for name, each in known.items()
+            if each is not None
+        }
+        return [answers[made.question.hash] for made in given]
 
     def table(self, name: str) -> Frame:
         """A table, for questions in Python: `s.table("visits").filter(...).group_by(...).agg(...)`."""
@@ -342,27 +342,26 @@ class Session:
             self._ledger.fail(entry, code)
         raise EngineFailed(code, "what was charged stays charged")
 
-    def _told(self, made: Plan, entry: Entry, confidence: float, payer: str | None) -> Answer:
+    def _told(self, made: Plan, sealed: Entry, confidence: float, payer: str | None) -> Answer:
         """What a sealed entry says, again."""
-        assert entry.answer is not None
-        return self._answer(made, Released.from_bytes(entry.answer, made), entry, confidence, payer, replayed=True)
+        assert sealed.answer is not None
+        return self._again(made, Released.from_bytes(sealed.answer, made), sealed, confidence, payer)
 
-    def _sealed(self, made: Plan, released: Released, entry: Entry, confidence: float, payer: str | None) -> Answer:
-        sealed = self._ledger.seal(entry, released.to_bytes())
-        return self._answer(made, released, sealed, confidence, payer, replayed=False)
+    def _again(self, made: Plan, released: Released, sealed: Entry, confidence: float, payer: str | None) -> Answer:
+        assert sealed.closes is not None
+        entry = self._ledger.entry(sealed.closes)
+        assert entry is not None
+        return self._answer(made, released, entry, confidence, self._left(payer), replayed=True)
+
+    def _sealed(self, made: Plan, released: Released, entry: Entry, confidence: float, rest: Cost) -> Answer:
+        self._ledger.seal(entry, released.to_bytes())
+        return self._answer(made, released, entry, confidence, rest, replayed=False)
 
     def _answer(
-        self, made: Plan, released: Released, entry: Entry, confidence: float, payer: str | None, *, replayed: bool
+        self, made: Plan, released: Released, entry: Entry, confidence: float, rest: Cost, *, replayed: bool
     ) -> Answer:
-        receipt = Receipt(
-            entry.number,
-            made.question.hash,
-            entry.cost,
-            self._left(payer),
-            self.budget,
-            replayed,
-            entry.time,
-        )
+        # All of the receipt is from before any data was read: when and after whom a run ended depends on the data.
+        receipt = Receipt(entry.number, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time)
         promise = Guarantee(self.budget.curve(released.cost), self._ledger.unit, assumptions=ASSUMPTIONS)
         return Answer(made, released, self.budget, promise, receipt, confidence)
 

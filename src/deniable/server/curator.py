@@ -6,13 +6,15 @@ Every method takes the person who asks and checks what they may see; a dataset t
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import tempfile
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.ledger import EVERYBODY, Budget, Cost
@@ -34,6 +36,8 @@ from deniable.server.roles import Role
 from deniable.server.settings import Settings
 from deniable.server.sources import allowed
 from deniable.tables.schema import write_schema
+
+_NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 @final
@@ -88,10 +92,12 @@ class Curator:
         self._note(person, dataset, [(sql, answer)])
         return told(dataset, answer)
 
-    def batch(self, person: Person, dataset: str, questions: list[str], cost: dict[str, Any]) -> dict[str, Any]:
+    def batch(
+        self, person: Person, dataset: str, questions: list[str], cost: dict[str, Any], key: str | None = None
+    ) -> dict[str, Any]:
         """Several questions for one cost: all are paid for, or none."""
         session = self._session(person, dataset)
-        answers = session.batch([_asked(session, each) for each in questions], payer=person.name, **cost)
+        answers = session.batch([_asked(session, each) for each in questions], key=key, payer=person.name, **cost)
         self._note(person, dataset, list(zip(questions, answers, strict=True)))
         return {"dataset": dataset, "answers": [told(dataset, answer) for answer in answers]}
 
@@ -261,7 +267,8 @@ class Curator:
         if found is None or found.role is not Role.ANALYST:
             raise Problem("not_found", f"there is no analyst called {analyst!r}")
         share = ledger.limit if limit is None else cost_of(limit, ledger.budget)
-        if window is not None and not any(each.name == analyst and each.window is None for each in ledger.accounts()):
+        lifetime = [each.limit for each in ledger.accounts() if each.name == analyst and each.window is None]
+        if window is not None and lifetime in ([], [Cost(0, 0)]):  # new here, or back after a revocation
             ledger.grant(analyst, ledger.limit, by=person.name)
         ledger.grant(analyst, share, window=window, by=person.name)
         terms = {"limit": share.describe(ledger.budget), "window_seconds": window}
@@ -338,15 +345,15 @@ class Curator:
         """The signed label of a release."""
         dataset, _, number = release.rpartition(":")
         opened = self.open(person, dataset)
-        found = self.catalogue.release(dataset, int(number)) if number.isascii() and number.isdigit() else None
+        found = self.catalogue.release(dataset, int(number)) if _NUMBER.fullmatch(number) else None
         if found is None or (person.role is Role.ANALYST and found.person != person.name):
             raise Problem("not_found", "there is no such release that you may see")
         session = opened.session
-        entry = session.ledger.entry(found.entry)
+        entry, sealed = session.ledger.entry(found.entry), session.ledger.closing(found.entry)
         answer = (
             None
-            if entry is None
-            else session.recall(_asked(session, found.question), entry=entry, confidence=found.confidence)
+            if sealed is None
+            else session.recall(_asked(session, found.question), entry=sealed, confidence=found.confidence)
         )
         if entry is None or answer is None:
             raise Problem("not_found", "there is no such release that you may see")
@@ -405,10 +412,9 @@ class Curator:
         return self.datasets.get(self.visible(person, dataset))
 
     def _note(self, person: Person, dataset: str, answered: list[tuple[str, Answer]]) -> None:
-        now = time.time()
         self.catalogue.add_releases(
             [
-                ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, now)
+                ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, _moment(answer))
                 for sql, answer in answered
                 if not answer.receipt.replayed
             ]
@@ -418,6 +424,10 @@ class Curator:
 def _asked(session: Session, text: str) -> str | Question:
     """A question as a session takes it: SQL, or what the steps of a dataframe build. No SQL begins with a brace."""
     return question_of(text, session.tables) if text.startswith("{") else text
+
+
+def _moment(answer: Answer) -> float:
+    return datetime.fromisoformat(answer.receipt.time).timestamp()
 
 
 def told(dataset: str, answer: Answer) -> dict[str, Any]:

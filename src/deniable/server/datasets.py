@@ -52,7 +52,12 @@ def cost_of(body: BudgetBody, budget: Budget) -> Cost:
     if body.keys_delta is not None:
         raise InvalidParameter("keys_delta", body.keys_delta, "is fixed with the budget; give delta")
     units = budget.cost(epsilon=body.epsilon, mu=body.mu, rho=body.rho).units
-    return Cost(units, budget.limit.delta_units if body.delta is None else units_of_limit("delta", body.delta))
+    # There δ is divided between what ε is said at and the keys; a limit read otherwise would promise another δ.
+    if body.delta is not None and budget.epsilon is not None and body.delta != float(budget.delta):
+        raise InvalidParameter("delta", body.delta, f"is {budget.delta} by the budget", "leave it out")
+    if body.delta is None or budget.epsilon is not None:
+        return Cost(units, budget.limit.delta_units)
+    return Cost(units, units_of_limit("delta", body.delta))
 
 
 def tables_of(schema: str | dict[str, Any]) -> dict[str, Table]:

@@ -45,7 +45,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "neighbours": ledger.unit.relation.value,
         "loss": answer.released.cost.describe(budget),
         "curve": answer.guarantee.curve.to_dict(),
-        "lifetime_limit": ledger.limit.describe(budget),
+        "lifetime_limit": ledger.largest_limit.describe(budget),
         "lifetime_spent": entry.spent.describe(budget),
         "mechanisms": [
             {"of": describe(part.statistic), "noise": repr(mechanism)}

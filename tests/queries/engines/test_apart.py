@@ -99,18 +99,42 @@ def test_questions_run_beside_each_other(apart: Any) -> None:
     assert len(answers) == 16
 
 
+def kill(engine: Apart) -> None:
+    assert engine.process is not None
+    assert engine._worker is not None
+    os.kill(engine.process, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while engine._worker.alive and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def test_a_killed_process_is_replaced_and_what_was_asked_next_is_answered(apart: Any) -> None:
     engine, session = apart
     before = session.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 50", mu=300).value
     first = engine.process
-    os.kill(first, signal.SIGKILL)
-    deadline = time.monotonic() + 60
-    while engine._worker.alive and time.monotonic() < deadline:
-        time.sleep(0.01)
+    kill(engine)
     after = session.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 50 AND age < 200", mu=300).value
     assert engine.process != first
     # The same rows under one secret. Noise has σ = 3/300 before it is rounded: 50 deviations away from being seen.
     assert before == after
+
+
+def test_a_file_that_changed_meanwhile_is_not_asked_by_a_new_process(tmp_path: Path) -> None:
+    path = tmp_path / "visits.parquet"
+    visits(20, 40).to_parquet(path)
+    engine = Apart(partial(DuckDBEngine, threads=1))
+    with dn.session({"visits": path}, unit=UNIT, budget=GAUSSIAN, schema=SCHEMA, engine=engine) as session:
+        session.sql(QUESTIONS[0], mu=1)
+        visits(20, 30).to_parquet(path)
+        session.sql(QUESTIONS[1], mu=1)  # from what was read at the beginning
+        kill(engine)
+        with pytest.raises(EngineFailed) as failed:
+            session.sql(QUESTIONS[3], mu=1)
+        assert failed.value.code == "source"
+        path.unlink()
+        with pytest.raises(EngineFailed) as failed:
+            session.sql(QUESTIONS[3], mu=2)
+        assert failed.value.code == "source"
 
 
 def failing(way: str, **caps: Any) -> tuple[Apart, Any, Any]:

@@ -8,6 +8,7 @@ output streams lead nowhere: a crash could print data.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ from typing import Any, Final, final
 
 from deniable.errors import DeniableError, EngineFailed, InvalidOperation, InvalidParameter
 from deniable.queries.engines.base import Engine, Numbers, Progress
+from deniable.tables.files import files_of
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Collect, Group
 
@@ -50,7 +52,7 @@ class Apart(Engine):
         if space is not None and not space > 0:
             raise InvalidParameter("space", space, "must be a positive number of bytes, or None for no limit")
         self._make, self._seconds, self._space = make, seconds, space
-        self._tables: list[tuple[str, object, Table, bytes, Table]] = []
+        self._tables: list[tuple[str, object, Table, bytes, Table, str]] = []
         self._turn = threading.Lock()
         self._worker: _Worker | None = None
         self._closed = False
@@ -59,8 +61,9 @@ class Apart(Engine):
         self, name: str, source: object, table: Table, secret: bytes, progress: Progress | None = None
     ) -> Table:
         with self._turn:
+            content = _content(source)
             made: Table = self._running().call("register", (name, source, table, secret), None, progress)
-            self._tables.append((name, source, table, secret, made))
+            self._tables.append((name, source, table, secret, made, content))
             return made
 
     def collect(self, question: Collect) -> dict[Group, Numbers]:
@@ -96,15 +99,28 @@ class Apart(Engine):
             return self._worker
         worker = _Worker(self._make, self._space)
         try:
-            for name, source, table, secret, before in self._tables:
-                if worker.call("register", (name, source, table, secret), None) != before:
+            for name, source, table, secret, before, content in self._tables:
+                again = worker.call("register", (name, source, table, secret), None)
+                # Answers about another file would be merged with, and told as, those about the first one.
+                if again != before or _content(source) != content:
                     raise EngineFailed("source")
-        except DeniableError:
-            # Also where the file changed so much that it cannot be read as declared: what was asked stays charged.
+        except (DeniableError, OSError):
+            # Also where the file is gone, or cannot be read as declared any more: what was asked stays charged.
             worker.end()
             raise EngineFailed("source") from None
         self._worker = worker
         return worker
+
+
+def _content(source: object) -> str:
+    """What the files of a source hold, as a hash; nothing for what is no file."""
+    if not isinstance(source, str | os.PathLike):
+        return ""
+    found = hashlib.sha256()
+    for path in files_of(os.fspath(source)):
+        with open(path, "rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()
 
 
 @final

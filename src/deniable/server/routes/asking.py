@@ -47,7 +47,7 @@ def router(desk: Desk) -> APIRouter:
         """Several questions for one cost that they share: all are paid for, or none."""
         return await desk.once(
             request, person, idempotency_key, body_hash("batch", body),
-            lambda key: curator.batch(person, body.dataset, body.texts, body.cost()),
+            lambda key: curator.batch(person, body.dataset, body.texts, body.cost(), key),
         )  # fmt: skip
 
     return routes

@@ -1,0 +1,150 @@
+"""What stands in a receipt must not tell when, or after whom, a run ended: that depends on the data."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from deniable.server.catalogue import Person
+from deniable.server.curator import Curator
+from deniable.server.roles import Role
+from tests.server.world import BUDGET, World
+
+OLGA = Person("olga", Role.OWNER)
+
+
+def sql(number: int) -> str:
+    return f"SELECT ward, COUNT(*) AS n FROM visits WHERE age <> {1000 + number} GROUP BY ward"
+
+
+@pytest.fixture
+def slow(world: World, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """Seconds that a question sleeps before it is run, by a word of its text."""
+    engine, waits = world.curator.open(OLGA, "visits").session._engine, {}
+    collect = engine.collect
+
+    def late(question: Any) -> Any:
+        time.sleep(next((each for word, each in waits.items() if word in engine.sql(question)), 0.0))
+        return collect(question)
+
+    monkeypatch.setattr(engine, "collect", late)
+    return waits
+
+
+def test_a_receipt_has_the_second_of_the_charge(world: World, slow: dict[str, float]) -> None:
+    slow["1001"] = 1.2
+    began = int(time.time())
+    said = world.ask(sql(1), epsilon=0.01).json()["provenance"]
+    entry = world.ledger.entry(said["entry"])
+    assert entry.state == "RESERVED"
+    assert said["time"] == entry.time < world.ledger.closing(entry.number).time
+    again = world.ask(sql(1), epsilon=0.01).json()["provenance"]
+    assert (again["entry"], again["time"], again["replayed"]) == (said["entry"], said["time"], True)
+    [release] = [
+        each
+        for each in world.call("ana", "GET", "/v1/datasets/visits/releases").json()["releases"]
+        if each["release"] == f"visits:{said['entry']}"
+    ]
+    assert began <= release["time"] <= began + 1
+    label = world.call("ana", "GET", f"/v1/labels/visits:{said['entry']}").json()
+    assert (label["time"], label["ledger"]["entry"]) == (entry.time, entry.number)
+
+
+def test_numbers_and_rests_are_in_the_order_of_charges(world: World, slow: dict[str, float]) -> None:
+    slow["1002"] = 0.8
+    with ThreadPoolExecutor(2) as both:
+        first = both.submit(world.ask, sql(2), epsilon=3)
+        time.sleep(0.3)
+        second = both.submit(world.ask, sql(3), epsilon=3)
+        long, short = first.result().json()["provenance"], second.result().json()["provenance"]
+    assert long["entry"] < short["entry"]  # although it ended later
+    ended = [world.ledger.closing(each["entry"]).number for each in (long, short)]
+    assert ended[0] > ended[1]
+    assert long["left"] != short["left"]  # it knows nothing of what was charged while it ran
+
+
+def test_a_batch_is_charged_once_for_one_key_in_two_processes(world: World) -> None:
+    other = Curator(world.curator.settings)
+    try:
+        before, texts = world.ledger.charged, [sql(5), sql(6)]
+        ana, cost = Person("ana", Role.ANALYST), {"epsilon": 0.01, "confidence": 0.95}
+        engine = world.curator.open(OLGA, "visits").session._engine
+        heard: list[Any] = []
+        collect = engine.collect
+
+        def meanwhile(question: Any) -> Any:
+            if not heard:
+                try:
+                    heard.append(other.batch(ana, "visits", texts, cost, "one key"))
+                except Exception as error:
+                    heard.append(error)
+            return collect(question)
+
+        engine.collect = meanwhile
+        try:
+            world.curator.batch(ana, "visits", texts, cost, "one key")
+        finally:
+            engine.collect = collect
+        [said] = heard
+        assert getattr(said, "parameter", said) == "key"
+        once = world.ledger.budget.cost(epsilon=0.01).units
+        assert 0 < world.ledger.charged.units - before.units <= once
+        assert world.curator.batch(ana, "visits", texts, cost, "one key")["answers"][0]["provenance"]["replayed"]
+    finally:
+        other.close()
+
+
+@pytest.mark.parametrize("path", ["", ":refine", ":batch"])
+def test_whoever_asks_pays_whatever_the_way(path: str, world: World) -> None:
+    world.ask(sql(7), who="olga", epsilon=0.01)
+    paid = {each.name: each.lifetime for each in world.ledger.accounts()}
+    if path == ":batch":
+        body = {"dataset": "visits", "questions": [sql(8), sql(9)], "epsilon": 0.01}
+        answer = world.call("ana", "POST", "/v1/questions:batch", body)
+    else:
+        answer = world.ask(sql(7), path=path, epsilon=0.5)
+    assert answer.status_code == 200
+    now = {each.name: each.lifetime for each in world.ledger.accounts()}
+    assert now["ana"].units > paid["ana"].units
+    assert now["olga"] == paid["olga"]
+
+
+def test_an_analyst_sees_no_label_of_somebody_elses_answer(world: World) -> None:
+    said = world.ask(sql(10), who="olga", epsilon=0.01).json()
+    theirs = world.call("ana", "GET", f"/v1/labels/{said['release']}")
+    nobody = world.call("ana", "GET", "/v1/labels/visits:999999")
+    assert theirs.status_code == nobody.status_code == 404
+    assert theirs.content == nobody.content
+    assert world.call("olga", "GET", f"/v1/labels/{said['release']}").status_code == 200
+    assert world.call("ana", "GET", f"/v1/labels/visits:{10**26}").content == nobody.content
+
+
+def test_a_limit_has_the_delta_of_the_budget(world: World) -> None:
+    before, body = world.ledger.guarantee.curve, {"budget": BUDGET, "reason": "the same"}
+    assert world.call("olga", "POST", "/v1/datasets/visits/adjustments", body).status_code in {200, 201}
+    assert world.ledger.guarantee.curve == before
+    other = world.call("olga", "POST", "/v1/datasets/visits/adjustments", {**body, "budget": {**BUDGET, "delta": 1e-5}})
+    assert other.status_code == 422
+
+
+def test_a_lowered_limit_is_no_promise_about_what_was_spent(world: World) -> None:
+    said = world.ask(sql(11), epsilon=5).json()["release"]
+    before = world.call("ana", "GET", f"/v1/labels/{said}").json()["lifetime_limit"]
+    path, lower = "/v1/datasets/visits/adjustments", {**BUDGET, "epsilon": 0.5}
+    assert world.call("olga", "POST", path, {"budget": lower, "reason": "too much"}).status_code == 201
+    assert world.call("ana", "GET", f"/v1/labels/{said}").json()["lifetime_limit"] == before
+    assert world.ask(sql(12), epsilon=0.01).status_code == 402
+    assert world.call("olga", "POST", path, {"budget": BUDGET, "reason": "as before"}).status_code == 201
+
+
+def test_whoever_comes_back_in_a_window_may_ask(world: World) -> None:
+    path = "/v1/datasets/visits/grants"
+    name = world.newcomer("wanda", Role.ANALYST)
+    terms = {"analyst": name, "limit": {"epsilon": 1.0}, "window_seconds": 3600}
+    assert world.call("olga", "POST", path, {"analyst": name}).status_code == 201
+    assert world.call("olga", "DELETE", f"{path}/{name}").status_code == 204
+    assert world.call("olga", "POST", path, terms).status_code == 201
+    assert world.ask(sql(13), who=name, epsilon=0.01).status_code == 200
