@@ -360,11 +360,22 @@ class World:
             for each in clients:
                 if each.ident is not None:
                     each.join()
+        self._wait_for_port()
         assert ended == -signal.SIGKILL, f"the server ended by itself: {ended}; {self.complaints()}"
         assert not self.complaints(), self.complaints()
         assert not self.account.wrong, self.account.wrong
         self.check()
         return ready
+
+    def _wait_for_port(self) -> None:
+        """Until everybody who was killed has let go of it: the dead are waited for by their parents, who are dead too."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return socket.create_server(("127.0.0.1", self.port)).close()
+            except OSError:
+                assert time.monotonic() < deadline, "somebody outlives the server and keeps its port"
+                time.sleep(0.01)
 
     def _settle(self) -> None:
         """Ask for everything that is open, one after the other, until it is known what became of it."""
