@@ -460,3 +460,26 @@ def test_a_file_of_the_first_version_is_taken_along(tmp_path: Path) -> None:
         fill(ledger)
         assert ledger.verify().number == 10
     Ledger.open(path, **ABOUT).close()
+
+
+@pytest.mark.parametrize("window", [None, 3600])
+@pytest.mark.parametrize("account", ["anna", EVERYBODY])
+def test_a_limit_that_was_not_kept_is_seen(
+    account: str, window: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger.open(**ABOUT) as ledger:
+        ledger.grant("anna", BUDGET.limit, by="owner")
+        if (account, window) == (EVERYBODY, None):
+            ledger.adjust(account, COST, by="owner", reason="less", key=OWNER)
+        else:
+            ledger.grant(account, COST, window=window, by="owner")
+        monkeypatch.setattr("deniable.ledger.ledger.refuse", lambda *_: None)
+        for number in (1, 2):
+            ledger.reserve(COST, question=question(number), description="asked", payer="anna")
+        with pytest.raises(LedgerDamaged) as seen:
+            ledger.verify()
+        assert seen.value.number == 4
+        ledger.export(tmp_path / "ledger.jsonl")
+    with pytest.raises(LedgerDamaged) as seen:
+        verify_export(tmp_path / "ledger.jsonl")
+    assert seen.value.number == 4

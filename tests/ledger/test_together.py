@@ -133,3 +133,24 @@ def test_who_reads_does_not_wait_for_who_writes(tmp_path: Path) -> None:
             reader.start()
             reader.join(60)
         assert (found, ledger.charged) == ([TENTH], TENTH + TENTH)
+
+
+def test_one_that_fails_after_it_wrote_leaves_nothing_of_it(place: Any) -> None:
+    with Ledger.open(place, **ABOUT) as ledger:
+
+        def wrong() -> None:
+            def work(transaction: Any) -> None:
+                spent = transaction.spent()
+                transaction.append(
+                    state=State.RESERVED, question=question(99), cost=TENTH, description="x", spent=spent
+                )
+                raise InvalidParameter("work", 1, "is wrong in this test")
+
+            ledger._store.write(work)
+
+        found = together(ledger, [*asks(ledger, 2), wrong, *asks(ledger, 1)])
+        assert sum(isinstance(each, InvalidParameter) for each in found) == 1
+        assert question(99) not in {each.question for each in ledger.entries()}
+        newest = ledger.verify()
+        assert newest is not None
+        assert newest.number == 3
