@@ -185,7 +185,7 @@ def test_no_data_is_read_before_it_is_charged(monkeypatch: pytest.MonkeyPatch) -
             {"column": "x", "table": "u"},
         ):  # fmt: skip
             with pytest.raises((InvalidParameter, QuestionRefused)):
-                session.bounds(**wrong, epsilon=1)  # type: ignore[arg-type]
+                session.bounds(**wrong, epsilon=1)
         assert session.ledger.remaining == left
         with pytest.raises(EngineFailed):
             session.bounds("x", epsilon=1)
