@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from deniable.errors import REFUSALS, QuestionRefused
-from deniable.queries.rules import EXAMPLE, RULES
-from deniable.queries.sql import parse
+from deniable.queries.rules import EXAMPLE, RULES, VISITS
+from deniable.queries.sql import _in_own_words, parse
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table
 from deniable.units import Unit
@@ -45,6 +45,29 @@ def test_a_refusal_speaks_about_the_tables_that_are_there(text: str, rewrite: st
     with pytest.raises(QuestionRefused) as refused:
         parse(text, MINE)
     assert refused.value.rewrite == rewrite
+
+
+def test_an_example_is_in_the_words_of_the_session_where_it_can_be() -> None:
+    people = {"people": Table.of("people", Unit.person("who", rows=2), note=Domain.text(), sex=Domain.text("f", "m"))}
+    with pytest.raises(QuestionRefused, match=r"for example: SELECT sex, COUNT.* FROM people GROUP BY sex$") as refused:
+        parse("SELECT * FROM people", people)
+    assert parse(refused.value.rewrite.removeprefix("for example: "), people).measures
+    with pytest.raises(QuestionRefused, match=r"COUNT.note., or GROUP BY note; if it holds numbers, .*--schema"):
+        parse("SELECT AVG(note) FROM people", people)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_example_in_own_words_is_a_question(name: str) -> None:
+    own = {"people": Table("people", VISITS.columns, Unit.person("who", rows=2))}
+    found = _in_own_words(RULES[name].rewrite, own)
+    assert found is None or (parse(found, own).measures and "visits" not in found)
+
+
+def test_a_table_that_is_called_as_a_word_of_sql_is_written_in_quotes() -> None:
+    tables = {"select": Table.of("select", Unit.row(), x=Domain.real(0, 1))}
+    with pytest.raises(QuestionRefused, match='write the table in quotes: "select"'):
+        parse("SELECT COUNT(*) FROM select", tables)
+    assert parse('SELECT COUNT(*) FROM "select"', tables).measures
 
 
 def test_what_a_refusal_says_to_write_works() -> None:

@@ -285,3 +285,9 @@ def test_a_file_that_cannot_be_read_is_named_with_the_line(ending: str, text: st
 def test_what_is_nested_too_deeply_is_said(text: str) -> None:
     with pytest.raises(UnreadableRecord):
         read_schema(text)
+
+
+def test_a_file_is_told_how_to_write_a_moment() -> None:
+    columns = {"at": {"kind": "timestamp", "low": dt.date(2024, 3, 1), "high": dt.date(2024, 4, 1)}}
+    with pytest.raises(InvalidParameter, match="write the time too: 2024-01-31T00:00:00"):
+        read_schema({"tables": {"t": {"columns": columns}}}, unit=Unit.row())

@@ -1,4 +1,4 @@
-"""Questions from the shell: `ask`, `price` and `schema`.
+"""Questions from the shell: `ask`, `price`, `bounds` and `schema`.
 
 The account of a file is kept beside it, in FILE.ledger: whoever asks next shares its budget.
 """
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from deniable.ledger import Budget
     from deniable.queries.session import Session
+    from deniable.tables.kinds import Domain
     from deniable.units import Unit
 
 _COSTS = ("epsilon", "mu", "rho", "share", "within")
@@ -86,6 +87,30 @@ def add(app: "typer.Typer") -> None:
             found = session.price(question, **_cost(given))
             print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found)
 
+    @app.command()
+    def bounds(
+        source: source,
+        column: Annotated[str, typer.Argument(help="A number, a date or a timestamp without bounds.")],
+        table: table = None, unit: unit = None, rows: rows = None, each_row: each_row = False,
+        kind: Annotated[
+            str | None, typer.Option(help="Instead of --schema: integer, real, date or timestamp; a CSV has no types.")
+        ] = None,
+        cover: Annotated[float, typer.Option(help="The share of the rows that shall be within, about.")] = 0.99,
+        epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None, within: within = None,
+        budget: budget = None, delta: delta = None, schema: schema = None, ledger: ledger = None,
+        confidence: confidence = 0.95, as_json: as_json = False,
+    ) -> None:  # fmt: skip
+        """Buy bounds of a column: a noisy count by public bins, and the line for the schema that is read off it."""
+        given = dict(locals()) | {"question": ""}
+        with plain_errors():
+            given["declared"] = _declared(given)
+            if not _account(given).exists():
+                with _opened(given, reads=False) as session:
+                    session.price_bounds(column, **_cost(given)).to_dict()
+            with _opened(given, reads=True) as session:
+                found = session.bounds(column, cover=cover, **_cost(given))
+                print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found)
+
     @app.command("schema")
     def propose(
         source: source,
@@ -121,6 +146,20 @@ def _named(source: Path, table: str | None) -> dict[str, object]:
             raise InvalidParameter("--table", NOTHING, rule, "say which one: --table visits")
         table = tables[0]
     return {plain_name(table): DatabaseTable(source, table)}
+
+
+def _declared(given: dict[str, Any]) -> "dict[str, Domain] | None":
+    """The kind of the column whose bounds are bought, if it is said here and not in a schema."""
+    from deniable.tables.kinds import BOUNDED, Domain, Kind
+
+    if given["kind"] is None:
+        return None
+    if given["schema"] is not None:
+        raise InvalidParameter("--kind", given["kind"], "is said in the schema", "leave out --kind or --schema")
+    found = next((each for each in Kind if each in BOUNDED and each.value == given["kind"]), None)
+    if found is None:
+        raise InvalidParameter("--kind", given["kind"], "must be integer, real, date or timestamp")
+    return {given["column"]: Domain(found)}
 
 
 def _account(given: dict[str, Any]) -> Path:
@@ -205,7 +244,7 @@ def _opened(given: dict[str, Any], *, reads: bool) -> "Session":
         _named(given["source"], given["table"]),
         unit=whose,
         budget=limit,
-        schema=given["schema"],
+        schema=given.get("declared") or given["schema"],
         ledger=path if reads or path.exists() else None,  # a price writes nothing
         engine="duckdb" if reads else Unread(),
         progress=reads,

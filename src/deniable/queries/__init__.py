@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         var,
     )
     from deniable.queries.answers import Answer
+    from deniable.queries.bounds import Bounds
     from deniable.queries.engines.base import DatabaseTable
     from deniable.queries.frame import Frame
     from deniable.queries.pricing import Price
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "Bounds",
     "DatabaseTable",
     "Frame",
     "Price",
@@ -53,6 +55,7 @@ __all__ = [
 
 _HOMES = {
     "Answer": "answers",
+    "Bounds": "bounds",
     "DatabaseTable": "engines.base",
     "Frame": "frame",
     "Price": "pricing",

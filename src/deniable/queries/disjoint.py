@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations
 from typing import Any, Final, final
 
 from deniable.queries.canonical import Form, Forms, expression_form, relation_form
 from deniable.queries.question import conjuncts, no_public_value
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, renamed
-from deniable.tables.kinds import Domain, Kind, kind_of
+from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of, ordinal
 from deniable.tables.operators import typed
 from deniable.tables.plan import Filter, How, JoinPrivate, Project, Relation, Union
 
 _MOST_USED: Final = 200
+_DAYS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
 _TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 
 
 @final
 @dataclass(slots=True)
 class _Limits:
-    """What conditions say about one value: NULL, one of a set, or within an interval."""
+    """What conditions say about one value: NULL, one of a set, or within an interval; constants are `_comparable`."""
 
     null: bool = False
     values: frozenset[Any] | None = None
@@ -162,23 +165,36 @@ class _Reading:
     def _compared(
         self, found: dict[Form, _Limits], operator: str, value: Expression, constants: Sequence[Expression]
     ) -> None:
-        """Use a comparison with constants, if they are of the value's own kind: then SQL compares as Python does."""
+        """Use a comparison with constants, if SQL compares them with the value exactly; else nothing is proven."""
         kind = typed(value, self.columns).domain.kind
         known: list[Any] = []
         for constant in constants:
             assert isinstance(constant, Literal)
-            each = constant.value
-            if each is None:
+            if constant.value is None:
                 continue  # equal to nothing
-            if kind is Kind.REAL and isinstance(each, int) and not isinstance(each, bool):
-                each = float(each)
-            if kind_of(each) is not kind:
+            each = _comparable(constant.value, kind)
+            if each is None:
                 return
             known.append(each)
         if operator in {"in", "eq"}:
             _narrow(self._of(found, value), "in", known)
         elif known:
             _narrow(self._of(found, value), operator, known)
+
+
+def _comparable(constant: Scalar, kind: Kind) -> Any | None:
+    """A constant as the bounds of a kind are kept, numbers as fractions and dates and moments in days; None if SQL
+    rounds one of the two before it compares them (an integer beside a real), or cannot compare them.
+    """
+    given = kind_of(constant)
+    match constant:
+        case dt.date() if kind in _DAYS:
+            return ordinal(constant)  # a date beside a moment is its midnight, on either side
+        case int() if kind is Kind.REAL and given is Kind.INTEGER:
+            return Fraction(float(constant))
+        case int() | float() if given is kind and kind in NUMBERS:
+            return Fraction(constant)
+    return constant if given is kind else None
 
 
 def _narrow(limits: _Limits, operator: str, constants: list[Any]) -> None:

@@ -325,7 +325,10 @@ def _instead(measure: Measure, kind: Kind) -> str:
         return (
             f"write COUNT_IF({name}), or {measure.function.upper()}(CAST({name} AS INTEGER)) for the part that is true"
         )
-    return f"count instead: COUNT({name}), or GROUP BY {name}"
+    counted = f"count instead: COUNT({name}), or GROUP BY {name}"
+    if kind is Kind.TEXT and isinstance(measure.expression, Column):
+        return f"{counted}; if it holds numbers, say so in a schema (--schema): a CSV file has no types"
+    return counted
 
 
 def answer_domain(measure: Measure, relation: Relation) -> Domain:

@@ -57,6 +57,7 @@ EXAMPLE: Final[Schema] = {
     )
 }
 """The tables that the rules and the dialect page speak about."""
+VISITS: Final = EXAMPLE["visits"]
 
 RULES: Final = {
     "length": Rule(
@@ -302,6 +303,8 @@ def refuse(rule: str, *, name: str = "", what: str = "", among: Iterable[str] = 
     shown = repr(name if len(name) <= 60 else name[:57] + "...")
     message = found.rule.replace("{name}", shown).replace("{what}", what if len(what) <= 200 else what[:197] + "...")
     names = list(dict.fromkeys(among))
+    if rule == "table" and name in names:  # there is one, so this is the word of SQL
+        raise QuestionRefused(found.code, f"{name} is a word of SQL", f'write the table in quotes: "{name}"')
     raise QuestionRefused(found.code, message, choices(name, names) if names else f"{EXAMPLE_OF}{found.rewrite}")
 
 

@@ -28,6 +28,7 @@ from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
+    from deniable.queries.bounds import Bounds
     from deniable.queries.engines.base import Engine
     from deniable.queries.frame import Frame
     from deniable.queries.planner import Noise
@@ -197,6 +198,26 @@ class Session:
             if each is not None
         }
         return [answers[made.question.hash] for made in given]
+
+    def bounds(
+        self, column: str, table: str | None = None, *, cover: float = 0.99, key: str | None = None,
+        payer: str | None = None, **cost: Any,
+    ) -> Bounds:  # fmt: skip
+        """Buy bounds for a number, a date or a timestamp that has none, such that about `cover` of the rows are within.
+
+        One question is asked, a noisy count by public bins, and paid for as by `sql`; the bounds are read off it.
+        """
+        from deniable.queries import bounds
+
+        share = bounds.checked_cover(cover)
+        name, question = bounds.question(column, table, self._tables)
+        return bounds.read(name, column, self.ask(question, key=key, payer=payer, **cost), share)
+
+    def price_bounds(self, column: str, table: str | None = None, *, payer: str | None = None, **cost: Any) -> Price:
+        """What `bounds` would charge. Free: no data is read."""
+        from deniable.queries import bounds
+
+        return self.price(bounds.question(column, table, self._tables)[1], payer=payer, **cost)
 
     def table(self, name: str) -> Frame:
         """A table, for questions in Python: `s.table("visits").filter(...).group_by(...).agg(...)`."""

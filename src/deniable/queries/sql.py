@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import final
@@ -15,9 +16,10 @@ from deniable.queries.groups import Items, grouped, item
 from deniable.queries.names import fresh
 from deniable.queries.question import Key, Order, Post, Question, asked, check_post, public_values
 from deniable.queries.rows import Environment, Relations, check_select
-from deniable.queries.rules import EXAMPLE_OF, refuse
+from deniable.queries.rules import EXAMPLE, EXAMPLE_OF, VISITS, refuse
 from deniable.queries.scope import Rows, Scope
 from deniable.tables.expressions import Column, Expression, Literal, call
+from deniable.tables.kinds import NUMBERS
 from deniable.tables.schema import Table
 
 
@@ -34,9 +36,35 @@ def parse(text: str, tables: Mapping[str, Table]) -> Question:
     except QuestionRefused as refused:
         if "visits" in tables or not refused.rewrite.startswith(EXAMPLE_OF):
             raise
-        # The examples are about a table of their own: whoever has none of that name is told so.
-        example = f"{EXAMPLE_OF.rstrip(': ')}, with a table visits: {refused.rewrite.removeprefix(EXAMPLE_OF)}"
-        raise QuestionRefused(refused.code, refused.rule, example) from None
+        # The examples are about a table of their own: in the words of the session, or said to be about another one.
+        example = refused.rewrite.removeprefix(EXAMPLE_OF)
+        own = _in_own_words(example, tables)
+        shown = f"{EXAMPLE_OF.rstrip(': ')}, with a table visits: {example}" if own is None else f"{EXAMPLE_OF}{own}"
+        raise QuestionRefused(refused.code, refused.rule, shown) from None
+
+
+def _in_own_words(example: str, tables: Mapping[str, Table]) -> str | None:
+    """An example with the names of the first private table in place of its own; None if that is no question there."""
+    ours, theirs = next((each for each in tables.values() if each.unit is not None), None), dict(VISITS.columns)
+    words = list(dict.fromkeys(re.findall(r"[a-z_]+", example)))
+    if ours is None or "'" in example or any(word in EXAMPLE and word != VISITS.name for word in words):
+        return None
+    names, left = {VISITS.name: ours.name}, dict(ours.columns)
+    for word in (each for each in words if each in theirs):
+        kinds = NUMBERS if theirs[word].kind in NUMBERS else {theirs[word].kind}
+        fits = [name for name, domain in left.items() if domain.kind in kinds]
+        if not fits:
+            return None
+        names[word] = min(fits, key=lambda name: left[name].bounds is None and left[name].keys is None)
+        del left[names[word]]
+    if VISITS.unit is not None and ours.unit is not None and ours.unit.column is not None:
+        names[str(VISITS.unit.column)] = ours.unit.column
+    text = re.sub(r"[a-z_]+", lambda found: names.get(found[0], found[0]), example)
+    try:
+        _parsed(text, tables)
+    except QuestionRefused:
+        return None
+    return text
 
 
 def _parsed(text: str, tables: Mapping[str, Table]) -> Question:

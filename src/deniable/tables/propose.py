@@ -36,7 +36,8 @@ _KINDS: Final = (
 class Proposal:
     """A schema that its owner has yet to finish: `missing` names what to fill in, `text()` is the file to edit.
 
-    Bounds, public keys and the person are choices, not facts of the data; so they are asked for. An entry the owner
+    Bounds, public keys and the person are choices, not facts of the data; so they are asked for. Where nobody knows
+    bounds, `Session.bounds` buys them. An entry the owner
     does not want to declare is deleted: a number without bounds can be counted but not summed, and a column without
     keys is grouped above a threshold.
     """

@@ -282,7 +282,9 @@ def _domain(where: str, facts: object) -> Domain:
     try:
         return declared(kind, low, high, keys, facts.get("nullable", True))
     except InvalidParameter as wrong:
-        raise InvalidParameter(f"{where}.{wrong.parameter}", NOTHING, wrong.rule, wrong.remedy) from None
+        ends = {Kind.DATE: "write 2024-01-31", Kind.TIMESTAMP: "write the time too: 2024-01-31T00:00:00"}
+        remedy = ends.get(kind, wrong.remedy) if wrong.parameter in {"low", "high"} else wrong.remedy
+        raise InvalidParameter(f"{where}.{wrong.parameter}", NOTHING, wrong.rule, remedy) from None
 
 
 def _day(value: object) -> object:
