@@ -186,7 +186,7 @@ class Datasets:
     def warm(self) -> None:
         """Open every dataset that can be opened, before somebody has to wait for it."""
         for record in self._catalogue.datasets():
-            with contextlib.suppress(Problem):
+            with contextlib.suppress(Problem, DeniableError):  # told to whoever asks
                 self.get(record)
 
     def keep(self, found: Open) -> None:
