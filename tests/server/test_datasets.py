@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,7 @@ from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue
 from deniable.server.curator import Curator
 from deniable.server.dummy import dummy_rows
+from deniable.server.families import marks_of
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
 from deniable.tables.schema import read_schema
@@ -172,6 +174,62 @@ def test_other_people_with_the_same_numbers_are_new(seed: int, world: World) -> 
     answer = register(world, f"others {seed}", f"others{seed}.csv", budget=BUDGET)
     assert answer.status_code == 201, answer.text
     assert answer.json()["linked"] is False
+
+
+NARROW = """\
+version: 1
+tables:
+  TABLE:
+    person: patient_id
+    rows: 1
+    columns:
+      ward: {kind: text, keys: [A, B, C], nullable: false}
+"""
+
+
+def narrow(world: World, name: str, rows: list[tuple[int, str]], *, budget: Any = None) -> Any:
+    """A dataset of people and wards alone."""
+    lines = ["patient_id,ward", *(f"{person},{ward}" for person, ward in rows)]
+    (world.folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    return register(
+        world,
+        name,
+        f"{name}.csv",
+        table=name,
+        schema=NARROW.replace("TABLE", name),
+        **({} if budget is None else {"budget": budget}),
+    )
+
+
+def drawn(seed: int, *, people: int = 300, wards: str = "ABC") -> list[tuple[int, str]]:
+    random = Random(seed)
+    return [(person, random.choice(wards)) for person in range(1, people + 1)]
+
+
+@pytest.mark.parametrize("wards", ["ABC", "AAAAB"])
+def test_people_are_known_by_all_their_cells_where_columns_have_few_values(wards: str, world: World) -> None:
+    called = f"narrow{len(wards)}"
+    first = drawn(len(wards), wards=wards)
+    assert narrow(world, called, first, budget=BUDGET).json()["linked"] is False
+    one_more = [*first, (999, "A")]
+    fresh = narrow(world, f"{called}_more", one_more, budget={"epsilon": 7.0, "delta": 1e-6})
+    assert (fresh.status_code, fresh.json()["code"]) == (409, "ledger_mismatch")
+    assert narrow(world, f"{called}_more", one_more).json()["linked"] is True
+    assert narrow(world, f"{called}_half", first[::-2]).json()["linked"] is True
+
+
+# Everything is fixed: the tables by their seeds, and the key of the marks.
+def test_unrelated_people_with_the_same_numbers_and_few_values_are_new(tmp_path: Path) -> None:
+    tables = read_schema(NARROW.replace("TABLE", "t"))
+    for wards in ("ABC", "AAAAB", "AB", "A"):
+        families: list[set[str]] = []
+        for seed in range(4):
+            path = tmp_path / f"{wards}{seed}.csv"
+            lines = [f"{person},{ward}" for person, ward in drawn(100 + seed, wards=wards)]
+            path.write_text("\n".join(["patient_id,ward", *lines]) + "\n")
+            found = marks_of(path, tables["t"], b"a key of thirty-two bytes: fixed")
+            assert not any(found.related(known) for known in families)
+            families.append(found.all)
 
 
 def test_an_owner_may_say_that_data_is_kin(world: World) -> None:
