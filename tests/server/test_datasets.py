@@ -215,7 +215,8 @@ def test_people_are_known_by_all_their_cells_where_columns_have_few_values(wards
     fresh = narrow(world, f"{called}_more", one_more, budget={"epsilon": 7.0, "delta": 1e-6})
     assert (fresh.status_code, fresh.json()["code"]) == (409, "ledger_mismatch")
     assert narrow(world, f"{called}_more", one_more).json()["linked"] is True
-    assert narrow(world, f"{called}_half", first[::-2]).json()["linked"] is True
+    fewer = first[::-2] if wards == "ABC" else first[25:]  # the more alike people are, the more of them it takes
+    assert narrow(world, f"{called}_fewer", fewer).json()["linked"] is True
 
 
 # Everything is fixed: the tables by their seeds, and the key of the marks.
