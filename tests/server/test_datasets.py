@@ -226,7 +226,7 @@ def test_unrelated_people_with_the_same_numbers_and_few_values_are_new(tmp_path:
         families: list[set[str]] = []
         for seed in range(4):
             path = tmp_path / f"{wards}{seed}.csv"
-            lines = [f"{person},{ward}" for person, ward in drawn(100 + seed, wards=wards)]
+            lines = [f"{person},{ward}" for person, ward in drawn(100 + seed, people=300 + seed, wards=wards)]
             path.write_text("\n".join(["patient_id,ward", *lines]) + "\n")
             found = marks_of(path, tables["t"], b"a key of thirty-two bytes: fixed")
             assert not any(found.related(known) for known in families)
