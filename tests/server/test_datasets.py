@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import os
 import threading
 from pathlib import Path
@@ -19,7 +20,9 @@ from deniable.server.dummy import dummy_rows
 from deniable.server.families import marks_of
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
-from deniable.tables.schema import read_schema
+from deniable.tables.kinds import Domain
+from deniable.tables.schema import Table, read_schema
+from deniable.units import Unit
 from tests.queries.hospital import visits
 from tests.server.world import BUDGET, SCHEMA, WARDS, World
 
@@ -246,6 +249,19 @@ def test_a_file_that_changed_since_is_not_asked(world: World) -> None:
     others(6).to_csv(world.folder / "moving.csv", index=False)
     answer = world.call("olga", "POST", "/v1/questions", {"dataset": "moving", "sql": WARDS, "epsilon": 0.1})
     assert (answer.status_code, answer.json()["code"]) == (503, "dataset_unavailable")
+    assert "a file changed since it was registered" in answer.json()["detail"]
+    seen = world.call("ada", "GET", "/v1/datasets/moving")  # an auditor hears no reason
+    assert (seen.json()["code"], "detail" in seen.json()) == ("dataset_unavailable", False)
+
+
+def test_a_file_that_changes_meanwhile_changes_no_answer(world: World) -> None:
+    others(7).to_csv(world.folder / "copied.csv", index=False)
+    assert register(world, "copied", "copied.csv", budget=BUDGET).status_code == 201
+    (world.folder / "copied.csv").write_text("patient_id,ward\n1,A\n")
+    body = {"dataset": "copied", "sql": "SELECT COUNT(*) AS n FROM visits", "epsilon": 50.0}
+    answer = world.call("olga", "POST", "/v1/questions", body)
+    # 900 rows were registered and 1 is there now; at ε = 50 and 3 rows a person σ is below 2.
+    assert answer.json()["rows"][0][0] > 800
 
 
 # -- dummy rows ------------------------------------------------------------------------------------------------------
@@ -259,6 +275,22 @@ def test_dummy_rows_come_from_the_schema_alone() -> None:
     assert all(0 <= row["age"] <= 100 for row in first)
     assert {row["cost"] is None for row in first} == {True, False}
     assert not {row["town"] for row in first} & {"Ghent", "Lyon", "Turku", "Bilbao"}
+
+
+def test_dummy_days_keep_to_their_bounds() -> None:
+    tables = {
+        "t": Table.of(
+            "t",
+            Unit.row(),
+            day=Domain.date(dt.date(2024, 2, 1), dt.date(2024, 2, 3), nullable=False),
+            at=Domain.timestamp(dt.datetime(2024, 2, 1, 12), dt.datetime(2024, 2, 1, 13), nullable=False),
+            whenever=Domain.date(nullable=False),
+        )
+    }
+    rows = dummy_rows(tables)["t"]
+    assert {row["day"] for row in rows} == {dt.date(2024, 2, day) for day in (1, 2, 3)}
+    assert all(dt.datetime(2024, 2, 1, 12) <= row["at"] <= dt.datetime(2024, 2, 1, 13) for row in rows)
+    assert all(type(row["whenever"]) is dt.date for row in rows)
 
 
 def test_trying_on_dummy_rows_is_free_and_reads_nothing(world: World) -> None:
@@ -276,7 +308,9 @@ def test_trying_on_dummy_rows_is_free_and_reads_nothing(world: World) -> None:
     assert answer.json()["dummy"] is True
     assert again.status_code == 200
     assert refused.json()["code"] == "refused"
-    assert sum(row[1] for row in answer.json()["rows"]) < 400
+    # 1,000 rows, some beyond the 3 of a person; σ is below 2 at ε = 50, so both ends are tens of them away.
+    assert 600 < sum(row[1] for row in answer.json()["rows"]) < 1100
+    assert answer.json()["provenance"]["paid"] == "nothing"
     assert list(world.ledger.entries()) == before
 
 

@@ -124,19 +124,19 @@ class Curator:
 
     def dummy(self, person: Person, dataset: str, rows: int) -> dict[str, Any]:
         """Dummy rows."""
-        record = self.visible(person, dataset)
-        made = dummy_rows(self.datasets.get(record).tables, rows=rows)
+        made = dummy_rows(self.open(person, dataset).tables, rows=rows)
         return {"dataset": dataset, "dummy": True, "tables": made}
 
     def dummy_ask(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
         """Answer a question from dummy rows. Free, and about nobody."""
-        record = self.visible(person, dataset)
-        rehearsal = self.datasets.get(record).rehearsal()
+        rehearsal = self.open(person, dataset).rehearsal()
         try:
             answer = rehearsal.ask(_asked(rehearsal, sql), **cost)
         finally:
             rehearsal.ledger.close()
-        return {**answer.to_dict(), "dataset": dataset, "dummy": True}
+        told = answer.to_dict()
+        told["provenance"] |= {"paid": "nothing", "left": "as much as before"}  # what it paid was of a copy
+        return {**told, "dataset": dataset, "dummy": True}
 
     # -- datasets ------------------------------------------------------------------------------------------------------
 
@@ -186,6 +186,10 @@ class Curator:
             "limit": ledger.limit.describe(session.budget),
             "spent": ledger.charged.describe(session.budget),
             "spent_curve": session.spent.to_dict(),
+            "guarantee": {
+                "curve": ledger.guarantee.curve.to_dict(),
+                "assumptions": list(ledger.guarantee.assumptions),
+            },
             "left": left.describe_rest(session.budget),
             "left_in_words": str(Remaining(session.budget, left, ledger.unit)),
             "answers_leave_every": self.settings.grid,
@@ -429,7 +433,13 @@ class Curator:
 
     def open(self, person: Person, dataset: str) -> Open:
         """The dataset, open, if this person may see it."""
-        return self.datasets.get(self.visible(person, dataset))
+        record = self.visible(person, dataset)
+        try:
+            return self.datasets.get(record)
+        except Problem as problem:
+            if person.name != record.owner:
+                raise Problem(problem.code) from None
+            raise
 
     def _paying(self, person: Person, dataset: str, key: str | None = None) -> Session:
         """The same, for a question that is charged: from here it is known who pays."""
