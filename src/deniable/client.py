@@ -35,7 +35,10 @@ from deniable.tables.kinds import Kind
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
+    from deniable.queries.session import Tables
     from deniable.queries.steps import Recorded, Steps
+    from deniable.tables.schema import Table
+    from deniable.units import Guarantee
 
 _ATTEMPTS: Final = 4
 """How often a request is sent before its failure is told."""
@@ -78,10 +81,25 @@ def register(
     """
     wire = _wire(url, token, timeout)
     try:
+        if grants:
+            analysts = wire.get("/v1/analysts")["analysts"]
+            for each in grants:
+                if each not in analysts:
+                    known = ", ".join(analysts) or "there is none yet"
+                    rule = f"is no analyst of this server ({known}); nothing was added"
+                    raise InvalidParameter("grants", each, rule, "an admin makes people")
         body = {"name": name, "sources": dict(sources), "schema": schema, "budget": budget, "family": family}
         made: dict[str, Any] = wire.once("/v1/datasets", {key: each for key, each in body.items() if each is not None})
         place = f"/v1/datasets/{quote(name, safe='')}/grants"
-        return made | {"grants": [wire.once(place, {"analyst": each}) for each in grants]}
+        given: list[dict[str, Any]] = []
+        for each in grants:
+            try:
+                given.append(wire.once(place, {"analyst": each}))
+            except DeniableError as error:
+                done = ", ".join(str(one["analyst"]) for one in given) or "nobody"
+                error.add_note(f"the dataset {name!r} was added; {done} was granted it, {each} was not")
+                raise
+        return made | {"grants": given}
     finally:
         wire.close()
 
@@ -93,6 +111,9 @@ def _wire(url: str, token: str, timeout: float) -> _Wire:
         raise MissingExtra("httpx", "client") from None
     if not isinstance(token, str) or not token.isascii() or not token.strip():
         raise InvalidParameter("token", NOTHING, "must be the token that you were given")
+    if isinstance(url, str) and url and "://" not in url:
+        rule, near_by = "must begin with https:// or http://", url.startswith(("127.0.0.1", "localhost", "[::1]"))
+        raise InvalidParameter("url", url, rule, f"write {'http' if near_by else 'https'}://{url}")
     try:
         place = httpx.URL(url)
     except (httpx.InvalidURL, TypeError):
@@ -136,14 +157,8 @@ class RemoteSession:
         They are built and checked here, from the public schema, and built and checked again by the server.
         """
         from deniable.queries.steps import Recorded
-        from deniable.tables.schema import read_schema
 
-        about = self.describe()
-        tables = read_schema({"version": 1, "tables": about["tables"]})
-        for public, known in about["partners"].items():  # how many rows of a public table one row can meet, at most
-            partners = tuple((tuple(columns), most) for columns, most in known)
-            tables[public] = replace(tables[public], most_partners=partners)
-        return Recorded.of(name, tables)
+        return Recorded.of(name, _tables(self.describe()))
 
     def price(self, question: str | Steps, **cost: Any) -> RemotePrice:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
@@ -186,10 +201,23 @@ class RemoteSession:
         return found
 
     @property
-    def tables(self) -> dict[str, Any]:
-        """The schemas, by name. All of it is public."""
-        found: dict[str, Any] = self.describe()["tables"]
-        return found
+    def tables(self) -> Tables:
+        """The schemas, by name; print it to see the columns. All of it is public."""
+        from deniable.queries.session import Tables
+
+        return Tables(_tables(self.describe()))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds about everything that is ever answered under the dataset's budget."""
+        from deniable.curves import Curve
+        from deniable.units import Guarantee
+
+        about = self.describe()
+        units = [table.unit for table in _tables(about).values() if table.unit is not None]
+        said = about["guarantee"]
+        unit = max(units, key=lambda each: each.rows)  # as the ledger has it
+        return Guarantee(Curve.from_dict(said["curve"]), unit, assumptions=tuple(said["assumptions"]))
 
     @property
     def budget(self) -> str:
@@ -228,6 +256,17 @@ class RemoteSession:
 
     def _answer(self, record: dict[str, Any], question: str | Steps) -> RemoteAnswer:
         return RemoteAnswer(record, question)
+
+
+def _tables(about: dict[str, Any]) -> dict[str, Table]:
+    """The tables of a dataset, as it is described."""
+    from deniable.tables.schema import read_schema
+
+    tables = read_schema({"version": 1, "tables": about["tables"]})
+    for public, known in about["partners"].items():  # how many rows of a public table one row can meet, at most
+        partners = tuple((tuple(columns), most) for columns, most in known)
+        tables[public] = replace(tables[public], most_partners=partners)
+    return tables
 
 
 def _said(question: object) -> dict[str, Any]:
@@ -290,7 +329,12 @@ class RemoteReceipt:
     time: str
     """When it was charged, by the ledger's clock: a replay tells the table as it was then."""
 
+    dummy: bool = False
+    """Whether it was a rehearsal: on dummy rows, for nothing."""
+
     def __str__(self) -> str:
+        if self.dummy:
+            return "free: from dummy rows, about nobody"
         return f"entry {self.entry}: paid {self.paid}; left {self.left}"
 
 
@@ -318,9 +362,8 @@ class RemoteAnswer(Shown):
             )
             self.dataset: str = record["dataset"]
             self.release: str | None = record.get("release")
-            self.receipt = RemoteReceipt(
-                *(papers[each] for each in ("entry", "question", "paid", "left", "replayed", "time"))
-            )
+            named = {each: papers[each] for each in ("entry", "question", "paid", "left", "replayed", "time")}
+            self.receipt = RemoteReceipt(**named, dummy=bool(record.get("dummy", False)))
             self._notes = tuple(str(each) for each in record["notes"])
             self.curve = Curve.from_dict(papers["guarantee"])
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -373,21 +416,29 @@ class _Wire:
         self._web.close()
 
     def get(self, path: str) -> Any:
-        return self._sent("GET", path, None, {})
+        return self._sent("GET", path, None, {}, "is it running, and is that its address?")
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        return self._sent("POST", path, body, {})
+        """For what charges nothing."""
+        return self._sent("POST", path, body, {}, "nothing was charged; try again")
 
     def once(self, path: str, body: dict[str, Any]) -> Any:
         """Not sent again: what was done the first time would be refused the second."""
-        return self._sent("POST", path, body, {}, attempts=1)
+        return self._sent("POST", path, body, {}, "it may have been done; look before you try again", attempts=1)
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
         """With a key of its own, so that sending it again is one charge."""
-        return self._sent("POST", path, body, {"Idempotency-Key": uuid.uuid4().hex})
+        remedy = "it may have been charged; ask it again for the same answer"
+        return self._sent("POST", path, body, {"Idempotency-Key": uuid.uuid4().hex}, remedy)
 
     def _sent(
-        self, method: str, path: str, body: dict[str, Any] | None, headers: dict[str, str], attempts: int = _ATTEMPTS
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None,
+        headers: dict[str, str],
+        remedy: str,
+        attempts: int = _ATTEMPTS,
     ) -> Any:
         import httpx
 
@@ -399,8 +450,7 @@ class _Wire:
                 response = self._web.request(method, path, json=body, headers=headers)
             except httpx.TransportError:
                 if last:
-                    remedy = "if it was a question, it may have been charged; ask it again for the same answer"
-                    raise LedgerUnavailable("the server could not be reached", remedy) from None
+                    raise LedgerUnavailable(f"the server at {self.place} could not be reached", remedy) from None
             except (TypeError, ValueError):
                 raise InvalidParameter("cost", NOTHING, "must be numbers that JSON knows") from None
             else:
@@ -439,4 +489,8 @@ def _error(problem: dict[str, Any], status: int) -> DeniableError:
         return EngineFailed(problem["failure"], "what was charged stays charged")
     if code == "ledger_unavailable":
         return LedgerUnavailable(detail, "try again")
+    if code == "unauthorized":
+        detail = (
+            "the server does not take this token; it may be mistyped, expired or revoked: ask an admin for a new one"
+        )
     return ServerRefused(str(code), status, detail)

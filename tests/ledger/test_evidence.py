@@ -394,6 +394,26 @@ def run(*arguments: object) -> tuple[int, str]:
     return said.exit_code, said.output
 
 
+def test_the_command_reads_a_ledger_itself_and_exports_it(tmp_path: Path) -> None:
+    place, out = tmp_path / "visits.csv.ledger", tmp_path / "out.jsonl"
+    with Ledger.open(place, **ABOUT) as ledger:
+        entry = ledger.reserve(COST, question="a" * 64, description="a count")
+        ledger.seal(entry, b"7")
+    code, said = run(place, "--json", "--export", out)
+    record = json.loads(said)
+    assert (code, record["whole"], record["entries"]) == (0, True, 2)
+    assert verify_export(out).hash == record["hash"]
+    assert run(place, "--export", out)[0] == 2  # nothing is written over
+    assert run(out, "--export", tmp_path / "again.jsonl")[0] == 2
+    assert not (tmp_path / "again.jsonl").exists()
+    with sqlite3.connect(place) as file:
+        for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            file.execute(f'DROP TRIGGER "{name}"')
+        file.execute("UPDATE entries SET description = 'nothing' WHERE number = 1")
+    file.close()
+    assert run(place)[0] == 3
+
+
 def test_the_command_says_that_all_is_well(exported: Path, tmp_path: Path) -> None:
     (tmp_path / "owner.pub").write_bytes(OWNER.public.pem())
     code, said = run(exported, "--key", tmp_path / "owner.pub")

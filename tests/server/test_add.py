@@ -91,6 +91,17 @@ def test_without_a_schema_names_and_types_are_taken_and_json_says_it_all(served:
         (["{}", "--unit", "owner", "--budget", "1"], 2, "--unit and --rows go together"),
         (["{}", "--each-row", "--delta", "1e-6"], 2, "give --budget as well"),
         (["{}", "--each-row", "--name", "visits", "--budget", "1"], 1, "there is a dataset 'visits' already"),
+        (
+            ["{}", "--each-row", "--budget", "1", "--name", "<a>"],
+            2,
+            "--name='<a>': must begin with a letter or a digit",
+        ),
+        (
+            ["{}", "--each-row", "--budget", "1", "--grant", "nobody"],
+            2,
+            "--grant='nobody': is no analyst of this server",
+        ),
+        (["{}", "--each-row", "--budget", "1", "--token", "dn_x"], 1, "does not take this token"),
         (["{}", "--each-row", "--budget", "1", "--url", "http://example.org"], 2, "must be https"),
         (["{}", "--each-row", "--budget", "1", "--url", "http://127.0.0.1:9"], 1, "could not be reached"),
     ],
@@ -125,3 +136,12 @@ def test_every_command_speaks_json() -> None:
     assert {"add", "ask", "price", "serve", "verify", "curve", "survey", "audit", "attack", "schema"} <= set(commands)
     silent = [name for name, each in commands.items() if not any("--json" in option.opts for option in each.params)]
     assert silent == ["demo"]  # a tour for people; the questions in it are asked with `ask --json`
+
+
+def test_a_grant_to_nobody_is_refused_before_anything_is_added(served: tuple[World, str]) -> None:
+    path = shops(served[0].folder, "boats.csv", 50_000)
+    options = [str(path), "--unit", "owner", "--rows", "1", "--budget", "1", "--grant", "ana"]
+    refused = added(served, *options, "--grant", "nobody")
+    assert "nothing was added" in " ".join(refused.stderr.split())
+    assert served[0].curator.catalogue.dataset("boats") is None
+    assert added(served, *options).exit_code == 0

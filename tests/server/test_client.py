@@ -103,10 +103,17 @@ def test_the_account_and_the_schema(session: RemoteSession, served: tuple[World,
     assert session.spent.gdp() == there.ledger.spent.gdp()
     assert "counts at" in session.remaining
     assert session.budget.startswith("Budget(epsilon=100")
-    assert session.tables["visits"]["columns"]["age"]["high"] == 100
+    assert dict(session.tables["visits"].columns)["age"].bounds == (0, 100)
+    assert repr(session.tables).startswith("visits: protects ")
+    assert repr(session.guarantee) == repr(there.ledger.guarantee)
     assert len(session.dummy_rows(rows=7)["visits"]) == 7
     charged = there.ledger.charged
-    assert session.rehearse(WARDS, epsilon=1.0).release is None
+    rehearsed = session.rehearse("SELECT ward, AVG(cost) AS c FROM visits GROUP BY ward", epsilon=1.0)
+    assert rehearsed.release is None
+    assert "free: from dummy rows, about nobody" in str(rehearsed)
+    assert "paid" not in str(rehearsed)
+    assert (rehearsed.receipt.paid, rehearsed.receipt.left) == ("nothing", "as much as before")
+    assert None not in rehearsed["c"]  # enough rows for an average
     assert there.ledger.charged == charged
 
 
@@ -151,6 +158,7 @@ def test_what_only_a_server_can_say(served: tuple[World, str]) -> None:
     with pytest.raises(ServerRefused) as refused:
         dn.connect(url, token="dn_0123456789abcdef_" + "a" * 43)
     assert (refused.value.code, refused.value.status) == ("unauthorized", 401)
+    assert "does not take this token" in str(refused.value)
     with pytest.raises(ServerRefused, match="forbidden"):
         dn.connect(url, token=there.tokens["adam"])
     with pytest.raises(InvalidParameter, match="visits"):
@@ -175,8 +183,29 @@ def test_a_closed_session_says_so(served: tuple[World, str]) -> None:
 
 def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deniable.client.time.sleep", lambda seconds: None)
-    with pytest.raises(LedgerUnavailable, match="could not be reached"):
+    with pytest.raises(LedgerUnavailable, match=r"server at http://127\.0\.0\.1:1/? could not be reached") as found:
         dn.connect("http://127.0.0.1:1", token="dn_x")
+    assert "charged" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "remedy"),
+    [("127.0.0.1:8471", "http://127.0.0.1:8471"), ("curator.example.org", "https://curator.example.org")],
+)
+def test_an_address_without_its_scheme_is_completed_in_the_error(url: str, remedy: str) -> None:
+    with pytest.raises(InvalidParameter, match=f"write {remedy}"):
+        dn.connect(url, token="dn_x")
+
+
+def test_what_is_wrong_is_said_in_plain_words(session: RemoteSession) -> None:
+    for cost, words in (
+        ({"epsilon": "1"}, "epsilon: must be a number"),
+        ({"epsilon": -1}, "epsilon: must be more than 0"),
+        ({"seed": 1, "epsilon": 1.0}, "seed: is not known here"),
+    ):
+        with pytest.raises(InvalidParameter) as found:
+            session.sql(WARDS, **cost)
+        assert str(found.value) == words
 
 
 def test_an_answer_that_this_client_does_not_know() -> None:

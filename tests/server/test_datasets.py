@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import os
 import threading
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pandas as pd
@@ -15,9 +17,12 @@ from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue
 from deniable.server.curator import Curator
 from deniable.server.dummy import dummy_rows
+from deniable.server.families import marks_of
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
-from deniable.tables.schema import read_schema
+from deniable.tables.kinds import Domain
+from deniable.tables.schema import Table, read_schema
+from deniable.units import Unit
 from tests.queries.hospital import visits
 from tests.server.world import BUDGET, SCHEMA, WARDS, World
 
@@ -174,6 +179,63 @@ def test_other_people_with_the_same_numbers_are_new(seed: int, world: World) -> 
     assert answer.json()["linked"] is False
 
 
+NARROW = """\
+version: 1
+tables:
+  TABLE:
+    person: patient_id
+    rows: 1
+    columns:
+      ward: {kind: text, keys: [A, B, C], nullable: false}
+"""
+
+
+def narrow(world: World, name: str, rows: list[tuple[int, str]], *, budget: Any = None) -> Any:
+    """A dataset of people and wards alone."""
+    lines = ["patient_id,ward", *(f"{person},{ward}" for person, ward in rows)]
+    (world.folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    return register(
+        world,
+        name,
+        f"{name}.csv",
+        table=name,
+        schema=NARROW.replace("TABLE", name),
+        **({} if budget is None else {"budget": budget}),
+    )
+
+
+def drawn(seed: int, *, people: int = 300, wards: str = "ABC") -> list[tuple[int, str]]:
+    random = Random(seed)
+    return [(person, random.choice(wards)) for person in range(1, people + 1)]
+
+
+@pytest.mark.parametrize("wards", ["ABC", "AAAAB"])
+def test_people_are_known_by_all_their_cells_where_columns_have_few_values(wards: str, world: World) -> None:
+    called = f"narrow{len(wards)}"
+    first = drawn(len(wards), wards=wards)
+    assert narrow(world, called, first, budget=BUDGET).json()["linked"] is False
+    one_more = [*first, (999, "A")]
+    fresh = narrow(world, f"{called}_more", one_more, budget={"epsilon": 7.0, "delta": 1e-6})
+    assert (fresh.status_code, fresh.json()["code"]) == (409, "ledger_mismatch")
+    assert narrow(world, f"{called}_more", one_more).json()["linked"] is True
+    fewer = first[::-2] if wards == "ABC" else first[25:]  # the more alike people are, the more of them it takes
+    assert narrow(world, f"{called}_fewer", fewer).json()["linked"] is True
+
+
+# Everything is fixed: the tables by their seeds, and the key of the marks.
+def test_unrelated_people_with_the_same_numbers_and_few_values_are_new(tmp_path: Path) -> None:
+    tables = read_schema(NARROW.replace("TABLE", "t"))
+    for wards in ("ABC", "AAAAB", "AB", "A"):
+        families: list[set[str]] = []
+        for seed in range(4):
+            path = tmp_path / f"{wards}{seed}.csv"
+            lines = [f"{person},{ward}" for person, ward in drawn(100 + seed, people=300 + seed, wards=wards)]
+            path.write_text("\n".join(["patient_id,ward", *lines]) + "\n")
+            found = marks_of(path, tables["t"], b"a key of thirty-two bytes: fixed")
+            assert not any(found.related(known) for known in families)
+            families.append(found.all)
+
+
 def test_an_owner_may_say_that_data_is_kin(world: World) -> None:
     others(9).to_csv(world.folder / "kin.csv", index=False)
     assert register(world, "kin", "kin.csv", table="kin", family="nothing").status_code == 404
@@ -187,6 +249,19 @@ def test_a_file_that_changed_since_is_not_asked(world: World) -> None:
     others(6).to_csv(world.folder / "moving.csv", index=False)
     answer = world.call("olga", "POST", "/v1/questions", {"dataset": "moving", "sql": WARDS, "epsilon": 0.1})
     assert (answer.status_code, answer.json()["code"]) == (503, "dataset_unavailable")
+    assert "a file changed since it was registered" in answer.json()["detail"]
+    seen = world.call("ada", "GET", "/v1/datasets/moving")  # an auditor hears no reason
+    assert (seen.json()["code"], "detail" in seen.json()) == ("dataset_unavailable", False)
+
+
+def test_a_file_that_changes_meanwhile_changes_no_answer(world: World) -> None:
+    others(7).to_csv(world.folder / "copied.csv", index=False)
+    assert register(world, "copied", "copied.csv", budget=BUDGET).status_code == 201
+    (world.folder / "copied.csv").write_text("patient_id,ward\n1,A\n")
+    body = {"dataset": "copied", "sql": "SELECT COUNT(*) AS n FROM visits", "epsilon": 50.0}
+    answer = world.call("olga", "POST", "/v1/questions", body)
+    # 900 rows were registered and 1 is there now; at ε = 50 and 3 rows a person σ is below 2.
+    assert answer.json()["rows"][0][0] > 800
 
 
 # -- dummy rows ------------------------------------------------------------------------------------------------------
@@ -200,6 +275,22 @@ def test_dummy_rows_come_from_the_schema_alone() -> None:
     assert all(0 <= row["age"] <= 100 for row in first)
     assert {row["cost"] is None for row in first} == {True, False}
     assert not {row["town"] for row in first} & {"Ghent", "Lyon", "Turku", "Bilbao"}
+
+
+def test_dummy_days_keep_to_their_bounds() -> None:
+    tables = {
+        "t": Table.of(
+            "t",
+            Unit.row(),
+            day=Domain.date(dt.date(2024, 2, 1), dt.date(2024, 2, 3), nullable=False),
+            at=Domain.timestamp(dt.datetime(2024, 2, 1, 12), dt.datetime(2024, 2, 1, 13), nullable=False),
+            whenever=Domain.date(nullable=False),
+        )
+    }
+    rows = dummy_rows(tables)["t"]
+    assert {row["day"] for row in rows} == {dt.date(2024, 2, day) for day in (1, 2, 3)}
+    assert all(dt.datetime(2024, 2, 1, 12) <= row["at"] <= dt.datetime(2024, 2, 1, 13) for row in rows)
+    assert all(type(row["whenever"]) is dt.date for row in rows)
 
 
 def test_trying_on_dummy_rows_is_free_and_reads_nothing(world: World) -> None:
@@ -217,7 +308,9 @@ def test_trying_on_dummy_rows_is_free_and_reads_nothing(world: World) -> None:
     assert answer.json()["dummy"] is True
     assert again.status_code == 200
     assert refused.json()["code"] == "refused"
-    assert sum(row[1] for row in answer.json()["rows"]) < 400
+    # 1,000 rows, some beyond the 3 of a person; σ is below 2 at ε = 50, so both ends are tens of them away.
+    assert 600 < sum(row[1] for row in answer.json()["rows"]) < 1100
+    assert answer.json()["provenance"]["paid"] == "nothing"
     assert list(world.ledger.entries()) == before
 
 

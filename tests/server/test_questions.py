@@ -249,3 +249,54 @@ def test_processes_that_answer_one_key_at_once_tell_the_same_bytes(world: World)
     assert catalogue.end_request("ana", "raced", 200, b"first") == (200, b"first")
     assert catalogue.end_request("ana", "raced", 200, b"the same, as a replay") == (200, b"first")
     assert catalogue.begin_request("ana", "raced", "b" * 64) == (200, b"first")
+
+
+def test_a_bug_after_the_answer_was_sealed_is_told_as_charged_and_heals(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE age > 31"
+    charged = world.ledger.charged
+
+    def broken(*_: Any) -> Any:
+        raise ValueError("a-secret@example.org")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("deniable.server.curator.told", broken)
+        failed = world.ask(sql, key="k20", epsilon=0.5)
+        unkeyed = world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 32", epsilon=0.5)
+        replayed = world.ask(sql, epsilon=0.5)
+    for each in (failed, unkeyed):
+        assert (each.status_code, each.json()["code"], each.json()["charged"]) == (500, "unexpected", True)
+        assert "it was charged, and the answer is kept" in each.json()["detail"]
+        assert "secret" not in each.text
+    assert replayed.json()["charged"] is False
+    said = [each.getMessage() for each in caplog.records if each.name == "deniable.server"]
+    assert len(said) == 3
+    assert all(each.startswith("unexpected ValueError in ") and ".broken:" in each for each in said)
+    assert world.ledger.charged == charged + world.ledger.budget.cost(epsilon=0.5) + world.ledger.budget.cost(
+        epsilon=0.5
+    )
+    assert world.ask(sql, key="k20", epsilon=0.5).json()["provenance"]["replayed"] is True  # and it stays one charge
+    assert world.ledger.charged == charged + world.ledger.budget.cost(epsilon=0.5) + world.ledger.budget.cost(
+        epsilon=0.5
+    )
+
+
+def test_a_bug_elsewhere_says_what_is_known_of_the_charge(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = world.curator.open(world_owner(), "visits").session
+
+    def broken(*_: Any, **more: Any) -> Any:
+        raise ValueError("a-secret@example.org")
+
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE age > 33"
+    with monkeypatch.context() as patch:
+        patch.setattr(type(session), "_answer", broken)
+        after = world.ask(sql, key="k21", epsilon=0.5)  # sealed, but the session did not come back
+        unknown = world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 34", epsilon=0.5)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(session), "_planned", broken)
+        before = world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 35", key="k22", epsilon=0.5)
+        price = world.ask(sql, path=":price", epsilon=0.5)
+    assert [each.json()["charged"] for each in (after, unknown, before)] == [True, None, False]
+    assert "charged" not in price.json()
+    assert world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 35", key="k22", epsilon=0.5).status_code == 200

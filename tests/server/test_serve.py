@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import httpx
 import pytest
 
 import deniable as dn
+from deniable.server.catalogue import Catalogue
 from deniable.server.roles import Role
 from tests.queries.hospital import visits
 from tests.server.world import SCHEMA, WARDS
@@ -96,3 +98,32 @@ def test_what_is_asked_wrongly_is_said_in_a_line() -> None:
         assert done.returncode == 2
         assert "exactly one of them" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def refused(*options: str) -> tuple[int, str]:
+    """How `serve` ends when it cannot begin."""
+    command = [sys.executable, "-m", "deniable", "serve", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, "Traceback" in done.stderr) == ("", False)
+    return done.returncode, done.stderr
+
+
+def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
+    config = tmp_path / "server.toml"
+    config.write_text('state = "state"\ndata = ["nofolder"]\n')
+    assert "'nofolder' is no folder" in refused("--config", str(config))[1]
+    config.write_text('state = "state"\ndata = ["."]\n')
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = refused("--config", str(config), "--port", str(port))
+    assert (code, said.count("\n")) == (1, 1)
+    assert f"Address already in use: 127.0.0.1:{port};" in said
+    catalogue = Catalogue(tmp_path / "state" / "catalogue.sqlite")
+    catalogue.add_person("olga", Role.OWNER)
+    code, said = refused("--config", str(config), "--port", "0", "--invite", "olga")
+    assert code == 2
+    assert "--invite='olga': is an owner here, and invites admins only" in said
+    catalogue.close_person("olga")
+    assert "is closed" in refused("--config", str(config), "--port", "0", "--invite", "olga")[1]
+    assert catalogue.tokens("olga") == []
+    catalogue.close()

@@ -65,16 +65,24 @@ def add(app: "typer.Typer") -> None:
             limit = {"epsilon": budget, "delta": delta}
             tables = _described(source, given)
             [table] = tables
-            made = register(
-                url,
-                token=token,
-                name=name or table,
-                sources={table: str(source.resolve()) if source.exists() else str(source)},
-                schema={"version": 1, "tables": tables},
-                budget=None if budget is None else {key: value for key, value in limit.items() if value is not None},
-                family=family,
-                grants=grant or [],
-            )
+            try:
+                made = register(
+                    url,
+                    token=token,
+                    name=name or table,
+                    sources={table: str(source.resolve()) if source.exists() else str(source)},
+                    schema={"version": 1, "tables": tables},
+                    budget=None if budget is None else {key: each for key, each in limit.items() if each is not None},
+                    family=family,
+                    grants=grant or [],
+                )
+            except InvalidParameter as error:
+                options = {"name": ("--name", name or table), "grants": ("--grant", error.asked)}
+                if error.parameter not in options:
+                    raise
+                option, asked = options[error.parameter]
+                remedy = error.remedy or f"choose another with {option}"
+                raise InvalidParameter(option, asked, error.rule, remedy) from None
             if as_json:
                 print(json.dumps(made, ensure_ascii=False, indent=2))
                 return

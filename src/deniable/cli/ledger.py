@@ -1,21 +1,27 @@
-"""The auditor's command: `verify`, which needs an exported ledger and nothing else.
+"""The auditor's command: `verify`, which needs a ledger and nothing else.
 
 Exit codes: 0 the history is whole · 1 the file cannot be read · 2 asked wrongly, or no ledger · 3 the history was
 changed, and the first bad entry is named.
 """
 
+import contextlib
 import json
 import math
+import tempfile
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from deniable.errors import LedgerDamaged
+from deniable.errors import InvalidParameter, LedgerDamaged
 
 if TYPE_CHECKING:
     import typer
 
     from deniable.ledger import Verified
+
+_SQLITE: Final = b"SQLite format 3\0"
+"""What the file that a ledger is kept in begins with."""
 
 
 def add(app: "typer.Typer") -> None:
@@ -26,23 +32,30 @@ def add(app: "typer.Typer") -> None:
 
     @app.command()
     def verify(
-        ledger: Annotated[Path, typer.Argument(help="A ledger that was exported: ledger.jsonl.", show_default=False)],
+        ledger: Annotated[
+            Path,
+            typer.Argument(help="A ledger that was exported (ledger.jsonl), or its own file.", show_default=False),
+        ],
         key: Annotated[
             Path | None, typer.Option(help="The owner's public key (PEM); nobody else may have signed.")
         ] = None,
         against: Annotated[
             Path | None, typer.Option(help="A checkpoint or an earlier export that the history must contain.")
         ] = None,
+        export: Annotated[
+            Path | None, typer.Option(help="Of a ledger's own file: keep the history, without answers, in this one.")
+        ] = None,
         delta: Annotated[float | None, typer.Option(help="Say the loss as ε at this δ; else at the budget's.")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     ) -> None:
-        """Check an exported ledger offline: every hash, sum, limit and signature; say what was lost."""
+        """Check a ledger offline: every hash, sum, limit and signature; say what was lost."""
         from deniable.ledger import keys, verify_export
 
         with plain_errors():
             owner = None if key is None else keys.read_public(key)
             try:
-                found = verify_export(ledger, key=owner, against=against)
+                with _exported(ledger, export) as history:
+                    found = verify_export(history, key=owner, against=against)
             except LedgerDamaged as damaged:
                 if as_json:
                     print(json.dumps({"whole": False, "entry": damaged.number, "fault": damaged.fault}, indent=2))
@@ -54,6 +67,27 @@ def add(app: "typer.Typer") -> None:
                 print(json.dumps(portable(record), ensure_ascii=False, indent=2, allow_nan=False))
             else:
                 _show(found, record, checked=owner is not None)
+
+
+@contextlib.contextmanager
+def _exported(place: Path, kept: Path | None) -> Iterator[Path]:
+    """The history to check: the file itself, or what is exported of a ledger's own file, which is only read."""
+    from deniable.ledger import Ledger
+
+    with place.open("rb") as file:
+        own = file.read(len(_SQLITE)) == _SQLITE
+    if not own:
+        if kept is not None:
+            raise InvalidParameter("--export", str(kept), f"{place.name} was exported already", "leave it out")
+        yield place
+        return
+    if kept is not None and kept.exists():
+        raise InvalidParameter("--export", str(kept), "is there already", "name a new file")
+    with tempfile.TemporaryDirectory() as folder, Ledger.open(place) as ledger:
+        ledger.verify()
+        made = Path(folder) / "ledger.jsonl" if kept is None else kept
+        ledger.export(made)
+        yield made
 
 
 def _record(found: "Verified", delta: float | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from deniable.errors import InvalidParameter, MissingExtra
+from deniable.errors import InvalidParameter, LedgerUnavailable, MissingExtra
 
 if TYPE_CHECKING:
     import typer
@@ -62,9 +62,7 @@ def _prepared(
         chosen = replace(settings, host=host or settings.host, port=settings.port if port is None else port)
         curator, tokens = Curator(chosen), {}
         if invite is not None:
-            if curator.catalogue.person(invite) is None:
-                curator.catalogue.add_person(invite, Role.ADMIN)
-            tokens[Role.ADMIN] = curator.issue(invite, None)["token"]
+            tokens[Role.ADMIN] = _invited(curator, invite)
         yield curator, tokens
         return
     from deniable.cli.demo import SCHEMA, table
@@ -77,11 +75,35 @@ def _prepared(
         yield curator, demo.prepared(curator, table(folder).name, SCHEMA)
 
 
+def _invited(curator: "Curator", name: str) -> str:
+    """A token for an admin of this name, who is made if there is none."""
+    from deniable.server.problems import Problem
+    from deniable.server.roles import Role
+
+    try:
+        person = curator.catalogue.person(name) or curator.catalogue.add_person(name, Role.ADMIN)
+    except Problem as problem:
+        if problem.code != "exists":
+            raise LedgerUnavailable(problem.detail, "try again") from None
+        person = None  # somebody who was closed, in another role
+    if person is None or person.role is not Role.ADMIN:
+        role = "was somebody else, and is closed" if person is None else f"is an {person.role} here"
+        remedy = "choose another name; an admin who is here makes tokens for everybody else"
+        raise InvalidParameter("--invite", name, f"{role}, and invites admins only", remedy)
+    return str(curator.issue(name, None)["token"])
+
+
 def run(curator: "Curator", tokens: "dict[Role, str]", *, as_json: bool) -> None:
     """Say who may come in and where, and serve until somebody says stop."""
     from deniable.server import processes
 
-    place = processes.listening(curator.settings)
+    settings = curator.settings
+    try:
+        place = processes.listening(settings)
+    except OSError as error:
+        reason = str(error.strerror).partition(" (while")[0]  # the rest says the address in other words
+        place_named = f"{settings.host}:{settings.port}; --port 0 takes any port that is free"
+        raise OSError(error.errno, reason, place_named) from None
     if as_json:
         print(json.dumps({"url": processes.address(place), "tokens": tokens}), flush=True)
     else:

@@ -465,6 +465,11 @@ def _our_errors(title: str) -> Iterator[None]:
         raise _ours(error, ledger) from None
     except SQLiteError as error:  # while connecting
         raise ours(getattr(error, "sqlite_errorcode", 1), ledger) from None
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "psycopg":
+            raise
+        # While connecting: SQLAlchemy does not wrap what our own setting up of a connection raises.
+        raise LedgerUnavailable(f"{ledger} cannot be reached", "try again") from None
 
 
 def _state(error: sa.exc.DBAPIError) -> str:

@@ -467,6 +467,11 @@ class Ledger:
         with self._store.reading() as transaction:
             return transaction.newest_sealed(checked_question(question))
 
+    def keyed(self, key: str) -> Entry | None:
+        """The entry that was charged under this key, if one was."""
+        with self._store.reading() as transaction:
+            return transaction.keyed(key)
+
     def entry(self, number: int) -> Entry | None:
         """The entry of this number, if there is one."""
         checked_number(number)

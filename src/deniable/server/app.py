@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from deniable import __version__
 from deniable.errors import DeniableError
-from deniable.server import console
+from deniable.server import console, words
 from deniable.server.curator import Curator
 from deniable.server.desk import Desk
 from deniable.server.door import Door, Keeper
@@ -87,15 +87,15 @@ async def _problem(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     """Says where and which rule, and repeats nothing of what was sent."""
     assert isinstance(error, RequestValidationError)
-    found = [
-        {"where": ".".join(str(each) for each in wrong["loc"]), "rule": str(wrong["msg"])[:200]}
-        for wrong in error.errors()[:20]
-    ]
-    if any(wrong["type"] == "json_invalid" for wrong in error.errors()):
+    wrong = error.errors()
+    if any(each["type"] == "json_invalid" for each in wrong):
         return await _problem(request, Problem("unreadable", "the body must be JSON"))
-    return await _problem(
-        request, Problem("invalid", "; ".join(f"{e['where']}: {e['rule']}" for e in found), {"errors": found})
-    )
+    found = [{"where": words.where(each), "rule": words.rule(each)} for each in wrong[:20]]
+    facts: dict[str, Any] = {"errors": found}
+    if len(found) == 1:
+        facts |= {"parameter": str(wrong[0]["loc"][-1]), "rule": found[0]["rule"]}
+    said = "; ".join(f"{each['where']}: {each['rule']}" for each in found)
+    return await _problem(request, Problem("invalid", said, facts))
 
 
 async def _http(request: Request, error: Exception) -> Response:

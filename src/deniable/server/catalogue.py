@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,8 +34,10 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.exc import IntegrityError, InternalError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from deniable.errors import LedgerUnavailable, MissingExtra
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
 
@@ -206,8 +208,18 @@ class Catalogue:
             self._engine, self._quick = _sqlite(url, "FULL"), _sqlite(url, "NORMAL")
         else:
             url = place.replace("postgresql://", "postgresql+psycopg://", 1)
-            self._engine = self._quick = create_engine(url, pool_pre_ping=True)
-        _METADATA.create_all(self._engine)
+            try:
+                self._engine = self._quick = create_engine(
+                    url, pool_pre_ping=True, connect_args={"connect_timeout": 10}
+                )
+            except ImportError as error:
+                raise MissingExtra(error.name or "psycopg", "postgres") from None
+        try:
+            _METADATA.create_all(self._engine)
+        except _AWAY:
+            kept = "its file in the folder `state`" if self._file is not None else "the database of the settings"
+            remedy = "see that it is there, runs, and may be written to"
+            raise LedgerUnavailable(f"{kept} cannot be reached, and the catalogue is in it", remedy) from None
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -218,7 +230,7 @@ class Catalogue:
 
     def add_person(self, name: str, role: Role) -> Person:
         """Somebody new. Whoever was closed comes back as who they were: their spending is kept under their name."""
-        with _kept(self._engine.begin()) as connection:
+        with _kept(self._engine.begin) as connection:
             found = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == name)).first()
             if found is not None:
                 if found.active or found.role != role:
@@ -233,32 +245,32 @@ class Catalogue:
 
     def close_person(self, name: str) -> None:
         """Nobody comes in under this name any more."""
-        with _kept(self._engine.begin()) as connection:
+        with _kept(self._engine.begin) as connection:
             done = connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(active=False))
             if not done.rowcount:
                 raise Problem("not_found")
 
     def person(self, name: str) -> Person | None:
         """Somebody who is active."""
-        with _kept(self._engine.connect()) as connection:
+        with _kept(self._engine.connect) as connection:
             row = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == name, _PEOPLE.c.active)).first()
         return None if row is None else Person(row.name, Role(row.role))
 
     def people(self) -> list[tuple[Person, bool]]:
         """Everybody, and whether they are active."""
-        with _kept(self._engine.connect()) as connection:
+        with _kept(self._engine.connect) as connection:
             rows = connection.execute(select(_PEOPLE).order_by(_PEOPLE.c.name)).all()
         return [(Person(row.name, Role(row.role)), row.active) for row in rows]
 
     def add_token(self, id: str, person: str, hash: str, expires: float) -> None:
         """Keep what is kept of a token."""
-        with _kept(self._engine.begin()) as connection:
+        with _kept(self._engine.begin) as connection:
             values = {"id": id, "person": person, "hash": hash, "expires": expires, "revoked": False}
             connection.execute(insert(_TOKENS).values(**values, made=time.time()))
 
     def revoke_token(self, id: str) -> None:
         """This token opens nothing any more."""
-        with _kept(self._engine.begin()) as connection:
+        with _kept(self._engine.begin) as connection:
             if not connection.execute(update(_TOKENS).where(_TOKENS.c.id == id).values(revoked=True)).rowcount:
                 raise Problem("not_found")
 
@@ -273,7 +285,7 @@ class Catalogue:
 
     def _tokens(self, condition: Any) -> list[TokenRecord]:
         both = select(_TOKENS, _PEOPLE.c.role, _PEOPLE.c.active).join(_PEOPLE, _PEOPLE.c.name == _TOKENS.c.person)
-        with _kept(self._engine.connect()) as connection:
+        with _kept(self._engine.connect) as connection:
             rows = connection.execute(both.where(condition).order_by(_TOKENS.c.made, _TOKENS.c.id)).all()
         return [_token(row) for row in rows]
 
@@ -283,7 +295,7 @@ class Catalogue:
     def registering(self) -> Iterator[None]:
         """One at a time, in all processes: between looking for kin and adding a dataset nobody else adds one."""
         if self._file is None:
-            with _kept(self._engine.begin()) as connection:
+            with _kept(self._engine.begin) as connection:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _REGISTERING})
                 yield
             return
@@ -304,7 +316,7 @@ class Catalogue:
             "made": record.made,
         }
         try:
-            with _kept(self._engine.begin()) as connection:
+            with _kept(self._engine.begin) as connection:
                 connection.execute(insert(_DATASETS).values(**values))
                 known = {
                     row.mark for row in connection.execute(select(_MARKS).where(_MARKS.c.family == record.family)).all()
@@ -316,20 +328,20 @@ class Catalogue:
 
     def dataset(self, name: str) -> DatasetRecord | None:
         """The dataset of this name."""
-        with _kept(self._engine.connect()) as connection:
+        with _kept(self._engine.connect) as connection:
             row = connection.execute(select(_DATASETS).where(_DATASETS.c.name == name)).first()
         return None if row is None else _dataset(row)
 
     def datasets(self) -> list[DatasetRecord]:
         """Every dataset, by name."""
-        with _kept(self._engine.connect()) as connection:
+        with _kept(self._engine.connect) as connection:
             return [_dataset(row) for row in connection.execute(select(_DATASETS).order_by(_DATASETS.c.name)).all()]
 
     def marked(self, marks: set[str]) -> dict[str, set[str]]:
         """The families that share marks with these, and which."""
         found: dict[str, set[str]] = {}
         listed = sorted(marks)
-        with _kept(self._engine.connect()) as connection:
+        with _kept(self._engine.connect) as connection:
             for start in range(0, len(listed), 500):
                 part = listed[start : start + 500]
                 for row in connection.execute(select(_MARKS).where(_MARKS.c.mark.in_(part))).all():
@@ -340,21 +352,21 @@ class Catalogue:
         """That somebody may ask about a dataset, from now on."""
         values = {"active": True, "terms": json.dumps(terms), "made": time.time()}
         here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset)
-        with _kept(self._engine.begin()) as connection:
+        with _kept(self._engine.begin) as connection:
             if not connection.execute(update(_GRANTS).where(here).values(**values)).rowcount:
                 connection.execute(insert(_GRANTS).values(person=person, dataset=dataset, **values))
 
     def revoke_grant(self, person: str, dataset: str) -> None:
         """That they may not any more. What they spent stays spent."""
         here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset) & _GRANTS.c.active
-        with _kept(self._engine.begin()) as connection:
+        with _kept(self._engine.begin) as connection:
             if not connection.execute(update(_GRANTS).where(here).values(active=False)).rowcount:
                 raise Problem("not_found")
 
     def granted(self, person: str, dataset: str) -> bool:
         """Whether they may."""
         here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset) & _GRANTS.c.active
-        with _kept(self._engine.connect()) as connection:
+        with _kept(self._engine.connect) as connection:
             return connection.execute(select(_GRANTS.c.person).where(here)).first() is not None
 
     def grants(self, *, dataset: str | None = None, person: str | None = None) -> list[GrantRecord]:
@@ -364,7 +376,7 @@ class Catalogue:
             asked = asked.where(_GRANTS.c.dataset == dataset)
         if person is not None:
             asked = asked.where(_GRANTS.c.person == person)
-        with _kept(self._engine.connect()) as connection:
+        with _kept(self._engine.connect) as connection:
             rows = connection.execute(asked).all()
         return [GrantRecord(row.person, row.dataset, json.loads(row.terms), row.made) for row in rows]
 
@@ -378,7 +390,7 @@ class Catalogue:
         Problem `key_reused` where the key stood for another body, `key_pending` where its first request has no answer.
         """
         who = {"person": person, "key": key}
-        with _kept(self._quick.begin()) as connection:
+        with _kept(self._quick.begin) as connection:
             made = connection.execute(_BEGIN, {**who, "body": body, "made": time.time()})
             if made.rowcount:
                 return None
@@ -390,7 +402,7 @@ class Catalogue:
     def end_request(self, person: str, key: str, status: int, response: bytes) -> tuple[int, bytes]:
         """Keep the response, byte for byte; what is kept, where another process that had the same key was faster."""
         who = {"person": person, "key": key}
-        with _kept(self._quick.begin()) as connection:
+        with _kept(self._quick.begin) as connection:
             if connection.execute(_END, {**who, "status": status, "response": response}).rowcount:
                 return status, response
             row = connection.execute(_BEGUN, who).one()
@@ -399,30 +411,35 @@ class Catalogue:
     def add_releases(self, records: list[ReleaseRecord]) -> None:
         """Note which questions these entries answered. Nothing is changed where an entry is known."""
         if records:
-            with _kept(self._quick.begin()) as connection:
+            with _kept(self._quick.begin) as connection:
                 connection.execute(_NOTE, [asdict(record) for record in records])
 
     def release(self, dataset: str, entry: int) -> ReleaseRecord | None:
         """What is known of an entry."""
         here = (_RELEASES.c.dataset == dataset) & (_RELEASES.c.entry == entry)
-        with _kept(self._engine.connect()) as connection:
+        with _kept(self._engine.connect) as connection:
             row = connection.execute(select(_RELEASES).where(here)).first()
         return None if row is None else ReleaseRecord(*row)
 
     def releases(self, dataset: str, *, most: int = 100) -> list[ReleaseRecord]:
         """The newest releases of a dataset."""
         asked = select(_RELEASES).where(_RELEASES.c.dataset == dataset).order_by(_RELEASES.c.entry.desc()).limit(most)
-        with _kept(self._engine.connect()) as connection:
+        with _kept(self._engine.connect) as connection:
             return [ReleaseRecord(*row) for row in connection.execute(asked).all()]
 
 
+_AWAY: Final = (OperationalError, InternalError, InterfaceError, PoolTimeout)
+
+
 @contextmanager
-def _kept(opening: AbstractContextManager[Connection]) -> Iterator[Connection]:
+def _kept(opening: Callable[[], AbstractContextManager[Connection]]) -> Iterator[Connection]:
     """A connection; a database that is full, failing or away is a problem of a closed list, without its words."""
     try:
-        with opening as connection:
+        with opening() as connection:  # connecting can fail as well
             yield connection
-    except (OperationalError, InternalError):
+    except (*_AWAY, DBAPIError) as error:
+        if not isinstance(error, _AWAY) and not error.connection_invalidated:
+            raise
         raise Problem("ledger_unavailable", "the catalogue cannot be read or written") from None
 
 

@@ -5,19 +5,22 @@ Every method takes the person who asks and checks what they may see; a dataset t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import secrets
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from enum import Enum
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, final
 
-from deniable.errors import NOTHING, InvalidParameter
-from deniable.ledger import EVERYBODY, Budget, Cost
+from deniable.errors import NOTHING, DeniableError, InvalidParameter
+from deniable.ledger import EVERYBODY, Budget, Cost, Ledger
 from deniable.ledger import keys as keys_of
 from deniable.queries.answers import Answer
 from deniable.queries.question import Question
@@ -41,6 +44,29 @@ _NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 @final
+class Fate(Enum):
+    """What became of the charge of a question that went wrong, and the words for it."""
+
+    FREE = "nothing was charged"
+    CHARGED = "it was charged"
+    ANSWERED = "it was charged, and the answer is kept: ask the same again, for nothing"
+    UNKNOWN = "it may have been charged"
+
+    @property
+    def charged(self) -> bool | None:
+        """Whether it was; None where nobody can say."""
+        return None if self is Fate.UNKNOWN else self is not Fate.FREE
+
+
+class _Asking(threading.local):
+    """What a thread is working on: the ledger that pays, and whether it did, once an answer is sealed."""
+
+    ledger: Ledger | None = None
+    key: str | None = None
+    charged: bool | None = None
+
+
+@final
 class Curator:
     """Everything behind the API. Threads may share it."""
 
@@ -56,6 +82,7 @@ class Curator:
         self._marking = sha256(b"marks of families" + self.key.pem()).digest()
         self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
         self.datasets = Datasets(settings, self.catalogue, self.key)
+        self._asking = _Asking()
 
     def close(self) -> None:
         """Let go of everything. What was written stays."""
@@ -75,7 +102,7 @@ class Curator:
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
         """Answer a question."""
-        session = self._session(person, dataset)
+        session = self._paying(person, dataset, key)
         answer = session.ask(_asked(session, sql), key=key, payer=person.name, **cost)
         self._note(person, dataset, [(sql, answer)])
         return told(dataset, answer)
@@ -84,7 +111,7 @@ class Curator:
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
         """Spend more on a question that was answered, and merge."""
-        session = self._session(person, dataset)
+        session = self._paying(person, dataset, key)
         before = session.recall(_asked(session, sql), confidence=cost["confidence"])
         if before is None:
             raise InvalidParameter("sql", NOTHING, "was not answered yet", "ask it first")
@@ -96,26 +123,26 @@ class Curator:
         self, person: Person, dataset: str, questions: list[str], cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
         """Several questions for one cost: all are paid for, or none."""
-        session = self._session(person, dataset)
+        session = self._paying(person, dataset, key)
         answers = session.batch([_asked(session, each) for each in questions], key=key, payer=person.name, **cost)
         self._note(person, dataset, list(zip(questions, answers, strict=True)))
         return {"dataset": dataset, "answers": [told(dataset, answer) for answer in answers]}
 
     def dummy(self, person: Person, dataset: str, rows: int) -> dict[str, Any]:
         """Dummy rows."""
-        record = self.visible(person, dataset)
-        made = dummy_rows(self.datasets.get(record).tables, rows=rows)
+        made = dummy_rows(self.open(person, dataset).tables, rows=rows)
         return {"dataset": dataset, "dummy": True, "tables": made}
 
     def dummy_ask(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
         """Answer a question from dummy rows. Free, and about nobody."""
-        record = self.visible(person, dataset)
-        rehearsal = self.datasets.get(record).rehearsal()
+        rehearsal = self.open(person, dataset).rehearsal()
         try:
             answer = rehearsal.ask(_asked(rehearsal, sql), **cost)
         finally:
             rehearsal.ledger.close()
-        return {**answer.to_dict(), "dataset": dataset, "dummy": True}
+        told = answer.to_dict()
+        told["provenance"] |= {"paid": "nothing", "left": "as much as before"}  # what it paid was of a copy
+        return {**told, "dataset": dataset, "dummy": True}
 
     # -- datasets ------------------------------------------------------------------------------------------------------
 
@@ -165,6 +192,10 @@ class Curator:
             "limit": ledger.limit.describe(session.budget),
             "spent": ledger.charged.describe(session.budget),
             "spent_curve": session.spent.to_dict(),
+            "guarantee": {
+                "curve": ledger.guarantee.curve.to_dict(),
+                "assumptions": list(ledger.guarantee.assumptions),
+            },
             "left": left.describe_rest(session.budget),
             "left_in_words": str(Remaining(session.budget, left, ledger.unit)),
             "answers_leave_every": self.settings.grid,
@@ -409,9 +440,39 @@ class Curator:
 
     def open(self, person: Person, dataset: str) -> Open:
         """The dataset, open, if this person may see it."""
-        return self.datasets.get(self.visible(person, dataset))
+        record = self.visible(person, dataset)
+        try:
+            return self.datasets.get(record)
+        except Problem as problem:
+            if person.name != record.owner:
+                raise Problem(problem.code) from None
+            raise
+
+    def _paying(self, person: Person, dataset: str, key: str | None = None) -> Session:
+        """The same, for a question that is charged: from here it is known who pays."""
+        session = self._session(person, dataset)
+        self._asking.ledger, self._asking.key = session.ledger, key
+        return session
+
+    def begin(self) -> None:
+        """This thread begins with something new, of which nothing was charged yet."""
+        self._asking.ledger = self._asking.key = self._asking.charged = None
+
+    def fate(self) -> Fate | None:
+        """What became of the charge of what this thread worked on; None where there was nothing to charge.
+
+        For a question that went wrong: what was charged stays charged, and whoever asked must be told.
+        """
+        asking = self._asking
+        if asking.ledger is None or asking.charged is not None:
+            return None if asking.ledger is None else Fate.ANSWERED if asking.charged else Fate.FREE
+        if asking.key is not None:
+            with contextlib.suppress(DeniableError):
+                return Fate.FREE if asking.ledger.keyed(asking.key) is None else Fate.CHARGED
+        return Fate.UNKNOWN
 
     def _note(self, person: Person, dataset: str, answered: list[tuple[str, Answer]]) -> None:
+        self._asking.charged = any(not answer.receipt.replayed for _, answer in answered)
         self.catalogue.add_releases(
             [
                 ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, _moment(answer))

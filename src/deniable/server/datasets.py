@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.curves.filters import units_of_limit
-from deniable.errors import NOTHING, DeniableError, EngineFailed, InvalidParameter, LedgerDamaged, LedgerUnavailable
+from deniable.errors import NOTHING, DeniableError, InvalidParameter, LedgerDamaged, LedgerUnavailable
 from deniable.ledger import Budget, Cost, Ledger, write_checkpoint
 from deniable.ledger.keys import SigningKey
 from deniable.queries.connect import session as session_on
@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from deniable.server.bodies import BudgetBody
 
 _DUMMY_SECONDS: Final = 10.0
+_DUMMY_ROWS: Final = 1000
+"""Behind rehearsals: as many as it takes for averages to have an answer at usual costs."""
+
+_CHANGED: Final = "a file changed since it was registered; register it under a new name"
+
+
+@final
+class _Changed(DeniableError):
+    """A file is not what was registered."""
 
 
 def budget_of(body: BudgetBody) -> Budget:
@@ -89,7 +98,7 @@ class Open:
         from deniable.queries.engines.duckdb import DuckDBEngine
 
         engine = DuckDBEngine(memory="200MB", threads=1, seconds=_DUMMY_SECONDS)
-        rows = dummy_rows(self.tables)
+        rows = dummy_rows(self.tables, rows=_DUMMY_ROWS)
         made = {
             name: engine.register(name, pa.Table.from_pylist(rows[name]), table, b"nobody is protected here")
             for name, table in self.tables.items()
@@ -127,9 +136,10 @@ class Datasets:
                     found = self.opened(record)
                 except (LedgerDamaged, LedgerUnavailable):
                     raise
-                except (DeniableError, OSError):
-                    # Why is for the owner to find out, not for whoever asks: it was readable when it was registered.
-                    raise Problem("dataset_unavailable") from None
+                except (DeniableError, OSError) as error:
+                    # Why is for the owner alone, see `Curator.open`: it was readable when it was registered.
+                    why = _CHANGED if isinstance(error, _Changed) else ""
+                    raise Problem("dataset_unavailable", why) from None
                 self._open[record.name] = found
             return found
 
@@ -139,7 +149,7 @@ class Datasets:
         for name, path in record.sources.items():
             # Old answers would be given for new data, and the marks of the family would be of something else.
             if digest(Path(path)) != record.contents[name]:
-                raise EngineFailed("source", "a file changed since it was registered; register it under a new name")
+                raise _Changed(_CHANGED)
         files = {name: Path(path) for name, path in record.sources.items()}
         private = {name: path for name, path in files.items() if tables[name].unit is not None}
         public = {name: path for name, path in files.items() if tables[name].unit is None}
@@ -191,7 +201,7 @@ class Datasets:
     def warm(self) -> None:
         """Open every dataset that can be opened, before somebody has to wait for it."""
         for record in self._catalogue.datasets():
-            with contextlib.suppress(Problem):
+            with contextlib.suppress(Problem, DeniableError):  # told to whoever asks
                 self.get(record)
 
     def keep(self, found: Open) -> None:

@@ -11,21 +11,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final, final
+from typing import Any, final
 
 from fastapi import Request, Response
 
 from deniable.errors import InvalidParameter
 from deniable.server.catalogue import Person
-from deniable.server.curator import Curator
+from deniable.server.curator import Curator, Fate
 from deniable.server.grid import Grid
-from deniable.server.problems import MEDIA_TYPE, Problem, problem_of
+from deniable.server.problems import MEDIA_TYPE, Problem, problem_of, written_down
 
 Work = Callable[[str | None], dict[str, Any]]
 """Does what was asked; its argument is the ledger's key of the request, if the request has one."""
-
-_KEPT: Final = frozenset({200, 500})
-"""The statuses of what was charged: these are told again to whoever comes with the same key."""
 
 
 @final
@@ -49,12 +46,12 @@ class Desk:
 
     async def answered(self, request: Request, work: Callable[[], dict[str, Any]]) -> Response:
         """Work whose answer leaves on the grid."""
-        return await self._left(request, self._start(lambda: _told(lambda key: work(), None)))
+        return await self._left(request, self._start(lambda: self._told(lambda key: work(), None)[:2]))
 
     async def once(self, request: Request, person: Person, key: str | None, body: str, work: Work) -> Response:
         """The same; with an idempotency key it happens once, and the answer is the same bytes each time."""
         if key is None:
-            return await self._left(request, self._start(lambda: _told(work, None)))
+            return await self._left(request, self._start(lambda: self._told(work, None)[:2]))
         name = (person.name, key, body)
         running = self._running.get(name)
         if running is None:
@@ -85,22 +82,38 @@ class Desk:
             known = catalogue.begin_request(person, key, body)
             if known is not None:
                 return known
-            status, told = _told(work, sha256(f"{person}\0{key}".encode()).hexdigest())
+            status, told, kept = self._told(work, sha256(f"{person}\0{key}".encode()).hexdigest())
             # An answer that cannot be kept does not leave; the ledger has it, for whoever comes with this key again.
-            return catalogue.end_request(person, key, status, told) if status in _KEPT else (status, told)
+            return catalogue.end_request(person, key, status, told) if kept else (status, told)
         except Problem as problem:
             return problem.status, problem.body()
 
+    def _told(self, work: Work, key: str | None) -> tuple[int, bytes, bool]:
+        """The status, the bytes, and whether they are told again to whoever comes with the same key.
 
-def _told(work: Work, key: str | None) -> tuple[int, bytes]:
-    try:
-        return 200, json.dumps(work(key), ensure_ascii=False, allow_nan=False).encode()
-    except InvalidParameter as error:
-        pending = key is not None and error.parameter == "key"
-        problem = Problem("key_pending", error.rule) if pending else problem_of(error)
-    except Exception as error:  # a bug too: nobody is told what it says
-        problem = problem_of(error)
-    return problem.status, problem.body()
+        That is so for what was charged. Where a bug came after the answer was sealed, or before anything was charged,
+        the same key may come again: it gets the answer from the ledger once the bug is gone.
+        """
+        self.curator.begin()
+        try:
+            return 200, json.dumps(work(key), ensure_ascii=False, allow_nan=False).encode(), True
+        except InvalidParameter as error:
+            pending = key is not None and error.parameter == "key"
+            problem = Problem("key_pending", error.rule) if pending else problem_of(error)
+        except Exception as error:  # a bug too: nobody is told what it says
+            problem = problem_of(error)
+            if problem.code == "unexpected":
+                written_down(error)
+        fate = self.curator.fate() if problem.status >= 500 else None
+        if fate is None:
+            return problem.status, problem.body(), problem.code == "run_failed"
+        failed = problem.code == "run_failed"
+        if failed:
+            fate = Fate.CHARGED
+        words = "; ".join(each for each in (problem.detail, "" if failed else fate.value) if each)
+        told = Problem(problem.code, words, {**problem.facts, "charged": fate.charged}, problem.headers)
+        bug = problem.code == "unexpected" and fate in (Fate.CHARGED, Fate.UNKNOWN)
+        return told.status, told.body(), failed or bug
 
 
 def body_hash(route: str, body: Any) -> str:

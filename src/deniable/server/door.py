@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from typing import Any, Final, final
 
@@ -13,9 +12,8 @@ from deniable.server.catalogue import Person
 from deniable.server.curator import Curator
 from deniable.server.limits import Buckets
 from deniable.server.metrics import Metrics
-from deniable.server.problems import MEDIA_TYPE, Problem
+from deniable.server.problems import MEDIA_TYPE, Problem, written_down
 
-_LOG: Final = logging.getLogger("deniable.server")
 _SAFE: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -83,12 +81,7 @@ class Door:
             if not started:
                 await refuse(problem, counted)
         except Exception as error:
-            # Its words could hold data; its kind and place do not.
-            place = error.__traceback__
-            while place is not None and place.tb_next is not None:
-                place = place.tb_next
-            where = "" if place is None else f" in {place.tb_frame.f_code.co_name}:{place.tb_lineno}"
-            _LOG.error("unexpected %s%s", type(error).__name__, where)
+            written_down(error)
             if not started:
                 await refuse(Problem("unexpected"), counted)
         finally:

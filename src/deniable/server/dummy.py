@@ -11,7 +11,7 @@ from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from deniable.tables.kinds import Domain, Kind, Scalar
+from deniable.tables.kinds import Domain, Kind, Scalar, end_of
 from deniable.tables.schema import write_schema
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ROWS: Final = 200
 _FIRST: Final = dt.datetime(2000, 1, 1)
+_DAYS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
 _WORDS: Final = ("alpha", "beta", "gamma", "delta", "epsilon")
 
 
@@ -56,6 +57,8 @@ def _cell(domain: Domain, random: Random) -> Scalar | None:
         return None
     if domain.keys is not None:
         return random.choice(domain.keys)
+    if domain.kind in _DAYS:
+        return _day(domain, random)
     low, high = (float(end) for end in domain.bounds) if domain.bounds is not None else (0.0, 100.0)
     match domain.kind:
         case Kind.BOOLEAN:
@@ -66,7 +69,16 @@ def _cell(domain: Domain, random: Random) -> Scalar | None:
             return low + (high - low) * random.random()
         case Kind.TEXT:
             return random.choice(_WORDS)
-        case Kind.DATE:
-            return (_FIRST + dt.timedelta(days=random.randrange(9000))).date()
-        case Kind.TIMESTAMP:
-            return _FIRST + dt.timedelta(seconds=random.randrange(9000 * 86400))
+    raise AssertionError(domain.kind)
+
+
+def _day(domain: Domain, random: Random) -> dt.date:
+    """A date or a moment, evenly from the bounds, or from what most tables have."""
+    if domain.bounds is None:
+        low, high = _FIRST, _FIRST + dt.timedelta(days=9000)
+    else:
+        ends = (end_of(Kind.TIMESTAMP, end) for end in domain.bounds)
+        low, high = (end for end in ends if isinstance(end, dt.datetime))
+    if domain.kind is Kind.DATE:
+        return (low + dt.timedelta(days=random.randint(0, (high - low).days))).date()
+    return low + dt.timedelta(seconds=random.randint(0, int((high - low).total_seconds())))

@@ -5,6 +5,9 @@ A file is known by what it is (a hash of its bytes), by where it is, and by mark
 table of fewer people reaches further up in the order of hashes, so marks are compared as far as the common ones reach:
 where half of a column's marks up to there are known, the data belongs to that family. So a changed row, a renamed
 column, a subset of the people or of the columns are all recognised; unrelated people with the same numbers are not.
+Columns of few values make no such marks. Then people are known by all of their cells together, one mark for each of the
+128, where so many of those are common that chance cannot explain it: however other data is distributed, a person of
+the same number has the same cells there with a chance of at most the share of the commonest cells here.
 Where every row is its own person, the marks are those of 128 whole rows.
 
 Marks are keyed hashes and stay in the catalogue; what an owner is told is that the data was linked.
@@ -14,10 +17,12 @@ from __future__ import annotations
 
 import csv
 import hmac
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from heapq import nsmallest
+from math import comb
 from pathlib import Path
 from typing import Final, final
 
@@ -31,6 +36,9 @@ _ENOUGH: Final = 0.5
 _FEWEST: Final = 6
 """Marks in common that may not be chance: of a column of 16 values, one in 16 of unrelated marks is common."""
 
+_CHANCE: Final = 1e-6
+"""That unrelated people with the same numbers are taken for the same ones, by all of their cells."""
+
 _RANK: Final = 8
 """The digits of a mark that say where in the order its person, or its row, comes."""
 
@@ -43,23 +51,44 @@ class Marks:
     content: str
     sure: frozenset[str]
     columns: tuple[frozenset[str], ...]
+    people: frozenset[str] = frozenset()
+    """Of each person with all of their cells."""
+    alike: float = 1.0
+    """The share of the people who have the commonest cells."""
 
     @property
     def all(self) -> set[str]:
         """Everything to remember."""
-        return set(self.sure).union(*self.columns)
+        return set(self.sure).union(self.people, *self.columns)
 
     def related(self, known: set[str]) -> bool:
         """Whether these marks say that the data is known."""
-        return bool(self.sure & known) or any(_overlap(column, known) for column in self.columns)
+        return (
+            bool(self.sure & known)
+            or any(_overlap(column, known) for column in self.columns)
+            or (_overlap(self.people, known) and _tail(*_reached(self.people, known), self.alike) <= _CHANCE)
+        )
+
+
+def _reached(column: frozenset[str], known: set[str]) -> tuple[int, int]:
+    """How many marks are common, and of how many as far as those reach."""
+    common = column & known
+    reach = max((mark[:_RANK] for mark in common), default="")
+    return len(common), sum(mark[:_RANK] <= reach for mark in column)
 
 
 def _overlap(column: frozenset[str], known: set[str]) -> bool:
-    common = column & known
-    if len(common) < _FEWEST:
-        return False
-    reach = max(common)[:_RANK]
-    return len(common) >= _ENOUGH * sum(mark[:_RANK] <= reach for mark in column)
+    common, reached = _reached(column, known)
+    return common >= max(_FEWEST, _ENOUGH * reached)
+
+
+def _tail(least: int, tries: int, chance: float) -> float:
+    """The chance of at least so many hits in so many tries.
+
+    >>> _tail(2, 2, 0.5), _tail(1, 2, 0.5)
+    (0.25, 0.75)
+    """
+    return sum(comb(tries, hits) * chance**hits * (1 - chance) ** (tries - hits) for hits in range(least, tries + 1))
 
 
 def marks_of(path: Path, table: Table, key: bytes) -> Marks:
@@ -82,7 +111,16 @@ def marks_of(path: Path, table: Table, key: bytes) -> Marks:
             columns.append(
                 frozenset(people[cells[0]][:_RANK] + _keyed(key, "cell", cells[0], cells[at]) for cells in kept)
             )
-    return Marks(content, frozenset(sure), tuple(columns))
+    cells_of: dict[str, list[tuple[str, ...]]] = {}
+    for cells in kept:
+        # Sorted, so that neither the order of the columns nor that of the rows matters.
+        cells_of.setdefault(cells[0], []).append(tuple(sorted(cells[1:])))
+    whole = {each: "\0".join(cell for row in sorted(rows) for cell in row) for each, rows in cells_of.items()}
+    if len(whole) < _DISTINCT:
+        return Marks(content, frozenset(sure), tuple(columns))
+    marks = frozenset(people[each][:_RANK] + _keyed(key, "whole", each, said) for each, said in whole.items())
+    [(_, most)] = Counter(whole.values()).most_common(1)
+    return Marks(content, frozenset(sure), tuple(columns), marks, most / len(whole))
 
 
 def _keyed(key: bytes, *parts: str) -> str:

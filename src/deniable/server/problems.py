@@ -7,6 +7,7 @@ Anything else that goes wrong is `unexpected`, and says nothing more.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any, Final, final
 
@@ -48,6 +49,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
 """Each code, its status and its title. Closed: programs may rely on it."""
 
 MEDIA_TYPE: Final = "application/problem+json"
+_LOG: Final = logging.getLogger("deniable.server")
 
 
 @final
@@ -101,9 +103,21 @@ def problem_of(error: BaseException) -> Problem:
         case LedgerDamaged():
             return Problem("ledger_damaged", str(error), {"entry": error.number})
         case LedgerUnavailable():
-            return Problem("ledger_unavailable", "what was asked for is not granted; it may have been charged")
+            return Problem("ledger_unavailable", "what was asked for is not granted")
         case UnreadableRecord():
             return Problem("invalid", str(error))
         case DeniableError():
             return Problem("invalid", str(error))
     return Problem("unexpected")
+
+
+def written_down(error: BaseException) -> None:
+    """Log that something unexpected happened: its kind and place. Its words could hold data, and are not kept."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = ""
+    if place is not None:
+        frame = place.tb_frame
+        where = f" in {frame.f_globals.get('__name__', 'somewhere')}.{frame.f_code.co_name}:{place.tb_lineno}"
+    _LOG.error("unexpected %s%s", type(error).__name__, where)
