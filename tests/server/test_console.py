@@ -255,6 +255,37 @@ def test_a_problem_without_details_is_shown_all_the_same(world: World, monkeypat
             assert "secret" not in done.text
 
 
+def test_a_page_that_fails_is_a_page_and_its_place_is_written_down(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    browser = Browser(world, "ana")
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a secret of the machine")
+
+    monkeypatch.setattr(type(world.curator), "described", fail)
+    done = browser.get("/console/data/visits")
+    assert done.status_code == 500
+    assert done.headers["content-type"].startswith("text/html")
+    assert done.headers["content-security-policy"] == POLICY
+    assert "Something went wrong on our side" in done.text
+    assert "Sign out" in done.text
+    assert "secret" not in done.text + caplog.text
+    assert "unexpected RuntimeError in fail" in caplog.text
+
+
+def test_an_address_that_is_no_page_and_a_form_that_is_none_are_told_on_a_page(world: World) -> None:
+    browser = Browser(world, "ana")
+    nowhere = browser.get("/console/nowhere/at/all")
+    assert nowhere.status_code == 404
+    broken = {"content-type": "multipart/form-data; boundary=x", "cookie": f"deniable={browser.cookies['deniable']}"}
+    form = world.client.request("POST", "/console/data/visits/ask", content=b"--x\r\nno form", headers=broken)
+    assert form.status_code == 400
+    for page in (nowhere, form):
+        assert page.headers["content-type"].startswith("text/html")
+        assert "Back to the start" in page.text
+
+
 def test_what_is_too_much_says_how_much_is_left(world: World) -> None:
     done = Browser(world, "ana").post("/console/data/visits/ask", **{**FORM, "amount": "1000"})
     assert done.status_code == 402
@@ -440,6 +471,36 @@ def test_a_form_that_cannot_be_is_shown_again_with_what_was_typed(
     assert done.status_code == 422
     assert words in done.text
     inert(done.text)
+
+
+def added(browser: Browser, **fields: str) -> httpx.Response:
+    """The form for visits.csv or another file, as somebody sends it."""
+    usual = {"file": "days.csv", "table": "t", "person": "who", "rows": "1", "step": "7", "delta": "1e-6"}
+    return browser.post("/console/add", **{**usual, **fields})
+
+
+def test_dates_and_moments_have_bounds_and_can_be_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "days.csv").write_text(
+        "\n".join(["who,day,seen", *(f"{i},2024-0{1 + i % 9}-11,2024-05-0{1 + i % 9} 10:00:00" for i in range(300))])
+    )
+    world = made(tmp_path)
+    with world.client:
+        browser = Browser(world, "olga")
+        form = {"name": "days", "kind.0": "text", "kind.1": "date", "low.1": "2024-01-01", "high.1": "2024-12-31"}
+        form |= {"kind.2": "timestamp", "low.2": "2024-05-01", "high.2": "2024-05-31 23:59"}
+        for wrong in ({"low.1": "1.1.2024"}, {"high.2": "noon"}, {"high.2": "2024-05-31T23:59+02:00"}):
+            done = added(browser, **{**form, **wrong})
+            assert done.status_code == 422
+            assert "such as 2026-01-31" in done.text
+        assert added(browser, **form).status_code == 303
+        page = browser.get("/console/data/days")
+        assert page.status_code == 200
+        assert "2024-01-01 to 2024-12-31" in page.text
+        assert "2024-05-01 00:00:00 to 2024-05-31 23:59:00" in page.text
+        asked = {"sql": "SELECT EXTRACT(YEAR FROM day) AS y, COUNT(*) AS n FROM t GROUP BY y", "way": "epsilon"}
+        answer = browser.post("/console/data/days/ask", **asked, amount="0.5")
+        assert answer.status_code == 200
+        assert "<td>2024</td>" in answer.text
 
 
 def test_an_owner_invites_and_takes_back(world: World) -> None:

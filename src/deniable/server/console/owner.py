@@ -21,7 +21,7 @@ from deniable.server.console.guard import Guard, Visit, as_problem, told
 from deniable.server.curator import Curator
 from deniable.server.problems import Problem
 from deniable.server.sources import allowed
-from deniable.tables.kinds import Kind
+from deniable.tables.kinds import BOUNDED, NUMBERS, Kind
 from deniable.tables.propose import propose_schema
 
 _DELTAS: Final = {"1e-6": 1e-6, "1e-9": 1e-9, "pure": None}
@@ -149,12 +149,34 @@ def _facts(column: dict[str, Any]) -> dict[str, Any]:
         raise InvalidParameter(f"{where}.kind", NOTHING, "must be one of those offered") from None
     facts: dict[str, Any] = {"kind": kind.value, "nullable": column["nullable"]}
     for end in ("low", "high"):
-        if kind in {Kind.INTEGER, Kind.REAL} and column[end].strip():
-            facts[end] = _number(f"{where}.{end}", column[end].strip(), kind)
+        if kind in BOUNDED and column[end].strip():
+            facts[end] = _end(f"{where}.{end}", column[end].strip(), kind)
     keys = [each.strip() for each in re.split(r"[\n,]", column["keys"]) if each.strip()]
     if keys and kind in {Kind.TEXT, Kind.INTEGER, Kind.DATE}:
         facts["keys"] = [_key(f"{where}.keys", each, kind) for each in keys]
     return facts
+
+
+def _end(where: str, text: str, kind: Kind) -> Any:
+    """A bound as the schema takes it: a number, a date, or a moment, of which a date alone is the first."""
+    if kind in NUMBERS:
+        return _number(where, text, kind)
+    if kind is Kind.DATE:
+        return _day(where, text)
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is not None:
+        raise InvalidParameter(where, NOTHING, "must be a moment in UTC such as 2026-01-31 or 2026-01-31 12:00")
+    return moment
+
+
+def _day(where: str, text: str) -> dt.date:
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise InvalidParameter(where, NOTHING, "must be dates such as 2026-01-31") from None
 
 
 def _number(where: str, text: str, kind: Kind) -> float | int:
@@ -166,10 +188,7 @@ def _number(where: str, text: str, kind: Kind) -> float | int:
 
 def _key(where: str, text: str, kind: Kind) -> Any:
     if kind is Kind.DATE:
-        try:
-            return dt.date.fromisoformat(text)
-        except ValueError:
-            raise InvalidParameter(where, NOTHING, "must be dates such as 2026-01-31") from None
+        return _day(where, text)
     return _number(where, text, kind) if kind is Kind.INTEGER else text
 
 

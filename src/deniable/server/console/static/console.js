@@ -71,12 +71,17 @@ if (adding) {
     field(adding, "step").setAttribute("aria-valuetext", "ε " + said.dataset.epsilon);
   });
   watch.observe(place, { childList: true });
-  const needs = { low: ["integer", "real"], high: ["integer", "real"], keys: ["text", "integer", "date"] };
+  const bounded = ["integer", "real", "date", "timestamp"];
+  const needs = { low: bounded, high: bounded, keys: ["text", "integer", "date"] };
+  const hints = { date: "YYYY-MM-DD", timestamp: "YYYY-MM-DD hh:mm" };
   adding.querySelectorAll("[data-kind]").forEach((each) => {
     const number = each.name.split(".")[1];
     const fit = () => {
       for (const [part, kinds] of Object.entries(needs)) {
         field(adding, part + "." + number).disabled = !kinds.includes(each.value);
+      }
+      for (const [part, word] of [["low", "lowest"], ["high", "highest"]]) {
+        field(adding, part + "." + number).placeholder = hints[each.value] || word;
       }
     };
     each.addEventListener("change", fit);
