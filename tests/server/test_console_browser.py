@@ -124,6 +124,7 @@ def test_an_analyst_prices_asks_asks_again_refines_and_copies(place: Place) -> N
     price.get_by_text("The rule:").wait_for()
     page.get_by_role("button", name="Ask", exact=True).click()
     page.locator("#result").get_by_text("Instead:").wait_for()
+    assert page.get_by_text("Instead:").count() == 1, "what is wrong is said once"
     page.get_by_role("link", name="Releases").click()
     page.get_by_role("link", name=re.compile(r"visits:\d+")).first.click()
     page.get_by_role("heading", name="Privacy label").wait_for()
@@ -197,6 +198,9 @@ def test_it_works_without_script(place: Place) -> None:
     page = place.page("ana", java_script_enabled=False)
     page.get_by_role("link", name="visits").click()
     page.get_by_label("Your question, in SQL").fill("SELECT COUNT(*) AS n FROM visits")
+    assert not page.get_by_text("Ctrl + Enter asks it.").is_visible()
+    tops = [page.get_by_role("button", name=name, exact=True).bounding_box()["y"] for name in ("Price", "Ask")]
+    assert tops[0] == tops[1], "all buttons in one line"
     page.get_by_role("button", name="Price").click()
     page.get_by_text("more questions like this").wait_for()
     page.get_by_role("button", name="Ask", exact=True).click()
@@ -219,6 +223,11 @@ def test_a_phone_scrolls_down_and_never_sideways(place: Place, who: str) -> None
             ".filter(e => !(e.labels?.length || e.ariaLabel || e.textContent.trim())).map(e => e.outerHTML)"
         )
         assert unnamed == [], "everything that can be used has a name"
+        cut = page.evaluate(
+            "[...document.querySelectorAll('.tabs a, .label a.button, td, th, .meter')]"
+            ".filter(e => e.getBoundingClientRect().right > innerWidth).map(e => e.outerHTML)"
+        )
+        assert cut == [], path
     assert page.complaints == []
 
 
