@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -224,11 +225,36 @@ def test_a_phone_scrolls_down_and_never_sideways(place: Place, who: str) -> None
         )
         assert unnamed == [], "everything that can be used has a name"
         cut = page.evaluate(
-            "[...document.querySelectorAll('.tabs a, .label a.button, td, th, .meter')]"
+            "[...document.querySelectorAll('.tabs a, .label a.button, .entries td, .meter')]"
             ".filter(e => e.getBoundingClientRect().right > innerWidth).map(e => e.outerHTML)"
         )
         assert cut == [], path
     assert page.complaints == []
+
+
+def test_meters_are_wide_enough_to_be_read_and_nothing_touches(place: Place) -> None:
+    sql, cost = "SELECT COUNT(*) AS n FROM visits WHERE age < 50", {"epsilon": 0.2, "confidence": 0.95}
+    release = place.world.curator.ask(Person("ana", Role.ANALYST), "visits", sql, cost)["release"]
+    for width in (390, 1280):
+        page = place.page("olga", viewport={"width": width, "height": 800})
+        gap = (
+            "document.querySelector('.cards').getBoundingClientRect().top"
+            " - document.querySelector('a.button.primary').getBoundingClientRect().bottom"
+        )
+        assert page.evaluate(gap) >= 8
+        page.goto(f"{place.url}/console/data/visits/ledger")
+        for meter in page.locator(".accounts .meter").all():
+            assert meter.bounding_box()["width"] >= 120
+        page.goto(f"{place.url}/console/labels/{release}")
+        tops = [page.get_by_role("link", name=name).bounding_box()["y"] for name in ("JSON", "HTML", "SVG")]
+        assert len(set(tops)) == 1
+        page.goto(f"{place.url}/console/labels/{release}?form=svg")
+        outside = "[...document.querySelectorAll('text')].filter(e => e.getBBox().x + e.getBBox().width > 712).length"
+        assert page.evaluate(outside) == 0
+        people = place.page("adam", viewport={"width": width, "height": 800})
+        boxes = sorted(each.bounding_box()["y"] for each in people.locator(".person button").all())
+        heights = {each.bounding_box()["height"] for each in people.locator(".person button").all()}
+        assert all(low - high >= max(heights) + 4 for high, low in pairwise(boxes) if low > high)
 
 
 def test_every_control_can_be_reached_by_the_keyboard(place: Place) -> None:

@@ -63,8 +63,9 @@ def _filled(
 ) -> Response:
     kinds = [each.value for each in Kind]
     values = {"file": file, "columns": columns, "typed": typed, "kinds": kinds, "left_out": _LEFT_OUT, "row": _ROW}
-    # The server's own word that this data has a budget, and not that a ledger is of something else.
-    known = bool(typed["known"]) or (problem or {}).get("code") == "ledger_mismatch" and "field" not in (problem or {})
+    said = problem or {}
+    # That the data has a budget; with a field it would be that a ledger is of something else.
+    known = bool(typed["known"]) or (said.get("code") == "ledger_mismatch" and "field" not in said)
     return visit.page(
         "add.html",
         status=200 if problem is None else 422,
