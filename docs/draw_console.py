@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 OUT = Path(__file__).parent / "pictures"
 DIABETES = "SELECT sex, diabetes, COUNT(*) AS n\nFROM people\nGROUP BY sex, diabetes"
 QUESTIONS = (
@@ -21,11 +19,21 @@ QUESTIONS = (
     ("SELECT diabetes, AVG(pressure) AS pressure FROM people GROUP BY diabetes", 0.3),
 )
 BOUNDS = {"age": ("integer", "0", "80"), "bmi": ("real", "10", "60"), "pressure": ("integer", "70", "230")}
+PICTURES = tuple(
+    f"console-{role}-{look}.png"
+    for look, roles in (
+        ("light", ("owner", "analyst", "auditor")),
+        ("dark", ("analyst",)),
+        ("phone", ("owner", "analyst", "auditor")),
+    )
+    for role in roles
+)
 KEYS = {"sex": "Female, Male", "diabetes": "no, borderline, yes"}
 
 
 def main() -> None:
     """All pictures."""
+    import httpx
     from playwright.sync_api import sync_playwright
 
     command = [sys.executable, "-m", "deniable", "serve", "--demo", "--port", "0"]
@@ -55,6 +63,9 @@ def main() -> None:
 def _look(browser: Any, url: str, tokens: dict[str, str], look: str) -> None:
     size = {"width": 390, "height": 800} if look == "phone" else {"width": 1240, "height": 860}
     for role, take in (("owner", _owner), ("analyst", _analyst), ("auditor", _auditor)):
+        name = f"console-{role}-{look}.png"
+        if name not in PICTURES:
+            continue
         context = browser.new_context(
             viewport=size, color_scheme="dark" if look == "dark" else "light", reduced_motion="reduce"
         )
@@ -66,7 +77,7 @@ def _look(browser: Any, url: str, tokens: dict[str, str], look: str) -> None:
         page.evaluate("document.activeElement.blur()")
         # A phone shows the beginning: the whole of it would be a very long picture.
         clip = {"clip": {"x": 0, "y": 0, "width": 390, "height": 1560}} if look == "phone" else {}
-        page.screenshot(path=OUT / f"console-{role}-{look}.png", full_page=True, **clip)
+        page.screenshot(path=OUT / name, full_page=True, **clip)
         context.close()
 
 

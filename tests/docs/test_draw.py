@@ -1,7 +1,8 @@
-"""The pictures of the pages: all of them are drawn by docs/draw.py or docs/draw_attacks.py, all that these draw are
-shown, the page says what one sees, and none is stale.
+"""The pictures of the pages: all of them are drawn by docs/draw.py, docs/draw_attacks.py or docs/draw_console.py, all
+that these draw are shown, the page says what one sees, and none is stale.
 
-But for the strokes of attacks: docs/draw_attacks.py draws what it measures, which is never twice the same.
+But for the strokes of attacks: docs/draw_attacks.py draws what it measures, which is never twice the same. Nor are the
+photographs of the console, whose answers carry noise.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ DRAW = _drawer("draw")
 FILES = {DRAW.file_name(picture): picture for picture in DRAW.PICTURES}
 MEASURED = tuple(_drawer("draw_attacks").PICTURES)
 """Those of attacks."""
+TAKEN = tuple(_drawer("draw_console").PICTURES)
+"""Those of the console."""
 PAGES = sorted(DOCS.rglob("*.md"))
 
 
@@ -47,7 +50,7 @@ def test_pages_and_list_and_folder_agree() -> None:
         (page.parent / match["path"]).resolve() for page in PAGES for match in SHOWN.finditer(page.read_text("utf-8"))
     }
     held = {path.name for path in (DOCS / "pictures").iterdir()}
-    assert {path.name for path in shown} == {*FILES, *MEASURED} == held
+    assert {path.name for path in shown} == {*FILES, *MEASURED, *TAKEN} == held
     assert all(path.is_file() for path in shown)
 
 
@@ -75,6 +78,15 @@ def test_a_picture_is_small_and_whole(name: str) -> None:
     used = {link.removeprefix("#") for part in parts if (link := part.get("{http://www.w3.org/1999/xlink}href"))}
     assert used
     assert used <= names, "letters and marks are there"
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_photograph_is_small_and_as_wide_as_its_screen(name: str) -> None:
+    path = DOCS / "pictures" / name
+    assert path.stat().st_size < 4 * LARGEST
+    head = path.read_bytes()[:24]
+    assert head.startswith(b"\x89PNG\r\n\x1a\n")
+    assert int.from_bytes(head[16:20], "big") == (390 if "phone" in name else 1240)
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -8,6 +8,7 @@ from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import httpx
 import pytest
@@ -16,9 +17,11 @@ from deniable.plots.spec import Axis, Band, Figure, Level, Line, Marker, Panel
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Person
 from deniable.server.console import drawing
+from deniable.server.console.analyst import answered
 from deniable.server.console.budgets import EPSILONS, odds
 from deniable.server.console.guard import POLICY
 from deniable.server.console.pages import as_curl, as_python, greek
+from deniable.server.labels import as_svg, lines
 from deniable.server.roles import MATRIX, Role
 from tests.server.world import PEOPLE, WARDS, World, made
 
@@ -232,6 +235,44 @@ def test_asking_paying_and_asking_again(world: World) -> None:
         inert(page.text)
 
 
+def test_keys_are_told_as_they_are_and_numbers_that_cannot_be_told_say_why(world: World) -> None:
+    record = world.ask("SELECT stay, AVG(age) AS a FROM visits WHERE stay IN (1, 2) GROUP BY stay", epsilon=1.0).json()
+    record["rows"] = [[None, 40.0], [2024, None]]
+    record["intervals"] = [[None, [30.0, 50.0]], [None, [0.0, 100.0]]]
+    record |= {"columns": ["stay", "a"], "kinds": ["integer", "real"], "measured": ["a"], "notes": ["a word"]}
+    shown = answered(record, "SELECT")
+    assert [[cell for cell, _ in row] for row in shown["rows"]] == [["NULL", "40 ± 10"], ["2024", "–"]]
+    assert [bar["name"] for bar in shown["charts"][0]["bars"]] == ["NULL"]
+    assert shown["columns"] == [("stay", False), ("a", True)]
+    assert "cannot be told" in shown["notes"][0]
+    assert shown["notes"][1:] == ["a word"]
+
+
+def test_notes_stand_below_the_table(world: World) -> None:
+    form = {**FORM, "sql": "SELECT town, COUNT(*) AS n FROM visits GROUP BY town", "amount": "0.5"}
+    done = Browser(world, "ana").post("/console/data/visits/ask", **form)
+    assert "keys are not public" in done.text.partition("</table>")[2]
+    assert "at most 3 rows of each person were read" in done.text
+
+
+def test_what_was_asked_before_leads_to_its_label_or_says_whose_it_is(world: World) -> None:
+    form = {**FORM, "sql": "SELECT COUNT(*) AS n FROM visits WHERE age < 33", "amount": "0.03"}
+    ana = Browser(world, "ana")
+    first = ana.post("/console/data/visits/ask", key="l-1", **form)
+    again = ana.post("/console/data/visits/ask", key="l-2", **form)
+    [link] = re.findall(r'href="(/console/labels/[^"]+)"', first.text)
+    assert re.findall(r'href="(/console/labels/[^"]+)"', again.text) == [link]
+    assert ana.get(link).status_code == 200
+    world.newcomer("nora", Role.ANALYST)
+    world.curator.grant(Person("olga", Role.OWNER), "visits", "nora", None, None)
+    other = Browser(world, "nora").post("/console/data/visits/ask", key="l-3", **form)
+    assert "0 spent: asked before" in other.text
+    assert "with whoever asked it first" in other.text
+    assert "/console/labels/" not in other.text
+    price = ana.post("/console/data/visits/price", headers={"x-part": "price"}, **form)
+    assert "0 if it was asked before" in price.text
+
+
 def test_a_refusal_names_the_rule_and_a_rewrite(world: World) -> None:
     browser, before = Browser(world, "ana"), world.ledger.charged
     done = browser.post("/console/data/visits/ask", **{**FORM, "sql": "SELECT age FROM visits"})
@@ -253,6 +294,37 @@ def test_a_problem_without_details_is_shown_all_the_same(world: World, monkeypat
             done = browser.post(f"/console/data/visits/{verb}", headers=headers, **FORM)
             assert "Something went wrong on our side" in done.text
             assert "secret" not in done.text
+
+
+def test_a_page_that_fails_is_a_page_and_its_place_is_written_down(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    browser = Browser(world, "ana")
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a secret of the machine")
+
+    monkeypatch.setattr(type(world.curator), "described", fail)
+    done = browser.get("/console/data/visits")
+    assert done.status_code == 500
+    assert done.headers["content-type"].startswith("text/html")
+    assert done.headers["content-security-policy"] == POLICY
+    assert "Something went wrong on our side" in done.text
+    assert "Sign out" in done.text
+    assert "secret" not in done.text + caplog.text
+    assert "unexpected RuntimeError in fail" in caplog.text
+
+
+def test_an_address_that_is_no_page_and_a_form_that_is_none_are_told_on_a_page(world: World) -> None:
+    browser = Browser(world, "ana")
+    nowhere = browser.get("/console/nowhere/at/all")
+    assert nowhere.status_code == 404
+    broken = {"content-type": "multipart/form-data; boundary=x", "cookie": f"deniable={browser.cookies['deniable']}"}
+    form = world.client.request("POST", "/console/data/visits/ask", content=b"--x\r\nno form", headers=broken)
+    assert form.status_code == 400
+    for page in (nowhere, form):
+        assert page.headers["content-type"].startswith("text/html")
+        assert "Back to the start" in page.text
 
 
 def test_what_is_too_much_says_how_much_is_left(world: World) -> None:
@@ -403,6 +475,27 @@ def test_labels_come_in_every_form_and_run_nothing(hostile: World) -> None:
             assert "sandbox" in done.headers["content-security-policy"]
 
 
+def test_the_picture_of_a_label_says_everything_and_stays_in_its_frame(world: World) -> None:
+    asked = world.ask("SELECT SUM(cost) AS c FROM visits WHERE ward IN ('A', 'B') AND sex = 'f'", epsilon=0.5).json()
+    label = world.curator.label(Person("ana", Role.ANALYST), asked["release"])
+    label["release"] = f"{'W' * 100}:7"
+    label["question"] += " -- " + "漢字" * 60 + "\x01"
+    picture = ElementTree.fromstring(as_svg(label))
+    texts = [each for each in picture.iter("{http://www.w3.org/2000/svg}text") if each.get("x") == "150"]
+    assert all(len(each.text or "") <= 76 for each in texts)
+    said = "".join("".join(each.itertext()) for each in texts).replace(" ", "")
+    for _, words in lines(label):
+        assert words.replace(" ", "").replace("\x01", "") in said, "nothing is cut"
+    assert max(float(each.get("y", 0)) for each in texts) < float(picture.get("viewBox", "").split()[3])
+    [noise] = label["mechanisms"]
+    step = 2.0 ** int(noise["step"].removeprefix("2^"))
+    assert noise["units"]["sensitivity"] >= 2000  # the cost of a visit, between 0 and 2000
+    written_down = re.search(r"sigma=([\d.e+]+)", noise["noise"])
+    assert written_down is not None
+    assert noise["units"]["sigma"] == pytest.approx(float(written_down[1]) * step)
+    assert "in its own units: sensitivity" in dict(lines(label))["Mechanism"]
+
+
 def test_only_types_are_proposed(world: World) -> None:
     """No value of a file stands in the form, and no bound or key is filled in."""
     text = Browser(world, "olga").get("/console/add?file=visits.csv").text
@@ -440,6 +533,85 @@ def test_a_form_that_cannot_be_is_shown_again_with_what_was_typed(
     assert done.status_code == 422
     assert words in done.text
     inert(done.text)
+
+
+def added(browser: Browser, **fields: str) -> httpx.Response:
+    """The form for a file, as somebody sends it."""
+    usual = {"file": "days.csv", "table": "t", "person": "who", "rows": "1", "step": "7", "delta": "1e-6"}
+    return browser.post("/console/add", **{**usual, **fields})
+
+
+def test_dates_and_moments_have_bounds_and_can_be_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "days.csv").write_text(
+        "\n".join(["who,day,seen", *(f"{i},2024-0{1 + i % 9}-11,2024-05-0{1 + i % 9} 10:00:00" for i in range(300))])
+    )
+    world = made(tmp_path)
+    with world.client:
+        browser = Browser(world, "olga")
+        form = {"name": "days", "kind.0": "text", "kind.1": "date", "low.1": "2024-01-01", "high.1": "2024-12-31"}
+        form |= {"kind.2": "timestamp", "low.2": "2024-05-01", "high.2": "2024-05-31 23:59"}
+        for wrong in ({"low.1": "1.1.2024"}, {"high.2": "noon"}, {"high.2": "2024-05-31T23:59+02:00"}):
+            done = added(browser, **{**form, **wrong})
+            assert done.status_code == 422
+            assert "such as 2026-01-31" in done.text
+        assert added(browser, **form).status_code == 303
+        page = browser.get("/console/data/days")
+        assert page.status_code == 200
+        assert "2024-01-01 to 2024-12-31" in page.text
+        assert "2024-05-01 00:00:00 to 2024-05-31 23:59:00" in page.text
+        asked = {"sql": "SELECT EXTRACT(YEAR FROM day) AS y, COUNT(*) AS n FROM t GROUP BY y", "way": "epsilon"}
+        answer = browser.post("/console/data/days/ask", **asked, amount="0.5")
+        assert answer.status_code == 200
+        assert "<td>2024</td>" in answer.text
+
+
+def test_whom_a_row_is_about_must_be_chosen(world: World) -> None:
+    browser = Browser(world, "olga")
+    tags = Tags(browser.get("/console/add?file=visits.csv").text).found
+    [choice] = [attributes for tag, attributes in tags if tag == "select" and attributes["name"] == "person"]
+    assert "required" in choice
+    options = [attributes for tag, attributes in tags if tag == "option"]
+    assert not [each for each in options if "selected" in each and each.get("value") in {"each row is another person"}]
+    form = {"file": "visits.csv", "name": "again", "table": "v", "kind.0": "leave out", "kind.1": "leave out"}
+    for person in ("", "row", "nobody"):
+        done = added(browser, **form, person=person)
+        assert done.status_code == 422
+        assert "must be chosen" in done.text
+
+
+def test_rows_that_are_people_are_so_by_choice_alone(tmp_path: Path) -> None:
+    (tmp_path / "days.csv").write_text("\n".join(["who,x", *(f"{i},{i % 3}" for i in range(50))]))
+    world = made(tmp_path)
+    with world.client:
+        browser = Browser(world, "olga")
+        form = {"name": "rows", "person": "each row is another person", "kind.0": "leave out", "kind.1": "text"}
+        assert added(browser, **form).status_code == 303
+        assert "Every row is a person." in browser.get("/console/data/rows").text
+
+
+def test_data_that_is_known_goes_on_spending_when_somebody_says_so(tmp_path: Path) -> None:
+    (tmp_path / "days.csv").write_text("\n".join(["who,x", *(f"{i},{i % 3}" for i in range(500))]))
+    world = made(tmp_path)
+    with world.client:
+        browser = Browser(world, "olga")
+        form = {"kind.0": "text", "kind.1": "text"}
+        assert "known" not in browser.get("/console/add?file=days.csv").text
+        assert added(browser, name="first", **form).status_code == 303
+        refused = added(browser, name="second", step="9", **form)
+        assert refused.status_code == 422
+        assert "this data has a budget already" in refused.text
+        [box] = [each for tag, each in Tags(refused.text).found if tag == "input" and each.get("name") == "known"]
+        assert "checked" not in box
+        done = added(browser, name="second", step="9", known="yes", **form)
+        assert done.status_code == 303
+        assert "goes on spending from the budget that it had" in browser.get(done.headers["location"]).text
+        owner = Person("olga", Role.OWNER)
+        first, second = (world.curator.open(owner, name).session.ledger for name in ("first", "second"))
+        assert (first.serial, first.limit) == (second.serial, second.limit)
+        again = added(browser, name="second", known="yes", **form)  # another problem: what was ticked stays ticked
+        assert again.status_code == 422
+        [box] = [each for tag, each in Tags(again.text).found if tag == "input" and each.get("name") == "known"]
+        assert "checked" in box
 
 
 def test_an_owner_invites_and_takes_back(world: World) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,7 @@ def test_an_analyst_prices_asks_asks_again_refines_and_copies(place: Place) -> N
     price.get_by_text("The rule:").wait_for()
     page.get_by_role("button", name="Ask", exact=True).click()
     page.locator("#result").get_by_text("Instead:").wait_for()
+    assert page.get_by_text("Instead:").count() == 1, "what is wrong is said once"
     page.get_by_role("link", name="Releases").click()
     page.get_by_role("link", name=re.compile(r"visits:\d+")).first.click()
     page.get_by_role("heading", name="Privacy label").wait_for()
@@ -197,6 +199,9 @@ def test_it_works_without_script(place: Place) -> None:
     page = place.page("ana", java_script_enabled=False)
     page.get_by_role("link", name="visits").click()
     page.get_by_label("Your question, in SQL").fill("SELECT COUNT(*) AS n FROM visits")
+    assert not page.get_by_text("Ctrl + Enter asks it.").is_visible()
+    tops = [page.get_by_role("button", name=name, exact=True).bounding_box()["y"] for name in ("Price", "Ask")]
+    assert tops[0] == tops[1], "all buttons in one line"
     page.get_by_role("button", name="Price").click()
     page.get_by_text("more questions like this").wait_for()
     page.get_by_role("button", name="Ask", exact=True).click()
@@ -219,7 +224,38 @@ def test_a_phone_scrolls_down_and_never_sideways(place: Place, who: str) -> None
             ".filter(e => !(e.labels?.length || e.ariaLabel || e.textContent.trim())).map(e => e.outerHTML)"
         )
         assert unnamed == [], "everything that can be used has a name"
+        cut = page.evaluate(
+            "[...document.querySelectorAll('.tabs a, .label a.button, .entries td, .meter')]"
+            ".filter(e => e.getBoundingClientRect().right > innerWidth).map(e => e.outerHTML)"
+        )
+        assert cut == [], path
     assert page.complaints == []
+
+
+def test_meters_are_wide_enough_to_be_read_and_nothing_touches(place: Place) -> None:
+    sql, cost = "SELECT COUNT(*) AS n FROM visits WHERE age < 50", {"epsilon": 0.2, "confidence": 0.95}
+    release = place.world.curator.ask(Person("ana", Role.ANALYST), "visits", sql, cost)["release"]
+    for width in (390, 1280):
+        page = place.page("olga", viewport={"width": width, "height": 800})
+        gap = (
+            "document.querySelector('.cards').getBoundingClientRect().top"
+            " - document.querySelector('a.button.primary').getBoundingClientRect().bottom"
+        )
+        assert page.evaluate(gap) >= 8
+        page.goto(f"{place.url}/console/data/visits/ledger")
+        assert len({each.bounding_box()["y"] for each in page.locator(".tabs a").all()}) == 1
+        for meter in page.locator(".accounts .meter").all():
+            assert meter.bounding_box()["width"] >= 120
+        page.goto(f"{place.url}/console/labels/{release}")
+        tops = [page.get_by_role("link", name=name).bounding_box()["y"] for name in ("JSON", "HTML", "SVG")]
+        assert len(set(tops)) == 1
+        page.goto(f"{place.url}/console/labels/{release}?form=svg")
+        outside = "[...document.querySelectorAll('text')].filter(e => e.getBBox().x + e.getBBox().width > 712).length"
+        assert page.evaluate(outside) == 0
+        people = place.page("adam", viewport={"width": width, "height": 800})
+        boxes = sorted(each.bounding_box()["y"] for each in people.locator(".person button").all())
+        heights = {each.bounding_box()["height"] for each in people.locator(".person button").all()}
+        assert all(low - high >= max(heights) + 4 for high, low in pairwise(boxes) if low > high)
 
 
 def test_every_control_can_be_reached_by_the_keyboard(place: Place) -> None:

@@ -6,21 +6,28 @@ A label holds no answer: unit, neighbours, loss, mechanism, bounds, what is publ
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from deniable.errors import UnreadableRecord
 from deniable.ledger.keys import PublicKey, SigningKey
+from deniable.mechanisms.steps import Additive
 from deniable.queries.answers import Answer
 from deniable.queries.pricing import describe
 from deniable.tables.schema import write_schema
+from deniable.tables.statistics import Sum
 
 if TYPE_CHECKING:
     from deniable.ledger import Entry
+    from deniable.mechanisms.base import Mechanism
     from deniable.queries.session import Session
+    from deniable.tables.statistics import Statistic
 
 VERSION: Final = 1
+_HEAD, _LINE = 50, 76
+"""How many letters of the picture's heading and of its lines are in one line."""
 THREAT_MODEL: Final = (
     "Whoever sees this answer, every other answer under the same budget, and everything about everybody else in the "
     "data. The operator of the server and the owner of the data see the data itself and are trusted."
@@ -48,7 +55,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "lifetime_limit": ledger.largest_limit.describe(budget),
         "lifetime_spent": entry.spent.describe(budget),
         "mechanisms": [
-            {"of": describe(part.statistic), "noise": repr(mechanism)}
+            {"of": describe(part.statistic), "noise": repr(mechanism), **_in_units(part.statistic, mechanism)}
             for part, mechanism in zip(plan.parts, noise.mechanisms, strict=True)
         ],
         "public": json.loads(write_schema(tables, form="json"))["tables"],
@@ -56,6 +63,15 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "threat_model": THREAT_MODEL,
         "ledger": {"serial": ledger.serial, "entry": entry.number, "hash": entry.hash},
     }
+
+
+def _in_units(statistic: Statistic, mechanism: Mechanism) -> dict[str, Any]:
+    """Noise on a sum is told in steps of its grid; here is the same in the units of the measure."""
+    if not isinstance(statistic, Sum) or not isinstance(mechanism, Additive):
+        return {}
+    step = 2.0**statistic.exponent
+    units = {"sensitivity": float(mechanism.sensitivity) * step, mechanism.LEVEL: float(mechanism.width) * step}
+    return {"step": f"2^{statistic.exponent}", "units": units}
 
 
 def signed(label: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
@@ -99,7 +115,7 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("This release", label["loss"]),
         ("All so far", label["lifetime_spent"]),
         ("Never more than", label["lifetime_limit"]),
-        *(("Mechanism", f"{each['noise']} on the {each['of']}") for each in label["mechanisms"]),
+        *(("Mechanism", _mechanism(each)) for each in label["mechanisms"]),
         *(("Public", each) for each in bounded),
         *(("Assumes", each) for each in label["assumptions"]),
         ("Against", label["threat_model"]),
@@ -107,6 +123,14 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Signed by", label["key"]),
         ("Signature", label["signature"]),
     ]
+
+
+def _mechanism(each: Mapping[str, Any]) -> str:
+    said = f"{each['noise']} on the {each['of']}"
+    if "units" not in each:
+        return said
+    units = ", ".join(f"{name} {value:,.6g}" for name, value in each["units"].items())
+    return f"{said}, counted in steps of {each['step']}; in its own units: {units}"
 
 
 def as_html(label: Mapping[str, Any]) -> str:
@@ -129,21 +153,45 @@ def as_html(label: Mapping[str, Any]) -> str:
 
 
 def as_svg(label: Mapping[str, Any]) -> str:
-    """A picture: every line cut to what fits, the whole of it in the JSON."""
-    width, height, shown = 720, 24, lines(label)
-    parts = []
-    for at, (name, said) in enumerate(shown):
-        y = 64 + at * height
-        words = said if len(said) <= 76 else said[:75] + "…"
-        parts.append(
-            f'<text x="20" y="{y}" font-weight="600">{escape(name)}</text><text x="170" y="{y}">{escape(words)}</text>'
-        )
-    total = 64 + len(shown) * height
-    title = f"Privacy label of {escape(label['release'])}"
+    """A picture: what is longer than a line goes on in the next one."""
+    title = f"Privacy label of {label['release']}"
+    heads = _wrapped(title, _HEAD)
+    width, y, parts = 720, 34, []
+    for each in heads:
+        parts.append(f'<text x="20" y="{y}" font-size="18" font-weight="700">{escape(each)}</text>')
+        y += 24
+    y += 6
+    for name, said in lines(label):
+        parts.append(f'<text x="20" y="{y}" font-size="13" font-weight="600">{escape(name)}</text>')
+        for each in _wrapped(str(said), _LINE):
+            # The width of a letter is known, so that no line runs out of the frame in any font.
+            parts.append(f'<text x="150" y="{y}" font-family="monospace" xml:space="preserve">{escape(each)}</text>')
+            y += 17
+        y += 7
+    total, title = y, escape(title)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {total}" role="img" aria-label="{title}" '
-        f'font-family="system-ui,sans-serif" font-size="13"><rect x="1" y="1" width="{width - 2}" height="{total - 2}" '
+        f'font-family="system-ui,sans-serif" font-size="12"><rect x="1" y="1" width="{width - 2}" height="{total - 2}" '
         'rx="8" fill="#fff" stroke="#111" stroke-width="2"/>'
-        f'<text x="20" y="34" font-size="20" font-weight="700">{title}</text>'
         f"{''.join(parts)}</svg>"
     )
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most so many cells: words stay whole where they fit, and a wide letter takes two cells."""
+    found = []
+    for line in text.splitlines() or [""]:
+        rest = "".join(each if each.isprintable() else " " for each in line)
+        while rest:
+            cells, end = 0, 0
+            while end < len(rest) and (cells := cells + _cells(rest[end])) <= width:
+                end += 1
+            cut = rest.rfind(" ", 1, end + 1) if end < len(rest) else end
+            cut = cut if cut > 0 else end
+            found.append(rest[:cut].rstrip())
+            rest = rest[cut:].lstrip()
+    return found or [""]
+
+
+def _cells(letter: str) -> int:
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1

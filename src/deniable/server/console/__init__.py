@@ -21,4 +21,5 @@ def router(state: Any) -> APIRouter:
     guard.add(routes)
     for each in (analyst, owner, auditor, admin):
         each.add(routes, guard)
+    guard.add_last(routes)
     return routes

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from deniable.client import RemoteAnswer
 from deniable.errors import NOTHING, DeniableError, InvalidParameter
-from deniable.queries.shown import spoken
+from deniable.queries.shown import UNTOLD, key_said, spoken
 from deniable.server.bodies import DummyQuestion, Question
 from deniable.server.catalogue import Person
 from deniable.server.console import drawing
@@ -203,8 +203,20 @@ async def _result(visit: Visit, response: Response, sql: str, cost: dict[str, fl
         "python": as_python(url, visit.dataset, sql, cost),
         "curl": as_curl(url, visit.dataset, sql, cost),
         "asked": sql,
+        "labelled": await visit.desk.run(_labelled, visit.curator, visit.person, record),
     }
     return await _shown(visit, answer=answer, **_typed(visit))
+
+
+def _labelled(curator: Curator, person: Person, record: dict[str, Any]) -> bool:
+    """Whether this person may see the label: of what was asked before it may be somebody else's."""
+    if not record["provenance"]["replayed"]:
+        return True
+    try:
+        curator.label(person, record["release"])
+    except Problem:
+        return False
+    return True
 
 
 async def _refused(visit: Visit, problem: dict[str, Any], status: int) -> Response:
@@ -214,21 +226,27 @@ async def _refused(visit: Visit, problem: dict[str, Any], status: int) -> Respon
 def answered(record: dict[str, Any], sql: str) -> dict[str, Any]:
     """An answer for the template: cells as people read them, bars, and the receipt."""
     answer = RemoteAnswer(record, sql)
-    measured = [name for name in answer.columns if any(each is not None for each in answer.interval(name))]
+    measured = [name for name in answer.columns if name in record["measured"]]
     keys = [name for name in answer.columns if name not in measured]
     charts = []
-    for name in measured[:3] if len(answer) <= _MOST_BARS else []:
+    drawn = [name for name in measured if any(each is not None for each in answer.interval(name))]
+    for name in drawn[:3] if len(answer) <= _MOST_BARS else []:
         points = []
         for i, (value, bounds) in enumerate(zip(answer[name], answer.interval(name), strict=True)):
             if isinstance(value, int | float) and bounds is not None:
-                label = " · ".join(spoken(answer[key][i], None) for key in keys) or name
+                label = " · ".join(key_said(answer[key][i]) for key in keys) or name
                 points.append((label, float(value), *bounds))
         if points:
             charts.append({"name": name, "bars": drawing.bars(points)})
     rows = [
-        [(spoken(cell, bounds), bounds is not None) for cell, bounds in zip(row, intervals, strict=True)]
+        [
+            (spoken(cell, bounds), True) if name in measured else (key_said(cell), False)
+            for name, cell, bounds in zip(answer.columns, row, intervals, strict=True)
+        ]
         for row, intervals in zip(answer.rows, record["intervals"], strict=True)
     ]
+    untold = any(None in answer[name] for name in measured)
+    notes = [f"{UNTOLD} is a number that cannot be told: an average of what may be nobody, or a quotient by 0"]
     return {
         "columns": [(name, name in measured) for name in answer.columns],
         "rows": rows,
@@ -236,7 +254,8 @@ def answered(record: dict[str, Any], sql: str) -> dict[str, Any]:
         "confidence": answer.confidence,
         "receipt": answer.receipt,
         "release": answer.release,
-        "hidden_bars": bool(measured) and len(answer) > _MOST_BARS,
+        "notes": [*(notes if untold else ()), *answer.notes],
+        "hidden_bars": bool(drawn) and len(answer) > _MOST_BARS,
     }
 
 

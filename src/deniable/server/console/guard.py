@@ -16,8 +16,10 @@ from typing import Any, Final, final
 from fastapi import APIRouter
 from pydantic import ValidationError
 from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from deniable.errors import DeniableError
 from deniable.server.catalogue import Person
@@ -91,6 +93,13 @@ class Guard:
         self.post(routes, "/console/sign-out", "see oneself", self._sign_out)
         routes.add_route("/console/static/{file}", _static, methods=["GET"])
 
+    def add_last(self, routes: APIRouter) -> None:
+        """Addresses that are no page."""
+        routes.add_route("/console/{anything:path}", self._nothing, methods=["GET"])
+
+    async def _nothing(self, request: Request) -> Response:
+        return self._broken(None, Problem("not_found"))
+
     def get(self, routes: APIRouter, path: str, verb: str, page: Page) -> None:
         """A page for those whose role may do this."""
         routes.add_route(path, self._guarded(verb, page), methods=["GET"])
@@ -111,16 +120,20 @@ class Guard:
             except Problem as problem:
                 return _to_sign_in() if problem.code == "unauthorized" else self._broken(None, problem)
             secret = self._secret(token)
-            form = await request.form() if request.method == "POST" else FormData()
-            visit = Visit(self, request, person, form, secret)
+            visit = Visit(self, request, person, FormData(), secret)
             try:
                 if request.method == "POST":
-                    self._same(request, secret, form)
+                    visit.form = await request.form()
+                    self._same(request, secret, visit.form)
                 if not may(person.role, verb):
                     raise Problem("forbidden", f"{person.role} may not {verb}")
                 return await page(visit)
             except (Problem, DeniableError, ValidationError) as error:
                 return self._broken(visit, as_problem(error))
+            except HTTPException:  # a form that is none
+                return self._broken(visit, Problem("unreadable"))
+            except Exception as error:
+                return _Failed(self._broken(visit, problem_of(error)), error)
 
         guarded.verb = verb  # type: ignore[attr-defined]  # for the test that looks at every page
         return guarded
@@ -198,6 +211,19 @@ def told(problem: Problem) -> dict[str, Any]:
     from deniable.server.problems import CODES
 
     return {"code": problem.code, "title": CODES[problem.code][1], "detail": problem.detail, **problem.facts}
+
+
+@final
+class _Failed(Response):
+    """A page that says that something went wrong; then the error goes on to the door, which writes down its place."""
+
+    def __init__(self, page: Response, error: Exception) -> None:
+        super().__init__(page.body, page.status_code, dict(page.headers))
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await super().__call__(scope, receive, send)
+        raise self._error
 
 
 async def _to_home(request: Request) -> Response:

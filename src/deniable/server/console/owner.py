@@ -21,7 +21,7 @@ from deniable.server.console.guard import Guard, Visit, as_problem, told
 from deniable.server.curator import Curator
 from deniable.server.problems import Problem
 from deniable.server.sources import allowed
-from deniable.tables.kinds import Kind
+from deniable.tables.kinds import BOUNDED, NUMBERS, Kind
 from deniable.tables.propose import propose_schema
 
 _DELTAS: Final = {"1e-6": 1e-6, "1e-9": 1e-9, "pure": None}
@@ -29,6 +29,8 @@ _WINDOWS: Final = {"": None, "hour": 3600, "day": 86_400, "week": 604_800, "30 d
 _MOST_FILES: Final = 500
 _MOST_COLUMNS: Final = 150
 _LEFT_OUT: Final = "leave out"
+_ROW: Final = "each row is another person"
+"""Chosen where no column names the person."""
 
 
 def add(routes: APIRouter, guard: Guard) -> None:
@@ -52,6 +54,7 @@ async def _add(visit: Visit) -> Response:
     columns = await visit.desk.run(_columns, visit.curator, file)
     stem = re.sub(r"\W+", "_", Path(file).name.split(".")[0]).strip("_") or "data"
     typed = {"name": stem, "table": stem, "person": "", "rows": "1", "step": str(EPSILONS.index(1.0)), "delta": "1e-6"}
+    typed |= {"known": ""}
     return _filled(visit, file, columns, typed, None)
 
 
@@ -59,11 +62,15 @@ def _filled(
     visit: Visit, file: str, columns: list[dict[str, Any]], typed: dict[str, str], problem: dict[str, Any] | None
 ) -> Response:
     kinds = [each.value for each in Kind]
-    values = {"file": file, "columns": columns, "typed": typed, "kinds": kinds, "left_out": _LEFT_OUT}
+    values = {"file": file, "columns": columns, "typed": typed, "kinds": kinds, "left_out": _LEFT_OUT, "row": _ROW}
+    said = problem or {}
+    # That the data has a budget; with a field it would be that a ledger is of something else.
+    known = bool(typed["known"]) or (said.get("code") == "ledger_mismatch" and "field" not in said)
     return visit.page(
         "add.html",
         status=200 if problem is None else 422,
         problem=problem,
+        known=known,
         odds=odds(_budget(typed["step"], typed["delta"]), _rows(typed["rows"], 1)),
         steps=len(EPSILONS) - 1,
         **values,
@@ -109,18 +116,20 @@ async def _register(visit: Visit) -> Response:
     file = visit.text("file")
     known = await visit.desk.run(_columns, visit.curator, file)
     columns = [{"name": each["name"], **_facts_typed(visit, i)} for i, each in enumerate(known)]
-    typed = {part: visit.text(part) for part in ("name", "table", "person", "rows", "step", "delta")}
+    typed = {part: visit.text(part) for part in ("name", "table", "person", "rows", "step", "delta", "known")}
     try:
         schema = _schema(typed, columns)
         budget = _budget(typed["step"], typed["delta"])
-        record = {"name": typed["name"], "sources": {typed["table"]: file}, "schema": schema}
-        body = NewDataset.model_validate({**record, "budget": budget.model_dump(exclude_none=True)})
+        record: dict[str, Any] = {"name": typed["name"], "sources": {typed["table"]: file}, "schema": schema}
+        if not typed["known"]:
+            record |= {"budget": budget.model_dump(exclude_none=True)}
+        body = NewDataset.model_validate(record)
         done = await visit.desk.run(
             visit.curator.register, visit.person, body.name, body.sources, body.schema_, body.budget, None
         )
     except (Problem, DeniableError, ValidationError) as error:
         return _filled(visit, file, columns, typed, told(as_problem(error)))
-    return visit.go(f"/console/data/{done['name']}/share?new=1")
+    return visit.go(f"/console/data/{done['name']}/share?new={'known' if done['linked'] else '1'}")
 
 
 def _facts_typed(visit: Visit, i: int) -> dict[str, Any]:
@@ -132,7 +141,10 @@ def _facts_typed(visit: Visit, i: int) -> dict[str, Any]:
 def _schema(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
     """The schema that a form describes."""
     table: dict[str, Any] = {"neighbours": "add/remove"}
-    if typed["person"]:
+    if typed["person"] not in {_ROW, *(each["name"] for each in columns)}:
+        rule = "must be chosen: the column that says whom a row is about, or that each row is another person"
+        raise InvalidParameter("person", NOTHING, rule)
+    if typed["person"] != _ROW:
         table |= {"person": typed["person"], "rows": _rows(typed["rows"])}
     kept = [each for each in columns if each["kind"] != _LEFT_OUT and each["name"] != typed["person"]]
     table["columns"] = {each["name"]: _facts(each) for each in kept}
@@ -149,12 +161,34 @@ def _facts(column: dict[str, Any]) -> dict[str, Any]:
         raise InvalidParameter(f"{where}.kind", NOTHING, "must be one of those offered") from None
     facts: dict[str, Any] = {"kind": kind.value, "nullable": column["nullable"]}
     for end in ("low", "high"):
-        if kind in {Kind.INTEGER, Kind.REAL} and column[end].strip():
-            facts[end] = _number(f"{where}.{end}", column[end].strip(), kind)
+        if kind in BOUNDED and column[end].strip():
+            facts[end] = _end(f"{where}.{end}", column[end].strip(), kind)
     keys = [each.strip() for each in re.split(r"[\n,]", column["keys"]) if each.strip()]
     if keys and kind in {Kind.TEXT, Kind.INTEGER, Kind.DATE}:
         facts["keys"] = [_key(f"{where}.keys", each, kind) for each in keys]
     return facts
+
+
+def _end(where: str, text: str, kind: Kind) -> Any:
+    """A bound as the schema takes it: a number, a date, or a moment, of which a date alone is the first."""
+    if kind in NUMBERS:
+        return _number(where, text, kind)
+    if kind is Kind.DATE:
+        return _day(where, text)
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is not None:
+        raise InvalidParameter(where, NOTHING, "must be a moment in UTC such as 2026-01-31 or 2026-01-31 12:00")
+    return moment
+
+
+def _day(where: str, text: str) -> dt.date:
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise InvalidParameter(where, NOTHING, "must be dates such as 2026-01-31") from None
 
 
 def _number(where: str, text: str, kind: Kind) -> float | int:
@@ -166,10 +200,7 @@ def _number(where: str, text: str, kind: Kind) -> float | int:
 
 def _key(where: str, text: str, kind: Kind) -> Any:
     if kind is Kind.DATE:
-        try:
-            return dt.date.fromisoformat(text)
-        except ValueError:
-            raise InvalidParameter(where, NOTHING, "must be dates such as 2026-01-31") from None
+        return _day(where, text)
     return _number(where, text, kind) if kind is Kind.INTEGER else text
 
 
@@ -203,7 +234,7 @@ async def _share(visit: Visit) -> Response:
 
 async def _shared(visit: Visit, problem: dict[str, Any] | None) -> Response:
     found = await visit.desk.run(_shares, visit.curator, visit.person, visit.dataset)
-    values = {"problem": problem, "windows": list(_WINDOWS), "new": visit.request.query_params.get("new") == "1"}
+    values = {"problem": problem, "windows": list(_WINDOWS), "new": visit.request.query_params.get("new")}
     return visit.page(
         "share.html", status=200 if problem is None else 422, dataset=visit.dataset, **found, **values
     )  # fmt: skip

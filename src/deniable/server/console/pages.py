@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from deniable.queries.shown import spoken
+from deniable.queries.shown import key_said
 
 _GREEK: Final = {"epsilon": "ε", "delta": "δ", "mu": "μ", "rho": "ρ"}
 _WORD: Final = re.compile(r"\b(epsilon|delta|mu|rho) (?=[0-9])")
@@ -30,8 +30,8 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._all.filters |= {"greek": greek, "number": number, "percent": percent, "spoken": spoken, "facts": facts}
-        self._all.filters["span"] = span
+        self._all.filters |= {"greek": greek, "number": number, "percent": percent, "facts": facts}
+        self._all.filters |= {"span": span, "key_said": key_said}
 
     def render(self, template: str, **values: Any) -> str:
         """One page."""
@@ -48,8 +48,14 @@ def greek(words: str) -> str:
     return _POWER.sub(lambda found: f"{'' if found[1] == '1' else found[1] + '·'}10{found[2].translate(_RAISED)}", said)
 
 
-def number(value: float) -> str:
-    """A number for people: three digits where it is not whole."""
+def number(value: float | str) -> str:
+    """A number for people: three digits where it is not whole. A date or a moment is said as it is.
+
+    >>> number(0.12345), number(1200), number("2024-01-31"), number("2024-01-31T12:00:00")
+    ('0.123', '1,200', '2024-01-31', '2024-01-31 12:00:00')
+    """
+    if isinstance(value, str):
+        return value.replace("T", " ")
     return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.3g}"
 
 
@@ -73,7 +79,7 @@ def facts(column: dict[str, Any]) -> str:
     if "low" in column:
         said.append(f"{number(column['low'])} to {number(column['high'])}")
     if "keys" in column:
-        said.append(", ".join(str(key) for key in column["keys"]))
+        said.append(", ".join(key_said(key) for key in column["keys"]))
     if column.get("nullable", True):
         said.append("may be missing")
     return "; ".join(said)

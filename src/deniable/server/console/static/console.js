@@ -33,7 +33,7 @@ function later(work, pause) {
 
 // -- prices and odds, while somebody types -----------------------------------------------------------------------------
 
-function live(form, address, place) {
+function live(form, address, place, done = () => {}) {
   let last = 0;
   return async () => {
     const mine = ++last;
@@ -41,7 +41,9 @@ function live(form, address, place) {
       const sent = { method: "POST", body: body(form), headers: { "X-Part": "price" }, redirect: "error" };
       const response = await fetch(address, sent);
       const page = parsed(await response.text());
-      if (mine === last) fill(place, page);
+      if (mine !== last) return;
+      fill(place, page);
+      done();
     } catch {
       // Offline, or signed out: the buttons will say so.
     }
@@ -50,9 +52,14 @@ function live(form, address, place) {
 
 const question = document.querySelector("form[data-price]");
 if (question) {
-  const show = live(question, question.dataset.price, document.querySelector("#price"));
+  const price = document.querySelector("#price");
+  const show = live(question, question.dataset.price, price, () => {
+    // What is wrong is said once: here, as long as nobody asked.
+    if (price.querySelector(".trouble")) document.querySelector("#result > .trouble")?.remove();
+  });
   question.addEventListener("input", later(show, 300));
   question.querySelectorAll("[data-plain]").forEach((each) => (each.hidden = true));
+  document.querySelector("#hint").hidden = false;
   show();
   document.querySelector("#sql").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) question.requestSubmit();
@@ -71,12 +78,17 @@ if (adding) {
     field(adding, "step").setAttribute("aria-valuetext", "ε " + said.dataset.epsilon);
   });
   watch.observe(place, { childList: true });
-  const needs = { low: ["integer", "real"], high: ["integer", "real"], keys: ["text", "integer", "date"] };
+  const bounded = ["integer", "real", "date", "timestamp"];
+  const needs = { low: bounded, high: bounded, keys: ["text", "integer", "date"] };
+  const hints = { date: "YYYY-MM-DD", timestamp: "YYYY-MM-DD hh:mm" };
   adding.querySelectorAll("[data-kind]").forEach((each) => {
     const number = each.name.split(".")[1];
     const fit = () => {
       for (const [part, kinds] of Object.entries(needs)) {
         field(adding, part + "." + number).disabled = !kinds.includes(each.value);
+      }
+      for (const [part, word] of [["low", "lowest"], ["high", "highest"]]) {
+        field(adding, part + "." + number).placeholder = hints[each.value] || word;
       }
     };
     each.addEventListener("change", fit);
@@ -84,11 +96,13 @@ if (adding) {
   });
   const person = field(adding, "person");
   const mark = () => {
+    field(adding, "rows").disabled = person.value === person.dataset.row;
     adding.querySelectorAll("[data-column]").forEach((each) => {
       each.classList.toggle("is-person", person.value === each.dataset.column && person.value !== "");
     });
   };
   person.addEventListener("change", mark);
+  person.addEventListener("change", show);
   mark();
 }
 
@@ -116,7 +130,8 @@ document.addEventListener("submit", async (event) => {
     fresh(form);
     document.querySelector(places.split(" ")[0]).focus({ preventScroll: true });
     document.querySelector(places.split(" ")[0]).scrollIntoView({ block: "nearest", behavior: "smooth" });
-    if (question) question.dispatchEvent(new Event("input"));
+    if (document.querySelector("#result > .trouble")) document.querySelector("#price").replaceChildren();
+    else if (question) question.dispatchEvent(new Event("input"));
   } catch {
     const words = document.createElement("p");
     words.setAttribute("role", "alert");
