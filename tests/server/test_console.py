@@ -464,8 +464,9 @@ def test_even_a_dataset_or_a_person_of_a_hostile_name_is_only_a_name(tmp_path: P
 
 
 def test_labels_come_in_every_form_and_run_nothing(hostile: World) -> None:
+    asked = {**FORM, "sql": "SELECT COUNT(*) AS n FROM t"}
+    assert Browser(hostile, "ana").post("/console/data/hostile/ask", **asked).status_code == 200
     browser = Browser(hostile, "ada")
-    browser.get("/console/data/hostile/ledger")
     label = re.findall(r'href="(/console/labels/[^"]+)"', browser.get("/console/data/hostile/releases").text)[0]
     for form, kind in (("json", "application/json"), ("html", "text/html"), ("svg", "image/svg+xml")):
         done = browser.get(f"{label}?form={form}")

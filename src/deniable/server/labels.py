@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deniable.errors import UnreadableRecord
 from deniable.ledger.keys import PublicKey, SigningKey
-from deniable.mechanisms.steps import Additive
 from deniable.queries.answers import Answer
 from deniable.queries.pricing import describe
 from deniable.tables.schema import write_schema
@@ -21,7 +20,6 @@ from deniable.tables.statistics import Sum
 
 if TYPE_CHECKING:
     from deniable.ledger import Entry
-    from deniable.mechanisms.base import Mechanism
     from deniable.queries.session import Session
     from deniable.tables.statistics import Statistic
 
@@ -65,9 +63,9 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
     }
 
 
-def _in_units(statistic: Statistic, mechanism: Mechanism) -> dict[str, Any]:
+def _in_units(statistic: Statistic, mechanism: Any) -> dict[str, Any]:
     """Noise on a sum is told in steps of its grid; here is the same in the units of the measure."""
-    if not isinstance(statistic, Sum) or not isinstance(mechanism, Additive):
+    if not isinstance(statistic, Sum):  # all else is counted in ones, or told as running totals
         return {}
     step = 2.0**statistic.exponent
     units = {"sensitivity": float(mechanism.sensitivity) * step, mechanism.LEVEL: float(mechanism.width) * step}
