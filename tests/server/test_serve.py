@@ -111,7 +111,7 @@ def refused(*options: str) -> tuple[int, str]:
 def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
     config = tmp_path / "server.toml"
     config.write_text('state = "state"\ndata = ["nofolder"]\n')
-    assert "'nofolder' is no folder" in refused("--config", str(config))[1]
+    assert "nofolder is no folder" in refused("--config", str(config))[1]
     config.write_text('state = "state"\ndata = ["."]\n')
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -59,6 +59,11 @@ def _prepared(
 
     if config is not None:
         settings = Settings.read(config)
+        for folder in settings.data:
+            if not folder.is_dir():
+                raise InvalidParameter(
+                    "data", folder.name, f"{folder} is no folder", "make it, or name where the files lie"
+                )
         chosen = replace(settings, host=host or settings.host, port=settings.port if port is None else port)
         curator, tokens = Curator(chosen), {}
         if invite is not None:

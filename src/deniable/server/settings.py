@@ -93,11 +93,6 @@ class Settings:
             if name not in record:
                 raise UnreadableRecord(f"{file.name}: needs the entry {name!r}")
         data = record["data"] if isinstance(record["data"], list) else [record["data"]]
-        for each in data:
-            if not isinstance(each, str) or not (file.parent / each).is_dir():
-                raise UnreadableRecord(
-                    f"{file.name}: data = {each!r} is no folder; make it, or name where the files lie"
-                )
         record["state"] = file.parent / record["state"]
         record["data"] = [file.parent / each for each in data]
         if isinstance(record.get("oidc"), dict) and "://" not in str(record["oidc"].get("keys", "://")):
