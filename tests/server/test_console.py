@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from html import unescape
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,66 +17,8 @@ from deniable.server.console.analyst import answered
 from deniable.server.console.guard import POLICY
 from deniable.server.labels import as_svg, lines
 from deniable.server.roles import MATRIX, Role
-from tests.server.world import PEOPLE, WARDS, World, made
-
-HOSTILE = '<script>alert("x")</script>'
-QUOTES = "\"'><img src=x onerror=alert(1)>"
-FORM = {"sql": WARDS, "way": "epsilon", "amount": "0.01"}
-
-
-class Browser:
-    """A browser without script: cookies, forms, and the secret of the last page."""
-
-    def __init__(self, world: World, who: str | None = None) -> None:
-        self.world, self.cookies, self.csrf = world, dict[str, str](), ""
-        if who is not None:
-            self.get("/console/sign-in")
-            done = self.post("/console/sign-in", token=world.tokens[who])
-            assert done.status_code == 303
-            self.get("/console/add")  # a page for some and a refusal for others: both have forms
-
-    def get(self, path: str, **headers: str) -> httpx.Response:
-        return self._read("GET", path, None, headers)
-
-    def post(self, path: str, *, headers: dict[str, str] | None = None, **fields: str) -> httpx.Response:
-        return self._read("POST", path, {"csrf": self.csrf, **fields}, headers or {})
-
-    def _read(self, method: str, path: str, data: Any, headers: dict[str, str]) -> httpx.Response:
-        self.world.client._web.cookies.clear()
-        cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        response = self.world.client.request(method, path, data=data, headers={**headers, "cookie": cookie})
-        self.cookies |= dict(response.cookies)
-        found = re.search(r'name="csrf" value="(\w+)"', response.text)
-        self.csrf = found[1] if found else self.csrf
-        return response
-
-
-class Tags(HTMLParser):
-    """Every tag of a page with its attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-
-def inert(text: str) -> None:
-    """Nothing in the page runs or is loaded but our own two files, and nothing is inline."""
-    for tag, attributes in Tags(text).found:
-        assert not [name for name in attributes if name.startswith("on") or name == "style"], (tag, attributes)
-        assert tag not in {"style", "iframe", "object", "embed", "base"}
-        if tag == "script":
-            assert attributes["src"] == "/console/static/console.js"
-        if tag == "img":
-            assert attributes["src"] == "/console/static/icon.svg"
-        for name in ("href", "src", "action", "formaction"):
-            assert (attributes.get(name) or "/").startswith(("/console/", "/", "#", "?")), attributes
-        if tag == "form" and attributes.get("method") == "post":
-            assert 'name="csrf"' in text
-
+from tests.server.browsing import FORM, HOSTILE, QUOTES, Browser, inert
+from tests.server.world import PEOPLE, World, made
 
 # -- who gets in -------------------------------------------------------------------------------------------------------
 
@@ -308,7 +248,7 @@ def test_a_page_that_fails_is_a_page_and_its_place_is_written_down(
     assert "Something went wrong on our side" in done.text
     assert "Sign out" in done.text
     assert "secret" not in done.text + caplog.text
-    assert "unexpected RuntimeError in fail" in caplog.text
+    assert "unexpected RuntimeError in tests.server.test_console.fail:" in caplog.text
 
 
 def test_an_address_that_is_no_page_and_a_form_that_is_none_are_told_on_a_page(world: World) -> None:
@@ -339,51 +279,6 @@ def test_a_dataset_of_somebody_else_is_no_dataset(world: World) -> None:
 
 
 # -- owning ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A file whose columns and categories are attacks, registered through the form."""
-    folder = tmp_path_factory.mktemp("hostile")
-    there = made(folder)
-    name = f"{QUOTES[:4]}rows.csv"
-    header = ['"' + each.replace('"', '""') + '"' for each in ("who", HOSTILE, QUOTES)]
-    cell = '"' + HOSTILE.replace('"', '""') + '"'
-    rows = [f"{i},{cell},{i % 7}" for i in range(300)]
-    (folder / name).write_text("\n".join([",".join(header), *rows]))
-    with there.client:
-        browser = Browser(there, "olga")
-        listed = browser.get("/console/add")
-        inert(listed.text)
-        assert name in unescape(listed.text)
-        shown = browser.get(f"/console/add?file={httpx.QueryParams({'f': name})}".replace("f=", "", 1))
-        inert(shown.text)
-        fields = {
-            "file": name,
-            "name": "hostile",
-            "table": "t",
-            "person": "who",
-            "rows": "1",
-            "step": "7",
-            "delta": "1e-6",
-        }
-        fields |= {
-            "kind.0": "text",
-            "kind.1": "text",
-            "keys.1": HOSTILE,
-            "kind.2": "integer",
-            "low.2": "0",
-            "high.2": "9",
-        }
-        done = browser.post("/console/add", **fields)
-        assert done.status_code == 303, done.text
-        known = there.call("olga", "GET", "/v1/datasets/hostile").json()["tables"]["t"]
-        assert known["columns"][HOSTILE] == {"kind": "text", "keys": [HOSTILE], "nullable": False}
-        assert known["columns"][QUOTES] == {"kind": "integer", "low": 0, "high": 9, "nullable": False}
-        assert (known["person"], known["rows"], "who" in known["columns"]) == ("who", 1, False)
-        browser.get("/console/data/hostile/share")
-        assert browser.post("/console/data/hostile/share", analyst="ana", limit="0.9", window="").status_code == 303
-        yield there
 
 
 def test_hostile_names_stay_names(hostile: World) -> None:

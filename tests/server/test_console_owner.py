@@ -15,7 +15,7 @@ from deniable.server.console import drawing
 from deniable.server.console.budgets import EPSILONS, odds
 from deniable.server.console.pages import as_curl, as_python, greek
 from deniable.server.roles import Role
-from tests.server.test_console import FORM, HOSTILE, QUOTES, Browser, Tags, inert
+from tests.server.browsing import FORM, HOSTILE, QUOTES, Browser, Tags, inert
 from tests.server.world import World, made
 
 # -- owning ------------------------------------------------------------------------------------------------------------
