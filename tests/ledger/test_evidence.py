@@ -427,6 +427,21 @@ def test_the_command_says_that_all_is_well(exported: Path, tmp_path: Path) -> No
     assert record["loss"]["epsilon"] == BUDGET.curve(spent).epsilon(delta=1e-6)
     assert record["loss"]["mu"] == pytest.approx(3**0.5 * BUDGET.level(COST))
     assert "by whom is not known" in run(exported)[1]
+    assert record["unsigned"] == 1
+    assert "1 entries after the last checkpoint are signed by nobody" in " ".join(run(exported)[1].split())
+
+
+def test_with_a_key_a_history_that_nobody_signed_is_not_believed(tmp_path: Path) -> None:
+    (tmp_path / "owner.pub").write_bytes(OWNER.public.pem())
+    with Ledger.open(**ABOUT) as ledger:
+        ledger.reserve(COST, question=question(1), description="one")
+        ledger.export(tmp_path / "unsigned.jsonl")
+        assert run(tmp_path / "unsigned.jsonl")[0] == 0
+        code, said = run(tmp_path / "unsigned.jsonl", "--key", tmp_path / "owner.pub")
+        assert (code, "no checkpoint signed with this key" in " ".join(said.split())) == (3, True)
+        ledger.checkpoint(OWNER)
+        ledger.export(tmp_path / "signed.jsonl")
+        assert run(tmp_path / "signed.jsonl", "--key", tmp_path / "owner.pub")[0] == 0
 
 
 def test_the_command_names_the_first_bad_entry(exported: Path, tmp_path: Path) -> None:

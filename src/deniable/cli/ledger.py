@@ -56,6 +56,9 @@ def add(app: "typer.Typer") -> None:
             try:
                 with _exported(ledger, export) as history:
                     found = verify_export(history, key=owner, against=against)
+                if owner is not None and not found.checkpoints:
+                    fault = "has no checkpoint signed with this key: whoever wrote the file may have written all of it"
+                    raise LedgerDamaged(None, fault, "ask for an export that ends in a checkpoint")
             except LedgerDamaged as damaged:
                 if as_json:
                     print(json.dumps({"whole": False, "entry": damaged.number, "fault": damaged.fault}, indent=2))
@@ -126,6 +129,7 @@ def _record(found: "Verified", delta: float | None) -> dict[str, Any]:
         "adjustments": found.adjustments,
         "checkpoints": [{"number": each.number, "time": each.time} for each in found.checkpoints],
         "signers": list(found.signers),
+        "unsigned": found.unsigned,
     }
 
 
@@ -147,6 +151,8 @@ def _show(found: "Verified", record: dict[str, Any], *, checked: bool) -> None:
     facts.add_column(overflow="fold")
     signed = f"{found.adjustments} adjustments, {len(found.checkpoints)} checkpoints"
     trust = "all by this key" if checked else "by whom is not known: give --key"
+    if found.checkpoints and found.unsigned:
+        trust += f"; {found.unsigned:,} entries after the last checkpoint are signed by nobody"
     for name, value in (
         ("data", ", ".join(found.names)),
         ("protects", record["unit"]),

@@ -60,6 +60,11 @@ class Verified:
     signers: tuple[str, ...]
     """Whose signatures there are. Without a key to compare with, a signature says only that somebody signed."""
 
+    @property
+    def unsigned(self) -> int:
+        """How many of the newest entries no checkpoint vouches for: who may write the file may have written them."""
+        return self.entries - (self.checkpoints[-1].number + 1 if self.checkpoints else 0)
+
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
