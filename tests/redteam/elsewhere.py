@@ -103,7 +103,8 @@ ELSEWHERE: tuple[Case, ...] = (
     Case("A5d", "script in file names, columns, categories, aliases, SQL, reasons, people and datasets, on every page",
          "inert: nothing runs or is loaded",
          _server("console", "hostile_names_stay_names", "even_a_dataset_or_a_person_of_a_hostile_name_is_only_a_name",
-                 "labels_come_in_every_form_and_run_nothing", "pictures_escape_their_words_and_stay_inside")),
+                 "labels_come_in_every_form_and_run_nothing")
+         + _server("console_owner", "pictures_escape_their_words_and_stay_inside")),
     Case("A8", "guessing tokens, names and rates", "the same bytes after the same work; twenty wrong ones and one waits",
          _server("auth", "whatever_is_wrong_with_a_token_the_answer_is_the_same", "an_unknown_id_takes_the_same_work_as_a_wrong_secret",
                  "strangers_may_not_knock_for_ever", "a_token_has_a_rate_that_only_its_own_requests_use_up",
