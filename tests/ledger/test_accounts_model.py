@@ -37,7 +37,7 @@ class AccountsMachine(RuleBasedStateMachine):
     @initialize(filed=st.booleans())
     def start(self, filed: bool) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.clock = self.latest = NOON
+        self.clock, self.latest = NOON, 0  # nothing is written yet
         self.patch = mock.patch.object(stores, "clock", side_effect=lambda: float(self.clock))
         self.patch.start()
         place = Path(self.folder.name) / "ledger" if filed else None

@@ -23,7 +23,15 @@ from tests.server.test_datasets import others
 from tests.server.test_roles import REQUESTS
 from tests.server.world import BUDGET, PEOPLE, SCHEMA, World, made
 
-OPEN = {"/health", "/openapi.json", "/", "/console", "/console/sign-in", "/console/static/{file}"}
+OPEN = {
+    "/health",
+    "/openapi.json",
+    "/",
+    "/console",
+    "/console/sign-in",
+    "/console/static/{file}",
+    "/console/{anything:path}",
+}
 """The only paths that need no token. A new one must be added here, by somebody who thought about it."""
 
 

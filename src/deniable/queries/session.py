@@ -188,16 +188,19 @@ class Session:
             if names[help.coarse] in new:
                 merged = batch.helped(help, [released[name] for name in names], self.budget)
                 released[names[help.coarse]] = merged
-        answers = {
-            name: self._sealed(plans[name], released[name], entry, asked.confidence, rest)
-            for name, entry in zip(new, entries, strict=True)
-        }
-        answers |= {
-            name: self._again(plans[name], *each, asked.confidence, payer)
-            for name, each in known.items()
-            if each is not None
-        }
-        return [answers[made.question.hash] for made in given]
+        paid = dict(zip(new, entries, strict=True))
+        for name, entry in paid.items():
+            self._ledger.seal(entry, released[name].to_bytes())
+        answers = []
+        for made in given:  # one question may stand there twice, under other names of its columns
+            name = made.question.hash
+            old = known[name]
+            answers.append(
+                self._answer(made, released[name], paid[name], asked.confidence, rest, replayed=False)
+                if old is None
+                else self._again(made, *old, asked.confidence, payer)
+            )
+        return answers
 
     def bounds(
         self, column: str, table: str | None = None, *, cover: float = 0.99, key: str | None = None,
