@@ -108,8 +108,9 @@ async def asked(reader: Any, writer: Any, path: str, token: str, body: dict[str,
     )
     writer.write(head.encode() + data)
     answer = await reader.readuntil(b"\r\n\r\n")
-    length = int(re.search(rb"content-length: (\d+)", answer, re.IGNORECASE)[1])  # type: ignore[index]
-    await reader.readexactly(length)
+    length = re.search(rb"content-length: (\d+)", answer, re.IGNORECASE)
+    assert length is not None
+    await reader.readexactly(int(length[1]))
     return int(answer[9:12])
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from html import unescape
 
 import httpx
 import pytest
+import uvicorn
 
 from tests.server.browsing import HOSTILE, QUOTES, Browser, inert
 from tests.server.world import World, made
@@ -17,6 +20,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     there = made(tmp_path_factory.mktemp("server"))
     with there.client:
         yield there
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str]]:
+    """The same at a real socket, and its address."""
+    there = made(tmp_path_factory.mktemp("served"))
+    server = uvicorn.Server(uvicorn.Config(there.client.app, port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield there, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
 
 
 @pytest.fixture(scope="module")

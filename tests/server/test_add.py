@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from typer.testing import CliRunner
 
 import deniable as dn
 from deniable import cli
-from tests.server.world import World, made
+from tests.server.world import World
 
 SCHEMA = """\
 version: 1
@@ -26,19 +22,6 @@ tables:
       town: {kind: text, keys: [x, y], nullable: false}
       worth: {kind: integer, low: 0, high: 9}
 """
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str]]:
-    there = made(tmp_path_factory.mktemp("added"))
-    server = uvicorn.Server(uvicorn.Config(there.client.app, port=0, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield there, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
 
 
 def shops(folder: Path, name: str, start: int) -> Path:

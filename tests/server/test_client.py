@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import uvicorn
 
 import deniable as dn
 from deniable.client import RemoteAnswer, RemoteSession, _error
@@ -24,20 +21,7 @@ from deniable.errors import (
 )
 from deniable.server.problems import problem_of
 from tests.queries.hospital import opened
-from tests.server.world import WARDS, World, made
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str]]:
-    there = made(tmp_path_factory.mktemp("client"))
-    server = uvicorn.Server(uvicorn.Config(there.client.app, port=0, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield there, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+from tests.server.world import WARDS, World
 
 
 @pytest.fixture(scope="module")

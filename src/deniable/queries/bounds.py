@@ -215,4 +215,4 @@ def _kind(answer: Answer) -> Kind:
 def _ends(domain: Domain) -> tuple[Any, Any]:
     assert domain.bounds is not None
     low, high = (end_of(domain.kind, end) for end in domain.bounds)
-    return tuple(each.isoformat() if isinstance(each, dt.date) else each for each in (low, high))  # type: ignore[return-value]
+    return low.isoformat() if isinstance(low, dt.date) else low, high.isoformat() if isinstance(high, dt.date) else high

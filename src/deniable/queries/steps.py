@@ -180,8 +180,8 @@ def _plain(value: object) -> Any:
             return [_plain(each) for each in value]
         case None | bool() | int() | float() | str():
             return value
-        case _ if callable(getattr(value, "item", None)):  # a NumPy scalar knows its Python value
-            return _plain(value.item())  # type: ignore[attr-defined]
+        case _ if callable(item := getattr(value, "item", None)):  # a NumPy scalar knows its Python value
+            return _plain(item())
     raise InvalidParameter("value", NOTHING, "cannot be sent to a server", "write numbers, text, dates and expressions")
 
 
@@ -203,7 +203,8 @@ def _built(record: Any, tables: Mapping[str, Table], depth: int) -> Frame | Grou
             raise
         except (TypeError, ValueError, AttributeError):  # arguments that the verb does not take
             raise _unreadable() from None
-    return made  # type: ignore[no-any-return]
+    built: Frame | Grouped | Question = made
+    return built
 
 
 def _read(value: Any, tables: Mapping[str, Table], depth: int) -> Any:

@@ -1,5 +1,7 @@
 """Ledgers, names and entries."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -56,8 +58,8 @@ def upgrade() -> None:
 
 
 def _index(name: str, columns: list[str], where: str | None, *, unique: bool = False) -> None:
-    rule = {} if where is None else {"sqlite_where": sa.text(where), "postgresql_where": sa.text(where)}
-    op.create_index(f"deniable_{name}", "deniable_entries", columns, unique=unique, **rule)  # type: ignore[arg-type]
+    rule: dict[str, Any] = {} if where is None else {"sqlite_where": sa.text(where), "postgresql_where": sa.text(where)}
+    op.create_index(f"deniable_{name}", "deniable_entries", columns, unique=unique, **rule)
 
 
 def _forbid_edits() -> None:
