@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import re
+import threading
 import time
 from typing import Any
 
@@ -272,6 +273,30 @@ def test_what_is_too_slow_is_told_how_many_trials_fit() -> None:
     assert told is not None
     answered, fit = (int(number.replace(",", "")) for number in told.groups())
     assert fit == answered // 2 > 0
+
+
+@pytest.mark.parametrize("asked", ["one by one", "many at once"])
+def test_what_was_given_up_is_not_asked_again(asked: str) -> None:
+    workers: set[threading.Thread] = set()
+
+    class Slow:
+        def release(self, value: int) -> int:
+            workers.add(threading.current_thread())
+            time.sleep(0.01)
+            return value
+
+        if asked == "many at once":
+
+            def many(self, value: int, count: int) -> list[int]:
+                time.sleep(1)
+                return [self.release(value)] * count
+
+    trials = 60_000 if asked == "one by one" else 100 * sampling.CHUNK  # of minutes
+    with pytest.raises(NotCertifiable, match="calls within"):
+        audit.measure(Slow(), neighbours=(0, 1), trials=trials, confidence=0.9, seconds=0.5)
+    (worker,) = workers
+    worker.join(60)
+    assert not worker.is_alive()
 
 
 def test_nan_and_changing_types() -> None:

@@ -174,22 +174,30 @@ def draw(
         inner = inner.mechanism
     batch, single = many(inner), one(mechanism)
     fresh, done = (_copies(neighbours[0]), _copies(neighbours[1])), [0]
+    given_up = threading.Event()
 
     def work() -> Any:
         if batch is None:
-            found = []
+            found: list[Any] = []
             for side in is_first.tolist():
+                if given_up.is_set():
+                    break
                 found.append(_answer(single, fresh[0]() if side else fresh[1]()))
                 done[0] += 1
             return found
         blocks = []
         for start in range(0, trials, CHUNK):
+            if given_up.is_set():
+                break
             block = _block(batch, (fresh[0](), fresh[1]()), is_first[start : start + CHUNK])
             blocks.append(_done_to(block, functions) if functions else block)
             done[0] += len(block)
         return _joined(blocks)
 
-    answers = _in_time(work, seconds, done, trials, progress)
+    try:
+        answers = _in_time(work, seconds, done, trials, progress)
+    finally:
+        given_up.set()  # nobody waits for the calls that are left
     _must_say_something(answers)
     return Sample(Answers.of(answers), is_first)
 
