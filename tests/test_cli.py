@@ -103,6 +103,7 @@ def test_infinity_stays_json() -> None:
     assert math.isinf(float(record["epsilon"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
 def test_a_picture_is_drawn(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"out{ending}"
@@ -148,6 +149,7 @@ def test_the_error_shows_the_place() -> None:
     assert line[caret.index("^") :].startswith("gausian")
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_written_exits_with_1(tmp_path: Path) -> None:
     done = run("curve", "pure(epsilon=1)", "--delta", "0", "--plot", str(tmp_path / "nowhere" / "out.png"))
     assert done.returncode == 1
@@ -158,6 +160,7 @@ def test_a_file_that_cannot_be_written_exits_with_1(tmp_path: Path) -> None:
 # -- demo ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_tour_ends_with_pictures(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
     text = asked("demo", "--out", str(out))

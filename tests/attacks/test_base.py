@@ -32,6 +32,7 @@ LAPLACE = mechanisms.Laplace(sensitivity=1.0, epsilon=1.0)
 FEW = {"linear reconstruction": 60, "model membership": 60}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_no_attack_beats_its_cap(name: str) -> None:
     """False alarm: 1e-9 for each run; the curve is of everything that the attacker sees of the person."""

@@ -21,6 +21,7 @@ X, Y = worlds.traits(people=300, features=30, seed=7)
 # -- statistics ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [None, 3.0, 12.0])
 def test_membership_in_statistics_is_near_its_large_sample_rate(sigma: float | None) -> None:
     """Φ(√(Σ pq/V)/2); the limit is off by less than 1.5 points here. False alarm 1e-9 beyond that."""
@@ -191,6 +192,7 @@ def test_a_model_that_memorises_gives_secrets_away_and_randomized_response_does_
     assert repr(attack) == "AttributeInference(40 people, 9 public features)"
 
 
+@pytest.mark.slow
 def test_a_model_of_real_people_memorises() -> None:
     """NHANES: from age, body and blood a model tells who ever smoked; a secret that is a coin is read back from it."""
     public = [

@@ -77,6 +77,7 @@ SCALES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCALES)
 def test_the_integral_is_the_truth_whatever_dominates(name: str) -> None:
     """Independent answer: partial fractions at hundreds of digits. (Off by 7e-4 for one scale of 1, once.)"""
@@ -123,6 +124,7 @@ def test_answers_with_bounded_errors_to_all_subsets_leave_few_wrong(bound: int) 
         assert max(np.count_nonzero(x != secret) for x in consistent) <= 4 * bound
 
 
+@pytest.mark.slow
 def test_bounded_noise_is_no_protection_and_ours_is() -> None:
     """E = 2 is far below √32 = 5.7: nearly everything comes out. Laplace at ε = 1 for all answers meets its cap."""
     attack = attacks.LinearReconstruction(people=32, questions=128, seed=3)

@@ -44,6 +44,7 @@ def test_the_story_of_reconstruction_fits_a_terminal() -> None:
     assert [line.split()[0] for line in text.splitlines() if "Laplace" in line] == ["0.1", "1", "10"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", attacks.STORIES)
 def test_every_story_is_told(name: str) -> None:
     few = "20" if name in ("linear-reconstruction", "model-membership") else "100"

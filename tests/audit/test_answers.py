@@ -90,6 +90,7 @@ def test_complex_numbers_are_two_columns(raw: Any) -> None:
     assert Answers.of(raw).columns.tolist() == [[1, 2], [3, -4]]
 
 
+@pytest.mark.slow
 def test_scores_take_answers_of_another_width() -> None:
     """Lists of one to three numbers: a part of them may have fewer columns than another."""
     from deniable.audit import scores

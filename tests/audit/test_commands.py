@@ -108,6 +108,7 @@ def test_asked_wrongly(folder: Path, wrong: tuple[str, ...]) -> None:
     assert err.startswith("deniable: ")
 
 
+@pytest.mark.slow
 def test_the_zoo_prints_its_table() -> None:
     code, out, _ = run("--zoo", "--trials", "1000")
     assert code in (0, 1)  # with so few trials the rare ones escape
@@ -125,6 +126,7 @@ def test_the_zoo_prints_its_table() -> None:
         assert word in out
 
 
+@pytest.mark.slow
 def test_the_zoo_fits_a_terminal_of_eighty_columns() -> None:
     """One row a line, every name and number whole."""
     result = CliRunner().invoke(cli.build(), ["audit", "--zoo", "--trials", "100"], env={"COLUMNS": "80"})
@@ -192,6 +194,7 @@ def test_the_zoo_takes_no_target() -> None:
             commands.zoo_command(trials=trials, confidence=confidence)
 
 
+@pytest.mark.slow
 def test_nothing_strays_onto_the_other_channel() -> None:
     _, _, err = run("--zoo", "--trials", "100")
     assert err == ""

@@ -151,6 +151,7 @@ def ordered(scores: list[int], scale: int, kind: str) -> dict[tuple[int, ...], A
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["laplace", "exponential"])
 def test_one_shot_top(kind: str, count: int) -> None:

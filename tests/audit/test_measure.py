@@ -39,6 +39,7 @@ def laplace(scale: float = 1.0) -> Any:
 # -- what must be reached --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_laplace_at_a_hundred_thousand_samples() -> None:
     """True ε = 1, 95 %, black box: the median run certifies at least 0.980. (The best derivable is 0.990.)
 
@@ -72,6 +73,7 @@ def test_a_claim_wrong_by_five_percent_is_refuted() -> None:
     assert found.refuted
 
 
+@pytest.mark.slow
 def test_both_directions_are_searched() -> None:
     """Only the second neighbour ever says "b": events about the first alone prove next to nothing."""
 
@@ -222,6 +224,7 @@ def test_a_finding_speaks_and_draws() -> None:
     assert "claimed: no attack gets below" not in nothing.plot().panels[0].lines
 
 
+@pytest.mark.slow
 def test_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
     audit.measure(

@@ -15,6 +15,7 @@ SURE = 1 - 1e-9
 """Each is blamed once in a billion builds."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_ours_are_never_refuted(case: Case) -> None:
     found = audit.measure(

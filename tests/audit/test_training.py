@@ -64,6 +64,7 @@ def test_one_run_fdp_never_beats_independent_coins(right: int) -> None:
 # -- simulated canaries ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.5, 1.0, 3.0])
 def test_gaussian_canaries_never_prove_more_than_the_truth(mu: float) -> None:
     """A fixed sample, at 99.9 %; and both prove something."""
@@ -107,6 +108,7 @@ def test_randomized_response_is_never_certified_more_than_it_has() -> None:
     assert 0.5 < audit.one_run_fdp(scores, included, delta=0.0, confidence=1 - 1e-9, guesses=2000).epsilon <= 2
 
 
+@pytest.mark.slow
 def test_the_better_of_both_bounds_is_certified() -> None:
     """Both count the same right guesses, so that taking the better one costs nothing."""
     scores, included = gaussian_canaries(np.random.default_rng(4), 1.0, 2000)
@@ -172,6 +174,7 @@ def noisy_step(rng: np.random.Generator, mistake: str, count: int) -> tuple[Any,
     return mean + rng.normal(0, sigma, count), included
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["none", "divided twice", "clipped as a whole"])
 def test_one_run_of_training_shows_what_was_done_wrong(mistake: str) -> None:
     """REDTEAM 23 (Tramèr et al. 2022). The claim is Gaussian with σ = 2: μ = 0.5, ε = 1.99 at δ = 1e-5. A sound run is

@@ -23,6 +23,7 @@ MORE = {
 over some dozen runs."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [entry.name for entry in zoo.broken()])
 def test_the_broken_are_caught(name: str) -> None:
     """At a confidence beyond the 99.9 % that is asked for, with fewer than a million samples. (But for one, whose event

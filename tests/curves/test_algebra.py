@@ -151,6 +151,7 @@ def test_convolution_check_can_fail() -> None:
     assert (curves.laplace(scale=1.25 * 1.02) ** 3).delta(epsilon=1.5) < upper * (1 - 3e-3) - 1e-8
 
 
+@pytest.mark.slow
 def test_the_order_of_factors_does_not_matter(atom: Curve) -> None:
     other = curves.pure(epsilon=0.3)
     assert atom * other == other * atom
@@ -178,6 +179,7 @@ def test_the_identity_promises_everything() -> None:
     assert neutral.beta(alpha=0.2) == pytest.approx(0.8, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_running_twice_is_never_better(atom: Curve) -> None:
     assert np.all((atom**2).delta_bounds(epsilon=EPSILON)[1] >= atom.delta_bounds(epsilon=EPSILON)[0] - 1e-15)
     assert (atom**2).dominates(atom)
@@ -265,6 +267,7 @@ NOISIER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOISIER)
 def test_more_noise_is_never_worse(name: str) -> None:
     less, more = NOISIER[name]
@@ -284,6 +287,7 @@ def test_sampling_at_the_ends(atom: Curve) -> None:
     assert atom.sampled(rate=0) == curves.identity()
 
 
+@pytest.mark.slow
 def test_sampling_is_never_worse(atom: Curve) -> None:
     sampled = atom.sampled(rate=0.4)
     assert np.all(sampled.delta_bounds(epsilon=EPSILON)[0] <= atom.delta_bounds(epsilon=EPSILON)[1] + 1e-12)
@@ -441,6 +445,7 @@ def test_domination_needs_a_curve() -> None:
 VIEWS = {"delta": "epsilon", "epsilon": "delta", "beta": "alpha", "tpr": "fpr", "renyi": "order"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_scalar_in_float_out_array_in_array_out(atom: Curve, view: str) -> None:
     if view in ("beta", "tpr") and atom.factors[0][0].name in RENYI_ONLY:
@@ -468,6 +473,7 @@ def test_python_numbers_and_lists_are_read(view: str) -> None:
         assert found.shape == (2,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["delta_bounds", "epsilon_bounds", "beta_bounds"])
 def test_bounds_come_in_pairs(atom: Curve, view: str) -> None:
     argument = VIEWS[view.removesuffix("_bounds")]
@@ -498,6 +504,7 @@ def test_an_empty_array_gives_an_empty_array(view: str) -> None:
 # -- looks and loss --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_curve_can_be_looked_at(atom: Curve) -> None:
     assert repr(atom).startswith("<Curve ")
     assert "\n" not in repr(atom)

@@ -275,6 +275,7 @@ def test_many_short_laws_are_multiplied_in_batches() -> None:
     assert len(compose._spectra(factors, grids, "upper", 1e-5, TAIL, 2.0, 2**16)) < len(factors) / 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize(("name", "factors", "theta", "step"), NOISY, ids=[case[0] for case in NOISY])
 def test_round_off_stays_below_the_noise_in_the_ledger(

@@ -153,6 +153,7 @@ def test_a_thousand_sampled_gaussians_with_less_noise_are_noticed() -> None:
     assert low > THOUSAND["forward", 1.0] * 1.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1.5, 2.0, 3.0, 8.0, 20.0])
 def test_renyi_of_the_sampled_gaussian(order: float) -> None:
     """D_order by mpmath quadrature; whole orders have the binomial sum as well."""
@@ -321,6 +322,7 @@ def test_hidden_mixtures_of_free_masses_are_refused() -> None:
         curves.hidden_mixture([0.5, 0.5], free)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.4, 1.5, 4.0])
 def test_hidden_shifts_by_quadrature(epsilon: float) -> None:
     """Σ w_i N(μ_i, 1) against N(0, 1), both ways."""
@@ -362,6 +364,7 @@ def test_hidden_shifts_that_agree_are_one_gaussian() -> None:
 # -- quantisation ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mu", "width", "offset"), [(1.0, 1.0, 0.0), (0.5, 0.25, 0.1), (2.0, 3.0, 1.5), (0.3, 0.01, 0.0)]
 )

@@ -168,6 +168,7 @@ SUMS: dict[str, tuple[Curve, Curve]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUMS)
 @pytest.mark.parametrize("epsilon", [-0.5, 0.5, 2.0])
 def test_triplets_add(name: str, epsilon: float) -> None:

@@ -159,6 +159,7 @@ EXTREME: dict[str, Callable[[], Curve]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXTREME)
 @pytest.mark.parametrize("face", FACES)
 def test_extreme_parameters(name: str, face: str) -> None:
@@ -196,6 +197,7 @@ SPOILT: dict[str, tuple[Callable[[float], Curve], float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPOILT)
 def test_a_reading_far_out_does_not_spoil_one_near_by(name: str) -> None:
     """What was computed for one ε is kept; read at another ε it must still be a bound."""
@@ -274,6 +276,7 @@ FUZZ = settings(
 )
 
 
+@pytest.mark.slow
 @FUZZ
 @given(expressions, st.lists(EPSILONS, min_size=2, max_size=4))
 @example(curves.laplace(scale=1) ** 3, [2.9, 3.1])
@@ -297,6 +300,7 @@ def test_random_profiles_are_certified(curve: Curve, epsilons: list[float]) -> N
     assert np.all(high >= -np.expm1(np.minimum(at, 0.0)) - 1e-12)  # δ(ε) >= 1 - e^ε
 
 
+@pytest.mark.slow
 @FUZZ
 @given(expressions, DELTAS)
 @example(curves.laplace(scale=1) ** 3, 1e-6)

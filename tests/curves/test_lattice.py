@@ -96,6 +96,7 @@ def step_of(law: Law, count: int) -> float:
     return (high - low) / count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["upper", "lower"])
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_lattice_laws_are_on_their_side_at_every_epsilon(law: Law, side: str) -> None:
@@ -105,6 +106,7 @@ def test_lattice_laws_are_on_their_side_at_every_epsilon(law: Law, side: str) ->
         assert not misses(law, grid, side, readings(grid, law.atoms, 40))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["upper", "lower"])
 @pytest.mark.parametrize("law", SLOW_LAWS, ids=repr)
 def test_lattice_laws_of_mixtures_are_on_their_side(law: Law, side: str) -> None:

@@ -125,6 +125,7 @@ def sampled_thresholds(mu: float, rate: float) -> np.ndarray:
     return np.concatenate((inner, end * (1 - np.logspace(-6, -1, 6)), end * (1 + np.logspace(-6, -1, 4))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [1e-2, 1.0, 10.0])
 @pytest.mark.parametrize("rate", RATES)
 def test_sampled_gaussian(mu: float, rate: float) -> None:
@@ -201,6 +202,7 @@ SHIFTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weights", "shifts"), SHIFTS)
 def test_hidden_shifts(weights: tuple[float, ...], shifts: tuple[float, ...]) -> None:
     law = ShiftsForward(weights, shifts)
@@ -224,6 +226,7 @@ MERTONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize(("variance", "rate", "mean", "spread"), MERTONS)
 def test_merton(variance: float, rate: float, mean: float, spread: float, sign: int) -> None:
@@ -351,6 +354,7 @@ def test_mass_that_is_missing_from_a_mass_function_is_not_forgiven() -> None:
     assert (curve**100).delta(epsilon=1.0) >= (normal**100).delta_bounds(epsilon=1.0)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [(2.0, 5.0), (1000.0, 1001.0), (1e5, 1e5 + 0.7), (3e4, 3e4 + 0.1)])
 def test_poisson_pairs_with_rates_close_together(low: float, high: float) -> None:
     """log(high/low) must be known to more than one rounding of 1 when counts are large."""
@@ -379,6 +383,7 @@ def exact_delta(pair: exact.Pair, epsilon: float) -> mpf:
     return exact.number(pair.delta(exact.enclosed(epsilon)[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-3])
 def test_tables_of_a_profile_enclose_it(noise: float) -> None:
     """law_above joins upper bounds, law_below stays under every convex profile between the bounds, at every ε."""
@@ -511,6 +516,7 @@ def test_poisson_divergences_are_not_below_their_closed_form(low: float, high: f
     assert truth * (1 - mpf("1e-12")) <= curves.poisson(low=low, high=high).renyi(order=order)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1e-4, 0.01, 0.3])
 def test_moments_of_sampled_gaussians(rate: float) -> None:
     """Whole orders by the binomial sum, others by quadrature at 20 digits."""

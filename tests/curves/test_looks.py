@@ -43,6 +43,7 @@ def drawn(curve: curves.Curve) -> str:
     return captured.get()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES)
 def test_every_valid_curve_can_be_looked_at(curve: curves.Curve) -> None:
     start = time.process_time()

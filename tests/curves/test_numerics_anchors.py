@@ -239,6 +239,7 @@ def test_huge_counts_of_gaussians_are_a_closed_form() -> None:
 # -- negative ε, inversion -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "curve",
     [curves.gaussian(mu=1.0), curves.gaussian(mu=0.2) ** 25 * curves.laplace(scale=1e8), curves.laplace(scale=1.0)],

@@ -113,6 +113,7 @@ def seeds(count: int) -> list[Any]:
     return [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, count))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(10))
 def test_fact_d5_random_pairs_are_inside_their_bounds(seed: int) -> None:
     """Below the largest loss, where the finite losses count; negative ε included."""

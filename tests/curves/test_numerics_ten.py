@@ -38,6 +38,7 @@ def unmerged(mu: float, uses: int) -> reading.Product:
     return reading.Product(factors, factors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("total", [0.2, 1.0, 4.0])
 @pytest.mark.parametrize("uses", [2, 10, 1000, 10**6])
 def test_fact_d1_gaussians_through_the_lattice(uses: int, total: float) -> None:
@@ -77,6 +78,7 @@ def test_fact_d1_one_gaussian_on_a_lattice() -> None:
         assert (high - low) / high <= 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-40, 1e-60, 1e-75, 1e-100, 1e-200])
 def test_smaller_deltas_than_promised_are_still_safe(delta: float) -> None:
     """Running anything beside a Gaussian cannot lower ε: at any δ the bound stays above the Gaussian's own."""
@@ -152,6 +154,7 @@ SYMMETRIC = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curve", SYMMETRIC, ids=repr)
 def test_fact_d4_profile_to_tradeoff_and_back(curve: curves.Curve) -> None:
     """δ → f → δ: 1 + f*(-e^ε) from bounds on f lies in the bracket of δ; f is convex and its own inverse."""

@@ -229,6 +229,7 @@ def test_two_percent_less_noise_is_noticed() -> None:
         inside(curve.delta_bounds(epsilon=1.0), curves.gaussian(mu=1).delta(epsilon=1.0), width=2e-4)
 
 
+@pytest.mark.slow
 def test_composed_densities_bracket_the_closed_form() -> None:
     curve = curves.from_density(normal(0.2), normal(0.0), support=LINE, tied=True) ** 25
     exact = curves.gaussian(mu=1).delta(epsilon=1.0)

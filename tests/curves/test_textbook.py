@@ -340,6 +340,7 @@ def arguments(name: str) -> st.SearchStrategy[dict[str, object]]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())

@@ -89,6 +89,7 @@ def test_four_processes_of_64_threads_share_the_last_of_a_budget(tmp_path: Path,
     race(str(tmp_path / "ledger"), name, processes=4, threads=64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", ["file", "database"])
 def test_two_processes_of_256_threads_share_the_last_of_a_budget(tmp_path: Path, kept: str) -> None:
     place = str(tmp_path / "ledger") if kept == "file" else f"sqlite:///{tmp_path}/ledgers.db"

@@ -48,6 +48,7 @@ def population_coverage(protocol: local.SharesProtocol, people: int, share: floa
     return float(binom.pmf(np.arange(people + 1), people, rate)[(low <= share) & (share <= high)].sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95, 0.99, 0.999])
 @pytest.mark.parametrize("people", [20, 100, 1000])
 def test_intervals_of_shares_cover_at_least_as_often_as_they_say(people, confidence) -> None:

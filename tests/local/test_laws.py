@@ -278,6 +278,7 @@ def coarse(monkeypatch):
     return set_again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "epsilon"),
     [

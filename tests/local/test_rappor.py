@@ -91,6 +91,7 @@ def test_reports_without_a_memory_cost_as_often_as_they_are_made() -> None:
     assert fresh > 4 * BASIC.longitudinal.epsilon(delta=0.0) > 4 * BASIC.after(reports=20).epsilon(delta=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.75), (0.49, 0.51), (0, 1)])
 def test_outcomes_too_light_for_floats_stay_on_the_safe_side(p, q) -> None:
     """1500 reports: the exact largest loss, from Fractions, is not undershot, nor is the memory's overshot."""

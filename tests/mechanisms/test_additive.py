@@ -322,6 +322,7 @@ def test_gaussian_noise_has_no_pure_epsilon_and_says_so() -> None:
 # -- error -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("confidence", [0.1, 0.5, 0.9, 0.95, 0.999, 1 - 1e-9])
 @pytest.mark.parametrize("width", [Fraction(1, 5), Fraction(1), Fraction(7, 3), Fraction(40)])
 def test_the_error_of_whole_numbers_is_the_exact_quantile(confidence: float, width: Fraction) -> None:
@@ -347,6 +348,7 @@ def test_the_error_of_real_numbers_is_the_textbook_quantile() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [

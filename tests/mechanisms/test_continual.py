@@ -139,6 +139,7 @@ def test_huge_steps_are_clamped_not_wrapped() -> None:
     assert TreeCounter(horizon=3, sensitivity=1, epsilon=1.0).start().add(10**30) == pytest.approx(1e30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "counter",
     [

@@ -40,6 +40,7 @@ def grid_law(edges: Sequence[Any], utilities: Sequence[Any], scale: Any, low: An
     return [m / mpmath.fsum(masses) for m in masses]
 
 
+@pytest.mark.slow
 def test_a_step_function_is_sampled_exactly_across_pieces_that_cross_the_grid() -> None:
     """False alarm 1e-9, 12,000 draws; utilities wrong by a fifth must be rejected."""
     mechanism = PiecewiseExponential(bounds=(0, 2), sensitivity=1, epsilon=Fraction(3, 2), spacing=0.25)

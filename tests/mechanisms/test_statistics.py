@@ -218,6 +218,7 @@ def test_means_and_variances_are_covered(level: dict[str, float], unit: Unit) ->
         assert laws.covered(hits, 1500, 0.8)
 
 
+@pytest.mark.slow
 def test_the_two_sums_beat_sum_and_count_with_half_the_budget_each() -> None:
     """Mean square error over 3000 releases of 200 rows: the classical way has twice as much (± 20 %)."""
     data = np.full(200, 25.0)

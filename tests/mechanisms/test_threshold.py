@@ -157,6 +157,7 @@ def test_answers_follow_their_exact_law(mechanism: Any, asked: tuple[Any, ...]) 
     assert exact_laws.rejects(listed, list(law(wrong, asked).values()), list(exact.values()))
 
 
+@pytest.mark.slow
 def test_fact_70_above_threshold() -> None:
     """One question at the threshold is above half the time; 8 above it at ε = 1, 0.912829084323714 of the time."""
     mechanism = above()

@@ -95,6 +95,7 @@ CASES: list[tuple[list[Any], list[Any] | None]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("log_weights", "weights"), CASES)
 def test_choices_have_the_exact_law(log_weights: list[Any], weights: list[Any] | None) -> None:
     """Chi-square over the items, a million replayed draws, false alarm 1e-9; items expected less than 5 times are left

@@ -59,6 +59,7 @@ def checked(first: int, count: int) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "truth"), [pytest.param(law, truth, id=name) for name, law, truth in laws()])
 @pytest.mark.parametrize(("bits", "reach"), [(PRECISION, REACH), (192, 192), (64, 20)])
 def test_cumulative_probabilities_are_enclosed(law: Law, truth: Exact, bits: int, reach: int) -> None:
@@ -83,6 +84,7 @@ def test_cumulative_probabilities_are_enclosed(law: Law, truth: Exact, bits: int
             assert abs(truth.cumulative(last + 1) - 1) < mpf(2) ** -500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("law", "truth"), [pytest.param(law, truth, id=name) for name, law, truth in laws() if "bernoulli" not in name]
 )
@@ -96,6 +98,7 @@ def test_thresholds_recomputed_at_many_bits(law: Law, truth: Exact) -> None:
             assert 0 <= word - table._thresholds[k - table._first] <= table._width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "truth"), [pytest.param(law, truth, id=name) for name, law, truth in laws()])
 def test_enclosures_hold_without_guard_bits(law: Law, truth: Exact, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guard bits make enclosures narrow. That they hold is due to the counted errors alone: they hold with none."""

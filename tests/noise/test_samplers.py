@@ -47,6 +47,7 @@ NARROW: list[tuple[str, Callable[..., Any], str, Callable[[Any], Exact], Fractio
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "name", "law", "parameter"), [pytest.param(*case[1:], id=case[0]) for case in NARROW]
 )
@@ -71,6 +72,7 @@ WIDE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "name", "law"), [pytest.param(*case[1:], id=case[0]) for case in WIDE])
 @pytest.mark.parametrize("scale", [Fraction(1e6), Fraction(2**31) + Fraction(1, 3), Fraction(2) ** 50])
 def test_wide_draws_have_the_exact_law(sampler: Any, name: str, law: Callable[[Any], Exact], scale: Fraction) -> None:

@@ -66,6 +66,7 @@ def drawn_from(table: Table, entropy: exact.Entropy, count: int = 1) -> list[int
     return out.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "truth"), LAWS)
 @pytest.mark.parametrize("agree", [1, 2, 4])
 def test_bits_that_run_along_a_threshold(law: Law, truth: Exact, agree: int) -> None:

@@ -122,6 +122,7 @@ def test_every_cell_is_owned_by_the_item_that_it_was_given_to(weights: Weights) 
     assert np.array_equal(drawn, np.repeat(np.arange(len(cells)), cells))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [p for p in NAMED if p.id not in ("dyadic", "alone")])
 @pytest.mark.parametrize("agree", [1, 2, 4])
 def test_bits_that_run_along_what_is_left_over(weights: Weights, agree: int) -> None:

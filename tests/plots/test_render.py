@@ -28,6 +28,7 @@ FIGURES = {
 STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", STARTS)
 def test_a_figure_is_saved_by_the_ending_of_its_name(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"picture{ending}"
@@ -36,6 +37,7 @@ def test_a_figure_is_saved_by_the_ending_of_its_name(ending: str, tmp_path: Path
     assert path.stat().st_size > 5_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
 def test_every_figure_can_be_drawn_and_is_not_blank(figure: plots.Figure) -> None:
     drawing = plots.render(figure)
@@ -44,6 +46,7 @@ def test_every_figure_can_be_drawn_and_is_not_blank(figure: plots.Figure) -> Non
     assert len(set(bytes(pixels)[::97])) > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
 def test_words_neither_overlap_nor_leave_the_picture(figure: plots.Figure) -> None:
     from matplotlib.text import Text

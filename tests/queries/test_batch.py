@@ -88,6 +88,7 @@ def test_a_question_is_asked_once_however_often_it_stands_there() -> None:
         assert s.ledger.charged == spent
 
 
+@pytest.mark.slow
 def test_finer_counts_help_coarser_ones() -> None:
     """Errors of 120 batches: the coarse counts are nearer than their own share alone would make them, by the factor that
     their intervals claim, within 24 % (360 squares; 1/√720 = 3.7 % is one deviation). The fine ones pay for it a little,
@@ -195,6 +196,7 @@ def test_disjoint_questions_pay_for_their_keys_each() -> None:
         assert s.ledger.charged.delta_units == 2 * alone.delta_units
 
 
+@pytest.mark.slow
 def test_all_parts_together_move_no_further_than_one_may() -> None:
     """The joint claim by search: Σ of what n_i rows move, over what each part's noise was made for, is at most 1. Without
     the rule about people and bounds it is found to be more.
@@ -287,6 +289,7 @@ def test_parts_add_up_to_their_totals_if_asked_to(measure: str) -> None:
                 few.adding_up_to(other)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_least_squares_has_the_noise_it_claims() -> None:
     """Errors of 150 fits (900 cells of equal noise): their mean square over the claimed variance is below 1 + 8/√450, the
     claim is an upper bound; and above 0.4, for a claim that is of the right size (the fit keeps at least half).

@@ -54,6 +54,7 @@ def test_bins_lie_side_by_side_and_their_number_is_modest(kind: Kind) -> None:
         assert high + between == after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)
 def test_every_value_is_in_the_bin_that_python_finds(kind: Kind) -> None:
     """The CASE that engines run, against a search in the list; what is beyond the outer bins counts as in them."""
@@ -223,6 +224,7 @@ def test_bounds_go_into_the_schema_of_the_next_session_on_the_ledger(tmp_path: P
             session.bounds("x", epsilon=1)
 
 
+@pytest.mark.slow
 def test_from_the_shell(tmp_path: Path) -> None:
     pd.DataFrame({"who": range(3000), "cost": np.linspace(1, 900, 3000)}).to_csv(tmp_path / "visits.csv", index=False)
 

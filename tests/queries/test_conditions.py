@@ -86,6 +86,7 @@ def questions(column: str, constants: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", COLUMNS)
 def test_every_condition_is_priced_asked_shown_and_batched(session: Session, column: str) -> None:
     asked = []
@@ -107,6 +108,7 @@ def passing(relation: Relation, column: str) -> set[Any]:
     return {value for value in VALUES[column] if evaluate(relation.condition, {column: value}, COLUMNS) is True}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", COLUMNS)
 def test_what_is_proven_is_true(column: str) -> None:
     relations = [parse(text, SCHEMA).relation for constants in CONSTANTS for text in questions(column, constants)]

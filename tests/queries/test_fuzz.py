@@ -192,6 +192,7 @@ SORTS = (of_the_grammar, cut_and_glued, raw_bytes, bent_bytes)
 """The long run takes all of them by the hundred thousand: python -m tests.queries.long_run"""
 
 
+@pytest.mark.slow
 def test_texts_of_the_grammar() -> None:
     good = sum(isinstance(asks(text), Question) for text in islice(of_the_grammar(random.Random(1)), 1200))
     assert 300 < good < 900  # the grammar reaches both sides of the border

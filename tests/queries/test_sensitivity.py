@@ -95,6 +95,7 @@ def test_no_neighbours_are_further_apart_than_claimed(chance: random.Random) -> 
     assert tried(Chooser(lambda choices: chance.choice(list(choices))), lambda rows: rows.reverse()) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_longer_search_finds_no_false_claim(seed: int) -> None:
     assert search(seed, 400) is None

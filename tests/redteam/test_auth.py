@@ -462,6 +462,7 @@ def test_a_file_swapped_for_a_link(tmp_path: Path) -> None:
         assert (before.status_code, asked.status_code, asked.json()["code"]) == (503, 503, "dataset_unavailable")
 
 
+@pytest.mark.slow
 @case(
     "A7",
     "schemas that are pickles, YAML objects, a bomb of aliases, a path, 100,000 columns",

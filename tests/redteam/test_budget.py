@@ -358,6 +358,7 @@ PRICED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @case("B18", "a thousand prices over HTTP with a tripwire on the engine", "no data is read, nothing is charged")
 def test_a_thousand_prices_over_http_read_nothing(world: World) -> None:
     there, before = engine(world), list(world.ledger.entries())
@@ -417,6 +418,7 @@ def test_odd_idempotency_keys(world: World) -> None:
     assert world.ask(sql, key="mine", who=other, epsilon=0.1).status_code == 404  # not granted: the key opens nothing
 
 
+@pytest.mark.slow
 @case("B23", "a ledger whose budget would be exceeded by one unit", "refused: the last unit is the last")
 def test_one_unit_too_many(tmp_path: Path) -> None:
     there = made(tmp_path)

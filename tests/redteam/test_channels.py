@@ -87,6 +87,7 @@ def asks(world: World, label: str) -> Callable[[int], Any]:
     return lambda number: world.ask(NEVER.format(f"{label} {number}"), epsilon=0.01)
 
 
+@pytest.mark.slow
 @case(
     "T2",
     "fifty pairs of questions to neighbours, one with a person of 30,000 rows: which leaves later?",
@@ -299,6 +300,7 @@ def test_the_number_of_rows_is_nowhere(two: tuple[Watched, Watched]) -> None:
             assert texts[0] == texts[1], path
 
 
+@pytest.mark.slow
 @case(
     "T11",
     "does registering say something of a person: time apart, on neighbours with odd cells",

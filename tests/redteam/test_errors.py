@@ -68,6 +68,7 @@ def test_the_leaks_of_engines(name: str, worlds: Worlds, monkeypatch: pytest.Mon
     alike(worlds, ENGINE_LEAKS[name], monkeypatch)
 
 
+@pytest.mark.slow
 @case(
     "E13",
     "every operator of the grammar on neighbours, one of whom would break it",
@@ -86,6 +87,7 @@ def test_every_operator(kind: str, worlds: Worlds, monkeypatch: pytest.MonkeyPat
     assert answered >= len(SHAPES[kind]) // 2
 
 
+@pytest.mark.slow
 @case("E13b", "every aggregate and every kind of source on neighbours", "same status, headers, body and class of time")
 def test_every_aggregate_and_source(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
     grammar, answered = Grammar(random.Random(7)), 0
@@ -162,6 +164,7 @@ def found(text: str) -> list[str]:
     return [canary for canary in CANARIES if canary in text]
 
 
+@pytest.mark.slow
 @case(
     "E21",
     "a canary in every kind of column, looked for in every body, header, log line, metric, page, stderr, and in the ledger and the catalogue on disk",
@@ -283,6 +286,7 @@ def test_log_injection(worlds: Worlds, caplog: pytest.LogCaptureFixture) -> None
     )
 
 
+@pytest.mark.slow
 @case(
     "E17",
     "cells of NaN, ±∞, −0, subnormal, 2⁶³, in Parquet, and a column of nested lists",

@@ -63,6 +63,7 @@ DAMAGES: dict[str, tuple[Callable[[Lines], Lines], int]] = {
 }
 
 
+@pytest.mark.slow
 @case(
     "A9",
     "flip, delete, reorder, truncate, put in, rename: a server's exported ledger, read by `deniable verify`",

@@ -121,6 +121,7 @@ def test_every_command_speaks_json() -> None:
     assert silent == ["demo"]  # a tour for people; the questions in it are asked with `ask --json`
 
 
+@pytest.mark.slow
 def test_a_grant_to_nobody_is_refused_before_anything_is_added(served: tuple[World, str]) -> None:
     path = shops(served[0].folder, "boats.csv", 50_000)
     options = [str(path), "--unit", "owner", "--rows", "1", "--budget", "1", "--grant", "ana"]

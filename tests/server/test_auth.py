@@ -123,6 +123,7 @@ def test_strangers_may_not_knock_for_ever(world: World) -> None:
     assert world.call("ana", "GET", "/v1/me").status_code == 200  # whoever was here before passes
 
 
+@pytest.mark.slow
 def test_a_token_has_a_rate_that_only_its_own_requests_use_up(tmp_path: Any) -> None:
     there = made(tmp_path, rate=0.01, burst=3)
     with there.client:

@@ -317,6 +317,7 @@ def test_hostile_names_stay_names(hostile: World) -> None:
         assert page.headers["content-security-policy"] == POLICY
 
 
+@pytest.mark.slow
 def test_even_a_dataset_or_a_person_of_a_hostile_name_is_only_a_name(tmp_path: Path) -> None:
     """The border refuses such names; pages do not rely on it."""
     world = made(tmp_path)

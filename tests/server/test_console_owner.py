@@ -114,6 +114,7 @@ def test_rows_that_are_people_are_so_by_choice_alone(tmp_path: Path) -> None:
         assert "Every row is a person." in browser.get("/console/data/rows").text
 
 
+@pytest.mark.slow
 def test_data_that_is_known_goes_on_spending_when_somebody_says_so(tmp_path: Path) -> None:
     (tmp_path / "days.csv").write_text("\n".join(["who,x", *(f"{i},{i % 3}" for i in range(500))]))
     world = made(tmp_path)

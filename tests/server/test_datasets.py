@@ -397,6 +397,7 @@ def test_an_adjustment_is_a_signed_entry_that_everybody_sees(world: World) -> No
     assert world.call("olga", "POST", "/v1/questions", more).json()["code"] == "budget_exceeded"
 
 
+@pytest.mark.slow
 def test_two_processes_that_register_the_same_people_at_once_make_one_family(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

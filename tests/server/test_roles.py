@@ -122,6 +122,7 @@ THEIRS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path", "body"), THEIRS, ids=lambda value: value if isinstance(value, str) else "")
 @pytest.mark.parametrize("role", [Role.OWNER, Role.ANALYST])
 def test_what_belongs_to_others_does_not_exist(role: Role, method: str, path: str, body: Any, world: World) -> None:

@@ -101,6 +101,7 @@ def in_days(value: Any) -> Fraction:
     return whole + Fraction(10**6 * seconds + value.microsecond, 86_400 * 10**6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_is_public_about_a_value_is_true_of_it(name: str) -> None:
     chance = random.Random(name)

@@ -225,6 +225,7 @@ BROKEN: dict[str, tuple[Any, tuple[Any, Any], str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_ones_fail_by_name(name: str) -> None:
     mechanism, neighbours, wanted, options = BROKEN[name]
@@ -258,6 +259,7 @@ def test_a_sound_third_party_passes_with_less() -> None:
     assert [c.name for c in report.checks if c.passed is None] == ["error", "power", "nan"]
 
 
+@pytest.mark.slow
 def test_sound_mechanisms_are_blamed_no_more_often_than_said() -> None:
     """100 runs at a confidence of 80 %: no check fails more than 20 % of the time, at a false alarm of 1e-9."""
     failed = Counter(
@@ -276,6 +278,7 @@ def test_a_mechanism_may_bring_its_law() -> None:
     assert check_mechanism(Lawful(), (0, 1))["law"].passed is False
 
 
+@pytest.mark.slow
 def test_the_measured_epsilon_is_near_the_promise_and_never_above() -> None:
     """10 000 releases of randomized response at ε = 1: at least 0.65 is certified."""
     person = testing.OnePerson(local.RandomizedResponse(epsilon=1.0))

@@ -146,6 +146,7 @@ def failing(way: str, **caps: Any) -> tuple[Apart, Any, Any]:
     return engine, session, failed.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "caps", "code"),
     [

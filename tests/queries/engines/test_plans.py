@@ -48,6 +48,7 @@ def registered(
 DATA = st.fixed_dictionaries({"visits": rows_for(VISITS, 14), "labs": rows_for(LABS, 8), "wards": rows_for(WARDS, 4)})
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=DATA, draw=st.data())
 def test_duckdb_collects_what_plain_python_collects(data: Any, draw: st.DataObject) -> None:

@@ -68,10 +68,12 @@ def search(kitchen: Kitchen, seed: int, worlds: int, plans: int, depths: tuple[i
     return None
 
 
+@pytest.mark.slow
 def test_duckdb_moves_no_further_than_claimed() -> None:
     assert search(DuckDBKitchen(), 5, worlds=20, plans=12) is None
 
 
+@pytest.mark.slow
 def test_a_wrong_rule_is_found_out_through_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JoinPrivate, "rows", property(lambda self: self.left.rows))
     assert search(DuckDBKitchen(), 11, worlds=150, plans=20, depths=(1, 2)) is not None
