@@ -83,7 +83,7 @@ class Session:
         if known is not None:
             return self._again(made, *known, price.confidence, payer)
         drawn = self._noise(made, price)
-        words = _words(question, made)
+        words, rest = _words(question, made), [left]
         entry = self._ledger.reserve_or_replay(
             price.cost,
             question=made.question.hash,
@@ -91,12 +91,12 @@ class Session:
             enough=lambda sealed: self._is_enough(made, sealed, price),
             key=key,
             payer=payer,
+            left=rest.append,
         )
         if entry.state is State.SEALED:  # by somebody else meanwhile, or by the first request with this key
             return self._told(made, entry, price.confidence, payer)
-        rest = self._left(payer)
         [released] = self._released([(made, drawn, price.cost)], [entry])
-        return self._sealed(made, released, entry, price.confidence, rest)
+        return self._sealed(made, released, entry, price.confidence, rest[-1])
 
     def recall(
         self, question: str | Question, *, entry: Entry | None = None, confidence: float = 0.95
