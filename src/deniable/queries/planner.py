@@ -150,6 +150,12 @@ class Noise:
         return deviation_of(mechanism)
 
 
+@lru_cache(maxsize=1024)  # many questions share their noise
+def noise_cost(noise: Noise, budget: Budget) -> Cost:
+    """What the noise costs by the budget's own price of its curve, the threshold's δ apart."""
+    return budget.price(noise.curve)
+
+
 def noise(plan: Plan, budget: Budget, cost: Cost) -> Noise:
     """The noise that a cost pays for. Everything released with it is at most as dear, by the budget's own price."""
     made = unthresholded(plan, budget, cost.units)

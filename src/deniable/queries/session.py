@@ -20,7 +20,7 @@ from deniable.ledger import Budget, Cost, Entry, Ledger, State
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
 from deniable.queries.notes import listed, rest_said
-from deniable.queries.planner import Plan, noise, plan
+from deniable.queries.planner import Plan, noise, noise_cost, plan
 from deniable.queries.pricing import Asked, PartOf, Price
 from deniable.queries.question import Question
 from deniable.queries.release import Released, release
@@ -350,7 +350,7 @@ class Session:
     def _noise(self, made: Plan, price: Price) -> Noise:
         """The noise of a price, made before anything is charged: whatever is wrong with it, is wrong in public."""
         drawn = noise(made, self.budget, price.cost)
-        if not self.budget.price(drawn.curve).units <= price.cost.units:
+        if not noise_cost(drawn, self.budget).units <= price.cost.units:
             raise AssertionError("noise that costs more than was charged")
         return drawn
 
