@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -436,10 +437,16 @@ class _Quick:
         self._errors, self._away = driver.Error, (driver.OperationalError, driver.InternalError, driver.InterfaceError)
         self._name = ":{}" if driver.paramstyle == "qmark" else "%({})s"
         self._written: dict[str, str] = {}
+        # SQLite lets one write at a time, and who meets another sleeps for a while; here who waits is woken.
+        self._turn = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
 
     @contextmanager
     def cursor(self) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
         """One transaction; what is yielded runs a statement in it."""
+        with self._turn:
+            yield from self._transaction()
+
+    def _transaction(self) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
         lent = None
         try:
             lent = self.engine.raw_connection()
