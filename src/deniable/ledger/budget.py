@@ -113,12 +113,7 @@ class Cost:
 
     def describe_rest(self, budget: Budget) -> str:
         """The same for an amount that is left: rounded down, and every column named, because an empty one matters."""
-        level, name = conversion.short_down(budget.level_down(self)), _SPOKEN[budget.currency]
-        said = f"{name} {level}"
-        if budget.noise_delta_units and self.units:
-            epsilon = conversion.epsilon_down(self.units, budget.noise_delta_units)
-            said = f"epsilon {epsilon} at delta {amount_of(budget.noise_delta_units)} ({said})"
-        return f"{said}, delta {conversion.short_down(self.delta_units * UNIT)}"
+        return _described_rest(self, budget)
 
 
 @final
@@ -380,7 +375,7 @@ def _filter(currency: Currency, limit: Cost) -> Filter:
     return ZCDPFilter(rho=limit.units * UNIT, delta=delta)
 
 
-# --- once for many questions: they cost the same ----------------------------------------------------------------------
+# --- once for many questions: they cost the same, and leave the same to be told more than once ------------------------
 
 
 @lru_cache(maxsize=1024)
@@ -391,6 +386,16 @@ def _described(cost: Cost, budget: Budget) -> str:
         epsilon = conversion.epsilon_up(cost.units, budget.noise_delta_units)
         said = f"epsilon {epsilon} at delta {amount_of(budget.noise_delta_units)} ({said})"
     return said + (f", delta {conversion.short_up(cost.delta_units * UNIT)}" if cost.delta_units else "")
+
+
+@lru_cache(maxsize=1024)
+def _described_rest(cost: Cost, budget: Budget) -> str:
+    level, name = conversion.short_down(budget.level_down(cost)), _SPOKEN[budget.currency]
+    said = f"{name} {level}"
+    if budget.noise_delta_units and cost.units:
+        epsilon = conversion.epsilon_down(cost.units, budget.noise_delta_units)
+        said = f"epsilon {epsilon} at delta {amount_of(budget.noise_delta_units)} ({said})"
+    return f"{said}, delta {conversion.short_down(cost.delta_units * UNIT)}"
 
 
 @lru_cache(maxsize=1024)

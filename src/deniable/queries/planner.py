@@ -177,11 +177,14 @@ def noise(plan: Plan, budget: Budget, cost: Cost) -> Noise:
 
 def unthresholded(plan: Plan, budget: Budget, units: int) -> Noise:
     """The noise alone that this many units pay for."""
+    parts = tuple((part.statistic.width if part.is_running else None, part.moves, part.weight) for part in plan.parts)
+    return _unthresholded(parts, budget, units)
+
+
+@lru_cache(maxsize=1024)
+def _unthresholded(parts: tuple[tuple[int | None, Moves, Fraction], ...], budget: Budget, units: int) -> Noise:
     level = budget.level_down(Cost(units)) * MARGIN
-    made = tuple(
-        _mechanism(part.statistic.width if part.is_running else None, part.moves, part.weight, budget.currency, level)
-        for part in plan.parts
-    )
+    made = tuple(_mechanism(cells, moves, weight, budget.currency, level) for cells, moves, weight in parts)
     return Noise(made, Shape.LAPLACE if budget.currency == "epsilon" else Shape.NORMAL, None)
 
 
