@@ -21,7 +21,18 @@ from deniable.errors import BudgetExceeded, InvalidParameter
 from deniable.ledger.budget import MOST_UNITS, Budget, Cost
 from deniable.ledger.entries import EVERYBODY, Terms, checked_name
 
-__all__ = ["Account", "Limits", "checked_terms", "in_force", "less", "refuse", "stamp", "window_start"]
+__all__ = [
+    "Account",
+    "Limits",
+    "checked_payer",
+    "checked_terms",
+    "in_force",
+    "least_left",
+    "less",
+    "refuse",
+    "stamp",
+    "window_start",
+]
 
 _LONGEST_WINDOW: Final = 10 * 366 * 86_400
 
@@ -65,6 +76,13 @@ def checked_terms(account: str, limit: Cost, window: int | None, by: str) -> Ter
     return Terms(account=account, limit=limit, window=window, by=by)
 
 
+def checked_payer(payer: str | None) -> str | None:
+    """Somebody who pays besides everybody, or nobody."""
+    if payer == EVERYBODY:
+        raise InvalidParameter("payer", payer, "is everybody, who always pays", "name one payer, or none")
+    return None if payer is None else checked_name("payer", payer)
+
+
 def in_force(limit: Cost, terms: Iterable[Terms]) -> Limits:
     """The limits that hold after these terms, oldest first; `limit` is the dataset's own as it was made."""
     found: Limits = {(EVERYBODY, None): limit}
@@ -80,6 +98,12 @@ def refuse(budget: Budget, total: Cost, accounts: Sequence[Account]) -> None:
             named = each.title if len(accounts) > 1 else ""
             remedy = "nothing was spent; lower the cost, or ask something that was asked before"
             raise BudgetExceeded(total.describe(budget), each.left.describe_rest(budget), remedy, account=named)
+
+
+def least_left(accounts: Iterable[Account], also: Cost) -> Cost:
+    """What all of these can still pay, the least in each column, once they have paid this as well."""
+    rests = [less(each.limit, each.spent + also) for each in accounts]
+    return Cost(min(each.units for each in rests), min(each.delta_units for each in rests))
 
 
 def less(limit: Cost, spent: Cost) -> Cost:

@@ -109,21 +109,11 @@ class Cost:
         >>> budget.cost(epsilon=0.1, delta=1e-8).describe(budget)
         'epsilon 0.1 at delta 9E-7 (mu 0.02737), delta 1E-8'
         """
-        level, name = conversion.short_up(budget.level_up(self)), _SPOKEN[budget.currency]
-        said = f"{name} {level}"
-        if budget.noise_delta_units and self.units:
-            epsilon = conversion.epsilon_up(self.units, budget.noise_delta_units)
-            said = f"epsilon {epsilon} at delta {amount_of(budget.noise_delta_units)} ({said})"
-        return said + (f", delta {conversion.short_up(self.delta_units * UNIT)}" if self.delta_units else "")
+        return _described(self, budget)
 
     def describe_rest(self, budget: Budget) -> str:
         """The same for an amount that is left: rounded down, and every column named, because an empty one matters."""
-        level, name = conversion.short_down(budget.level_down(self)), _SPOKEN[budget.currency]
-        said = f"{name} {level}"
-        if budget.noise_delta_units and self.units:
-            epsilon = conversion.epsilon_down(self.units, budget.noise_delta_units)
-            said = f"epsilon {epsilon} at delta {amount_of(budget.noise_delta_units)} ({said})"
-        return f"{said}, delta {conversion.short_down(self.delta_units * UNIT)}"
+        return _described_rest(self, budget)
 
 
 @final
@@ -296,18 +286,7 @@ class Budget:
 
     def curve(self, cost: Cost) -> Curve:
         """What a cost of this size promises, rounded up: for all neighbours, as μ-GDP, ε-DP or ρ-zCDP, up to its δ."""
-        from deniable import curves  # numpy is not needed to keep a ledger
-
-        result = curves.identity()
-        if cost.units:
-            value = float_up(self.level_up(cost))
-            if self.currency == "mu2":
-                result = curves.gaussian(mu=value)
-            else:
-                result = curves.pure(epsilon=value) if self.currency == "epsilon" else curves.zcdp(rho=value)
-        if cost.delta_units:
-            result = result * curves.approximate(epsilon=0.0, delta=float_up(cost.delta_units * UNIT))
-        return result
+        return _promised(self, cost)
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -394,3 +373,42 @@ def _filter(currency: Currency, limit: Cost) -> Filter:
     if currency == "epsilon":
         return PureFilter(epsilon=limit.units * UNIT, delta=delta)
     return ZCDPFilter(rho=limit.units * UNIT, delta=delta)
+
+
+# --- once for many questions: they cost the same, and leave the same to be told more than once ------------------------
+
+
+@lru_cache(maxsize=1024)
+def _described(cost: Cost, budget: Budget) -> str:
+    level, name = conversion.short_up(budget.level_up(cost)), _SPOKEN[budget.currency]
+    said = f"{name} {level}"
+    if budget.noise_delta_units and cost.units:
+        epsilon = conversion.epsilon_up(cost.units, budget.noise_delta_units)
+        said = f"epsilon {epsilon} at delta {amount_of(budget.noise_delta_units)} ({said})"
+    return said + (f", delta {conversion.short_up(cost.delta_units * UNIT)}" if cost.delta_units else "")
+
+
+@lru_cache(maxsize=1024)
+def _described_rest(cost: Cost, budget: Budget) -> str:
+    level, name = conversion.short_down(budget.level_down(cost)), _SPOKEN[budget.currency]
+    said = f"{name} {level}"
+    if budget.noise_delta_units and cost.units:
+        epsilon = conversion.epsilon_down(cost.units, budget.noise_delta_units)
+        said = f"epsilon {epsilon} at delta {amount_of(budget.noise_delta_units)} ({said})"
+    return f"{said}, delta {conversion.short_down(cost.delta_units * UNIT)}"
+
+
+@lru_cache(maxsize=1024)
+def _promised(budget: Budget, cost: Cost) -> Curve:
+    from deniable import curves  # numpy is not needed to keep a ledger
+
+    result = curves.identity()
+    if cost.units:
+        value = float_up(budget.level_up(cost))
+        if budget.currency == "mu2":
+            result = curves.gaussian(mu=value)
+        else:
+            result = curves.pure(epsilon=value) if budget.currency == "epsilon" else curves.zcdp(rho=value)
+    if cost.delta_units:
+        result = result * curves.approximate(epsilon=0.0, delta=float_up(cost.delta_units * UNIT))
+    return result

@@ -127,13 +127,23 @@ _bands: dict[tuple[int, int], tuple[int, int] | None] = {}
 What is left of a budget falls a little with each question, and its four digits seldom with it."""
 
 
+_shown: dict[int, int] = {}
+"""By δ: the place that was shown last."""
+
+
+def _in_band(mu2_units: int, delta_units: int, place: int) -> bool:
+    band = _bands.get((delta_units, place))
+    return band is not None and band[0] <= mu2_units < band[1]
+
+
 @lru_cache(maxsize=4096)
 def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
     """The largest ε of four digits that costs at most so many units of μ² at this δ; 0 if even ε = 0 costs more."""
     delta = delta_units * UNIT
-    guess = _guess(mu2_units, delta)
-    band = _bands.get((delta_units, guess))
-    if band is not None and band[0] <= mu2_units < band[1]:
+    before = _shown.get(delta_units)
+    guess = before if before is not None and _in_band(mu2_units, delta_units, before) else _guess(mu2_units, delta)
+    if _in_band(mu2_units, delta_units, guess):
+        _shown[delta_units] = guess
         return _tidy(_short(guess))
 
     def costs_more(place: int) -> bool:
@@ -144,6 +154,7 @@ def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
     place = _last(lambda place: not costs_more(place), guess)
     if len(_bands) >= _BANDS:
         _bands.clear()
+        _shown.clear()
     seen = (delta_units, place) in _bands and place >= _WHOLE
     _bands[delta_units, place] = (_price(place, delta_units), _price(place + 1, delta_units)) if seen else None
     return _tidy(_short(place))

@@ -16,9 +16,9 @@ import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
-from typing import Final, final
+from typing import Final, TypeVar, final
 
-from deniable.errors import DeniableError, InvalidParameter, UnreadableRecord
+from deniable.errors import NOTHING, DeniableError, InvalidParameter, UnreadableRecord
 from deniable.ledger.budget import Budget, Cost
 from deniable.units import Relation, Unit
 
@@ -32,6 +32,7 @@ __all__ = [
     "Terms",
     "amounts",
     "checked_code",
+    "checked_kind",
     "checked_name",
     "checked_question",
     "checked_text",
@@ -45,6 +46,8 @@ FORMAT: Final = 1
 
 EVERYBODY: Final = "*"
 """The account that every spend is charged to: the dataset's own."""
+
+Kind = TypeVar("Kind")
 
 _HEX: Final = re.compile(r"[0-9a-f]{64}")
 _CODE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -324,6 +327,14 @@ def _text(value: object) -> str:
 
 
 # --- the border -------------------------------------------------------------------------------------------------------
+
+
+def checked_kind(kind: type[Kind], name: str, value: object) -> Kind:
+    """The value, if it is of this kind."""
+    if not isinstance(value, kind):
+        shown = NOTHING if isinstance(value, bytes) else value
+        raise InvalidParameter(name, shown, f"must be a {kind.__name__}")
+    return value
 
 
 def checked_number(number: int) -> int:

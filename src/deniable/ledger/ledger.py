@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, final
+from typing import TYPE_CHECKING, NamedTuple, Self, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, LedgerDamaged, LedgerMismatch
-from deniable.ledger.accounts import Account, checked_terms, in_force, less, refuse, window_start
+from deniable.ledger.accounts import Account, checked_payer, checked_terms, least_left, refuse
 from deniable.ledger.budget import Budget, Cost
 from deniable.ledger.entries import (
     EVERYBODY,
@@ -31,6 +31,7 @@ from deniable.ledger.entries import (
     Heading,
     State,
     checked_code,
+    checked_kind,
     checked_name,
     checked_number,
     checked_question,
@@ -40,7 +41,8 @@ from deniable.ledger.export import Note, newest_note, write_export
 from deniable.ledger.keys import PublicKey, SigningKey
 from deniable.ledger.recount import Recount
 from deniable.ledger.sqlite import SQLiteStore
-from deniable.ledger.stores import RESTORE, Store, Transaction, paid_up_to, whole
+from deniable.ledger.standing import standing
+from deniable.ledger.stores import RESTORE, Store, Transaction
 from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
@@ -51,8 +53,8 @@ __all__ = ["Ledger"]
 _PAGE = 500
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 
-Kind = TypeVar("Kind")
 Place = str | os.PathLike[str]
+_Told = Callable[[Cost], object] | None
 
 
 class _Ask(NamedTuple):
@@ -102,13 +104,15 @@ class Ledger:
         for name, text in (("dataset", dataset), ("family", family)):
             if text is not None:
                 checked_name(name, text)
-        held = None if owner is None else _a(PublicKey, "owner", owner).hex
+        held = None if owner is None else checked_kind(PublicKey, "owner", owner).hex
         note = None if checkpoint is None else newest_note(checkpoint)
         new = None
         # Where a checkpoint is known there was a ledger; a new one in its place would forget what was spent.
         if note is None and budget is not None and unit is not None and dataset is not None:
             serial = secrets.token_hex(16)
-            new = Heading(_a(Budget, "budget", budget), _a(Unit, "unit", unit), dataset, serial, family, held)
+            new = Heading(
+                checked_kind(Budget, "budget", budget), checked_kind(Unit, "unit", unit), dataset, serial, family, held
+            )
         store = _store(place)
         try:
             heading = store.open(new, dataset=dataset, family=family)
@@ -211,7 +215,7 @@ class Ledger:
         `payer`, an account of that name pays as well, out of what it was granted.
         """
         ask = _ask(cost, question, description, key)
-        return self._store.write(lambda transaction: self._reserved(transaction, ask, _payer(payer)))
+        return self._store.write(lambda each: self._reserved(each, ask, checked_payer(payer), _keyed(each, key)))
 
     def reserve_or_replay(
         self,
@@ -222,20 +226,24 @@ class Ledger:
         enough: Callable[[Entry], bool] | None = None,
         key: str | None = None,
         payer: str | None = None,
+        left: _Told = None,
     ) -> Entry:
         """The newest SEALED entry of this question, for nothing, if it is exact enough; otherwise as `reserve`.
 
         Both are decided in one transaction. An entry is exact enough if it cost as much or more in both columns, or as
-        `enough` says. Whether the asker may see what others asked is the caller's to decide.
+        `enough` says. Whether the asker may see what others asked is the caller's to decide. Where something is
+        charged, `left` is told what the payer may spend after it (without a payer: what is left of the dataset's
+        limit); it may be told again where a store had to begin anew, and what it heard last holds.
         """
         ask = _ask(cost, question, description, key)
         judge = enough or (lambda sealed: ask.cost <= sealed.cost)
 
         def work(transaction: Transaction) -> Entry:
-            known = None if key is not None and transaction.keyed(key) else transaction.newest_sealed(question)
+            before = _keyed(transaction, key)
+            known = None if before is not None else transaction.newest_sealed(question)
             if known is not None and judge(known):
                 return known
-            return self._reserved(transaction, ask, _payer(payer))
+            return self._reserved(transaction, ask, checked_payer(payer), before, left)
 
         return self._store.write(work)
 
@@ -251,18 +259,19 @@ class Ledger:
             return []
 
         def work(transaction: Transaction) -> list[Entry]:
-            known = None if key is None else transaction.keyed(key)
+            known = _keyed(transaction, key)
             if known is not None:
                 rule = f"was used for entry {known.number}, and not all that was charged with it has an answer"
                 raise InvalidParameter("key", key, rule, "it stays charged; wait for it, or ask anew with a new key")
-            return self._append(transaction, checked, _payer(payer))
+            return self._append(transaction, checked, checked_payer(payer))
 
         return self._store.write(work)
 
-    def _reserved(self, transaction: Transaction, ask: _Ask, payer: str | None) -> Entry:
-        known = None if ask.key is None else transaction.keyed(ask.key)
+    def _reserved(
+        self, transaction: Transaction, ask: _Ask, payer: str | None, known: Entry | None, left: _Told = None
+    ) -> Entry:
         if known is None:
-            return self._append(transaction, [ask], payer)[0]
+            return self._append(transaction, [ask], payer, left)[0]
         if (known.cost, known.question, known.description, known.key, known.payer) != (*ask, payer):
             raise InvalidParameter("key", ask.key, "was used for another question", "use a new key for each question")
         closing = transaction.closing(known.number)
@@ -271,11 +280,16 @@ class Ledger:
             raise InvalidParameter("key", ask.key, rule, "it stays charged; wait for it, or ask anew with a new key")
         return closing
 
-    def _append(self, transaction: Transaction, asks: Sequence[_Ask], payer: str | None) -> list[Entry]:
-        accounts = self._accounts(transaction, payer or EVERYBODY)
+    def _append(
+        self, transaction: Transaction, asks: Sequence[_Ask], payer: str | None, left: _Told = None
+    ) -> list[Entry]:
+        accounts = standing(transaction, self.budget.limit, payer or EVERYBODY)
         if payer is not None and not any(each.name == payer for each in accounts):
             raise InvalidParameter("payer", payer, "has no account in this ledger", "grant(...) it one first")
-        refuse(self.budget, sum((ask.cost for ask in asks), start=Cost(0, 0)), accounts)
+        total = sum((ask.cost for ask in asks), start=Cost(0, 0))
+        refuse(self.budget, total, accounts)
+        if left is not None:
+            left(least_left(accounts[:1] if payer is None else accounts, total))
         spent = transaction.spent()
         mine = next((each.lifetime for each in accounts if each.name == payer), None)
         fields = []
@@ -297,7 +311,7 @@ class Ledger:
         return self._close(entry, State.FAILED, code=checked_code(code))
 
     def _close(self, entry: Entry, state: State, answer: bytes | None = None, code: str | None = None) -> Entry:
-        if _a(Entry, "entry", entry).state is not State.RESERVED:
+        if checked_kind(Entry, "entry", entry).state is not State.RESERVED:
             raise InvalidParameter("entry", entry.number, f"is {entry.state}", "only a RESERVED entry can be closed")
 
         def work(transaction: Transaction) -> Entry:
@@ -332,7 +346,7 @@ class Ledger:
         `account` is a payer, or `EVERYBODY` for windows of the dataset as a whole. What was spent stays spent: a limit
         below that closes the account. The dataset's limit for good is changed by `adjust` alone.
         """
-        terms = checked_terms(account, _a(Cost, "limit", limit), window, by)
+        terms = checked_terms(account, checked_kind(Cost, "limit", limit), window, by)
         if (account, window) == (EVERYBODY, None):
             rule = "is the limit of the whole dataset, which its owner must sign for"
             raise InvalidParameter("account", account, rule, "use adjust(..., key=...), or give a window")
@@ -351,7 +365,9 @@ class Ledger:
         The entry is there for everybody to see, and what was spent stays spent. A raised limit weakens the guarantee
         for all that was ever answered.
         """
-        terms = replace(checked_terms(account, _a(Cost, "limit", limit), window, by), signer=self._signer(key))
+        terms = replace(
+            checked_terms(account, checked_kind(Cost, "limit", limit), window, by), signer=self._signer(key)
+        )
         checked_text("reason", reason)
 
         def work(transaction: Transaction) -> Entry:
@@ -364,7 +380,7 @@ class Ledger:
         return self._store.write(work)
 
     def _signer(self, key: SigningKey) -> str:
-        signer = _a(SigningKey, "key", key).public.hex
+        signer = checked_kind(SigningKey, "key", key).public.hex
         if self._heading.owner not in (None, signer):
             raise InvalidParameter("key", key, "is not the key of this ledger's owner", "sign with the owner's key")
         return signer
@@ -372,38 +388,16 @@ class Ledger:
     def accounts(self) -> list[Account]:
         """Every limit, the dataset's first, with what was spent of it, is left, and was ever spent by that account."""
         with self._store.reading() as transaction:
-            return self._accounts(transaction)
+            return standing(transaction, self.budget.limit)
 
     def left(self, payer: str) -> Cost:
         """What this payer may still spend now: the least, in each column, of all accounts that must pay."""
         checked_name("payer", payer)
         with self._store.reading() as transaction:
-            accounts = self._accounts(transaction, payer)
+            accounts = standing(transaction, self.budget.limit, payer)
         if not any(each.name == payer for each in accounts):
             return Cost(0, 0)
-        rests = [each.left for each in accounts]
-        return Cost(min(each.units for each in rests), min(each.delta_units for each in rests))
-
-    def _accounts(self, transaction: Transaction, *payers: str) -> list[Account]:
-        """The limits of the dataset, and those of these payers or, if none is named, of all."""
-        wanted = (EVERYBODY, *payers) if payers else ()
-        found = whole(transaction.about(*wanted))
-        limits = in_force(self.budget.limit, [each.terms for each in found if each.terms is not None])
-        accounts = []
-        lifetimes: dict[str, Cost] = {EVERYBODY: transaction.spent()}
-        for (name, window), limit in sorted(limits.items(), key=lambda item: item[0][0] != EVERYBODY):
-            if name not in lifetimes:
-                lifetimes[name] = paid_up_to(transaction.newest_paid(name))
-            spent = lifetimes[name]
-            if window is not None:
-                start = window_start(transaction.now(), window)
-                if name == EVERYBODY:
-                    older = whole([each for each in [transaction.newest_before(start)] if each])
-                    spent = less(spent, older[0].spent if older else Cost(0, 0))
-                else:
-                    spent = less(spent, paid_up_to(transaction.newest_paid(name, before=start)))
-            accounts.append(Account(name=name, window=window, limit=limit, spent=spent, lifetime=lifetimes[name]))
-        return accounts
+        return least_left(accounts, Cost(0, 0))
 
     # -- evidence ------------------------------------------------------------------------------------------------------
 
@@ -505,21 +499,21 @@ class Ledger:
     def limit(self) -> Cost:
         """What may be spent all in all: the budget's limit, or what its owner adjusted it to."""
         with self._store.reading() as transaction:
-            return self._accounts(transaction, EVERYBODY)[0].limit
+            return standing(transaction, self.budget.limit, EVERYBODY)[0].limit
 
     @property
     def largest_limit(self) -> Cost:
         """The most, in each column, that may or might ever have been spent: a limit that was lowered came too late."""
         with self._store.reading() as transaction:
-            terms = [each.terms for each in transaction.about(EVERYBODY)]
-        limits = [self.budget.limit, *(each.limit for each in terms if each is not None and each.window is None)]
+            terms = transaction.terms(EVERYBODY)
+        limits = [self.budget.limit, *(each.limit for each in terms if each.window is None)]
         return Cost(max(each.units for each in limits), max(each.delta_units for each in limits))
 
     @property
     def remaining(self) -> Cost:
         """What is left of the dataset's limit, exactly; `remaining // cost` says how many such questions fit."""
         with self._store.reading() as transaction:
-            return self._accounts(transaction, EVERYBODY)[0].left
+            return standing(transaction, self.budget.limit, EVERYBODY)[0].left
 
     @property
     def spent(self) -> Curve:
@@ -574,26 +568,16 @@ def _store(place: Place | None) -> Store:
 
 def _ask(cost: Cost, question: str, description: str, key: str | None = None) -> _Ask:
     checked = checked_question(question), checked_text("description", description)
-    return _Ask(_a(Cost, "cost", cost), *checked, None if key is None else checked_name("key", key))
+    return _Ask(checked_kind(Cost, "cost", cost), *checked, None if key is None else checked_name("key", key))
 
 
-def _payer(payer: str | None) -> str | None:
-    if payer == EVERYBODY:
-        raise InvalidParameter("payer", payer, "is everybody, who always pays", "name one payer, or none")
-    return None if payer is None else checked_name("payer", payer)
+def _keyed(transaction: Transaction, key: str | None) -> Entry | None:
+    return None if key is None else transaction.keyed(key)
 
 
 def _mismatch(field: str, asked: object, found: object) -> LedgerMismatch:
     remedy = "open it as what it is, or keep another ledger; a budget is fixed when its ledger is made"
     return LedgerMismatch(field, repr(asked), repr(found), remedy)
-
-
-def _a(kind: type[Kind], name: str, value: object) -> Kind:
-    """The value, if it is of this kind."""
-    if not isinstance(value, kind):
-        shown = NOTHING if isinstance(value, bytes) else value
-        raise InvalidParameter(name, shown, f"must be a {kind.__name__}")
-    return value
 
 
 def _reopened(place: str, budget: Budget, unit: Unit, dataset: str) -> Ledger:

@@ -32,7 +32,7 @@ from deniable.errors import (
     UnreadableRecord,
 )
 from deniable.ledger.entries import Entry, Heading
-from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, as_row, from_row, genesis_of
+from deniable.ledger.stores import COLUMNS, RESTORE, Head, Seen, Store, Transaction, as_row, from_row, genesis_of
 
 __all__ = ["SQLiteStore", "needs_all", "ours"]
 
@@ -75,8 +75,8 @@ _SCHEMA: Final = (
 
 @final
 class _SQLiteTransaction(Transaction):
-    def __init__(self, connection: sqlite3.Connection, genesis: str) -> None:
-        super().__init__(genesis)
+    def __init__(self, connection: sqlite3.Connection, genesis: str, seen: Seen | None = None) -> None:
+        super().__init__(genesis, seen)
         self._connection = connection
 
     @property
@@ -166,6 +166,7 @@ class SQLiteStore(Store):
         # In a file, who reads need not wait until who writes has flushed the disk; memory has one connection only.
         self._reading = self._lock if path is None else threading.RLock()
         self._reader: sqlite3.Connection | None = None
+        self._seen: dict[sqlite3.Connection, tuple[int, Seen]] = {}
         self._genesis = ""
         self._file: tuple[int, int] | None = None
         self._process = os.getpid()
@@ -219,8 +220,14 @@ class SQLiteStore(Store):
             connection = self._connected(reads=reads)
             connection.execute(begin)
             try:
-                yield _SQLiteTransaction(connection, self._genesis)
+                # This number changes when another connection has written, of this process or of any other.
+                [version] = connection.execute("PRAGMA data_version").fetchone()
+                before, seen = self._seen.pop(connection, (None, Seen()))
+                if version != before:
+                    seen = Seen()
+                yield _SQLiteTransaction(connection, self._genesis, seen)
                 connection.execute("COMMIT")
+                self._seen[connection] = version, seen
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -261,6 +268,7 @@ class SQLiteStore(Store):
             if each is not None:
                 each.close()
         self._connection = self._reader = None
+        self._seen.clear()
 
     def close(self) -> None:
         with self._lock, self._reading:

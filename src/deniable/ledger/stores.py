@@ -21,12 +21,13 @@ from typing import Any, Final, NamedTuple, TypeVar, final
 from deniable.errors import DeniableError, LedgerDamaged, LedgerUnavailable
 from deniable.ledger.accounts import stamp
 from deniable.ledger.budget import Cost
-from deniable.ledger.entries import Entry, Heading, State, compact, cost_of, more_of
+from deniable.ledger.entries import Entry, Heading, State, Terms, compact, cost_of, more_of
 
 __all__ = [
     "COLUMNS",
     "RESTORE",
     "Head",
+    "Seen",
     "Store",
     "Transaction",
     "Waiting",
@@ -65,12 +66,40 @@ class Waiting:
         return self.result
 
 
+@final
+class Seen:
+    """What a transaction has read and found whole. It holds in the next one too, if a store knows that between the two
+    nobody has written.
+    """
+
+    __slots__ = ("newest", "paid", "terms")
+
+    def __init__(self) -> None:
+        self.newest: Entry | None = None
+        self.terms: dict[tuple[str, ...], list[Terms]] = {}
+        self.paid: dict[str, Cost] = {}
+
+    def forget(self) -> None:
+        """What was read was undone."""
+        self.newest = None
+        self.terms.clear()
+        self.paid.clear()
+
+    def add(self, entry: Entry) -> None:
+        """This was written now."""
+        self.newest = entry
+        if entry.terms is not None:
+            self.terms.clear()
+        if entry.payer is not None and entry.payer_spent is not None:
+            self.paid[entry.payer] = entry.payer_spent
+
+
 class Transaction(ABC):
     """A consistent view of a ledger; while writing, nobody else writes."""
 
-    def __init__(self, genesis: str) -> None:
+    def __init__(self, genesis: str, seen: Seen | None = None) -> None:
         self._genesis = genesis
-        self._newest: Entry | None = None
+        self._seen = Seen() if seen is None else seen
 
     @property
     def genesis(self) -> str:
@@ -140,7 +169,8 @@ class Transaction(ABC):
             except DeniableError as error:  # one of the database's own ends everything
                 if len(waiting) == 1:
                     raise
-                each.error, self._newest = error, None
+                each.error = error
+                self._seen.forget()
 
     def entry(self, number: int) -> Entry | None:
         """The entry of this number."""
@@ -152,8 +182,8 @@ class Transaction(ABC):
 
         This looks at both ends only, so that it costs the same in a long ledger. `Ledger.verify` looks at all of it.
         """
-        if self._newest is not None:
-            return self._newest
+        if self._seen.newest is not None:
+            return self._seen.newest
         head = self.head
         if head.number == 0:
             if head.hash != self.genesis or self.page(after=0, most=1):
@@ -169,8 +199,23 @@ class Transaction(ABC):
         link = self.first_link()
         if link != self.genesis:
             raise LedgerDamaged(1 if link is None else 0, "does not belong to this chain", RESTORE)
-        self._newest = last[0]
-        return self._newest
+        self._seen.newest = last[0]
+        return last[0]
+
+    def terms(self, *accounts: str) -> list[Terms]:
+        """What was ever set about these accounts, or about all, oldest first; LedgerDamaged if that was changed."""
+        found = self._seen.terms.get(accounts)
+        if found is None:
+            found = [each.terms for each in whole(self.about(*accounts)) if each.terms is not None]
+            self._seen.terms[accounts] = found
+        return found
+
+    def paid(self, payer: str) -> Cost:
+        """Everything charged to this payer so far; LedgerDamaged if that was changed."""
+        found = self._seen.paid.get(payer)
+        if found is None:
+            found = self._seen.paid[payer] = paid_up_to(self.newest_paid(payer))
+        return found
 
     def spent(self) -> Cost:
         """Everything charged so far, from the newest entry."""
@@ -200,7 +245,8 @@ class Transaction(ABC):
             last = Head(entry.number, entry.hash)
             entries.append(entry)
         self._insert(entries, head)
-        self._newest = entries[-1]
+        for entry in entries:
+            self._seen.add(entry)
         return entries
 
 

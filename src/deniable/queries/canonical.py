@@ -86,6 +86,7 @@ def _call(operator: str, forms: tuple[Form, ...]) -> Form:
     return (operator, *forms)
 
 
+@lru_cache(maxsize=128)  # by identity, as relations are compared; a question and its plan both need it
 def relation_form(relation: Relation) -> tuple[Form, Forms]:
     """The form of a relation, and those of its columns. Names given on the way leave no trace."""
     match relation:

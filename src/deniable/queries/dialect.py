@@ -72,15 +72,23 @@ def _tokens(text: str) -> list[Token]:
         refuse("syntax")
 
 
+_OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
+_ENDING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
+
+
 def _check_nesting(tokens: list[Token]) -> None:
     depth = 0
     for token in tokens:
-        if token.token_type in {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}:
+        kind = token.token_type
+        if kind in _OPENING:
             depth += 1
             if depth > MOST_NESTED:
                 refuse("depth")
-        elif token.token_type in {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}:
+        elif kind in _ENDING:
             depth = max(0, depth - 1)
+
+
+_PRIVATELY: Final = ["WITH", "DIFFERENTIAL_PRIVACY"]
 
 
 def _without_options(text: str, tokens: list[Token]) -> tuple[str, dict[str, str]]:
@@ -94,8 +102,8 @@ def _without_options(text: str, tokens: list[Token]) -> tuple[str, dict[str, str
     opened: list[int] = []
     i = 0
     while i < len(tokens):
-        words = [token.text.upper() for token in tokens[i : i + 3]]
-        if words == ["SELECT", "WITH", "DIFFERENTIAL_PRIVACY"]:
+        kind = tokens[i].token_type
+        if kind is TokenType.SELECT and [token.text.upper() for token in tokens[i + 1 : i + 3]] == _PRIVATELY:
             end = i + 2
             if i + 3 < len(tokens) and tokens[i + 3].text.upper() == "OPTIONS":
                 end = _closing(tokens, i + 4)
@@ -106,7 +114,6 @@ def _without_options(text: str, tokens: list[Token]) -> tuple[str, dict[str, str
             edits.append((tokens[i + 1].start, tokens[end].end + 1, ""))
             i = end + 1
             continue
-        kind = tokens[i].token_type
         if kind is TokenType.L_PAREN:
             opened.append(i)
         elif kind is TokenType.R_PAREN and opened:

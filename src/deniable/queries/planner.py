@@ -150,6 +150,12 @@ class Noise:
         return deviation_of(mechanism)
 
 
+@lru_cache(maxsize=1024)  # many questions share their noise
+def noise_cost(noise: Noise, budget: Budget) -> Cost:
+    """What the noise costs by the budget's own price of its curve, the threshold's δ apart."""
+    return budget.price(noise.curve)
+
+
 def noise(plan: Plan, budget: Budget, cost: Cost) -> Noise:
     """The noise that a cost pays for. Everything released with it is at most as dear, by the budget's own price."""
     made = unthresholded(plan, budget, cost.units)
@@ -171,11 +177,14 @@ def noise(plan: Plan, budget: Budget, cost: Cost) -> Noise:
 
 def unthresholded(plan: Plan, budget: Budget, units: int) -> Noise:
     """The noise alone that this many units pay for."""
+    parts = tuple((part.statistic.width if part.is_running else None, part.moves, part.weight) for part in plan.parts)
+    return _unthresholded(parts, budget, units)
+
+
+@lru_cache(maxsize=1024)
+def _unthresholded(parts: tuple[tuple[int | None, Moves, Fraction], ...], budget: Budget, units: int) -> Noise:
     level = budget.level_down(Cost(units)) * MARGIN
-    made = tuple(
-        _mechanism(part.statistic.width if part.is_running else None, part.moves, part.weight, budget.currency, level)
-        for part in plan.parts
-    )
+    made = tuple(_mechanism(cells, moves, weight, budget.currency, level) for cells, moves, weight in parts)
     return Noise(made, Shape.LAPLACE if budget.currency == "epsilon" else Shape.NORMAL, None)
 
 

@@ -94,6 +94,7 @@ class Rows(Scalars):
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self._fitted: dict[int, tuple[exp.Expression, Expression]] = {}
 
     def column(self, node: exp.Column) -> Expression:
         entry = named(self.scope, node)
@@ -105,8 +106,11 @@ class Rows(Scalars):
         refuse("misplaced")
 
     def fitted(self, node: exp.Expression) -> Expression:
-        """The expression of a node, checked against the columns."""
-        return fitted(self.read(node), self.scope.relation.columns)
+        """The expression of a node, checked against the columns. A key stands in GROUP BY and in SELECT."""
+        known = self._fitted.get(id(node))
+        if known is None:
+            known = self._fitted[id(node)] = (node, fitted(self.read(node), self.scope.relation.columns))
+        return known[1]
 
     def is_person(self, node: exp.Expression) -> bool:
         """Whether a node names the person."""

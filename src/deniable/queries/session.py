@@ -20,7 +20,7 @@ from deniable.ledger import Budget, Cost, Entry, Ledger, State
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
 from deniable.queries.notes import listed, rest_said
-from deniable.queries.planner import Plan, noise, plan
+from deniable.queries.planner import Plan, noise, noise_cost, plan
 from deniable.queries.pricing import Asked, PartOf, Price
 from deniable.queries.question import Question
 from deniable.queries.release import Released, release
@@ -83,7 +83,7 @@ class Session:
         if known is not None:
             return self._again(made, *known, price.confidence, payer)
         drawn = self._noise(made, price)
-        words = _words(question, made)
+        words, rest = _words(question, made), [left]
         entry = self._ledger.reserve_or_replay(
             price.cost,
             question=made.question.hash,
@@ -91,12 +91,12 @@ class Session:
             enough=lambda sealed: self._is_enough(made, sealed, price),
             key=key,
             payer=payer,
+            left=rest.append,
         )
         if entry.state is State.SEALED:  # by somebody else meanwhile, or by the first request with this key
             return self._told(made, entry, price.confidence, payer)
-        rest = self._left(payer)
         [released] = self._released([(made, drawn, price.cost)], [entry])
-        return self._sealed(made, released, entry, price.confidence, rest)
+        return self._sealed(made, released, entry, price.confidence, rest[-1])
 
     def recall(
         self, question: str | Question, *, entry: Entry | None = None, confidence: float = 0.95
@@ -350,7 +350,7 @@ class Session:
     def _noise(self, made: Plan, price: Price) -> Noise:
         """The noise of a price, made before anything is charged: whatever is wrong with it, is wrong in public."""
         drawn = noise(made, self.budget, price.cost)
-        if not self.budget.price(drawn.curve).units <= price.cost.units:
+        if not noise_cost(drawn, self.budget).units <= price.cost.units:
             raise AssertionError("noise that costs more than was charged")
         return drawn
 

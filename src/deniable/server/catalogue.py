@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -113,19 +114,18 @@ _RELEASES: Final = Table(
 )
 
 
-# Run for every question, so they are written out: making them anew would cost more than running them.
-_BEGIN: Final = text(
-    "INSERT INTO curator_requests (person, key, body, made) VALUES (:person, :key, :body, :made) ON CONFLICT DO NOTHING"
-)
-_BEGUN: Final = text("SELECT body, status, response FROM curator_requests WHERE person = :person AND key = :key")
-_END: Final = text(
-    "UPDATE curator_requests SET status = :status, response = :response "
-    "WHERE person = :person AND key = :key AND status IS NULL"
-)
-_NOTE: Final = text(
-    "INSERT INTO curator_releases (dataset, entry, person, question, confidence, made) "
-    "VALUES (:dataset, :entry, :person, :question, :confidence, :made) ON CONFLICT DO NOTHING"
-)
+# Run for every question, so they are written out and go to the driver: what SQLAlchemy does around them would take
+# several times as long as they do.
+_BEGIN: Final = """
+    INSERT INTO curator_requests (person, key, body, made) VALUES ({person}, {key}, {body}, {made})
+    ON CONFLICT DO NOTHING"""
+_BEGUN: Final = "SELECT body, status, response FROM curator_requests WHERE person = {person} AND key = {key}"
+_END: Final = """
+    UPDATE curator_requests SET status = {status}, response = {response}
+    WHERE person = {person} AND key = {key} AND status IS NULL"""
+_NOTE: Final = """
+    INSERT INTO curator_releases (dataset, entry, person, question, confidence, made)
+    VALUES ({dataset}, {entry}, {person}, {question}, {confidence}, {made}) ON CONFLICT DO NOTHING"""
 
 
 @final
@@ -205,15 +205,14 @@ class Catalogue:
         if isinstance(place, Path):
             place.parent.mkdir(parents=True, exist_ok=True)
             url = f"sqlite:///{place}"
-            self._engine, self._quick = _sqlite(url, "FULL"), _sqlite(url, "NORMAL")
+            self._engine, quick = _sqlite(url, "FULL"), _sqlite(url, "NORMAL")
         else:
             url = place.replace("postgresql://", "postgresql+psycopg://", 1)
             try:
-                self._engine = self._quick = create_engine(
-                    url, pool_pre_ping=True, connect_args={"connect_timeout": 10}
-                )
+                self._engine = quick = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
             except ImportError as error:
                 raise MissingExtra(error.name or "psycopg", "postgres") from None
+        self._quick = _Quick(quick)
         try:
             _METADATA.create_all(self._engine)
         except _AWAY:
@@ -224,7 +223,7 @@ class Catalogue:
     def close(self) -> None:
         """Let go of every connection."""
         self._engine.dispose()
-        self._quick.dispose()
+        self._quick.engine.dispose()
 
     # -- people and tokens ---------------------------------------------------------------------------------------------
 
@@ -390,29 +389,29 @@ class Catalogue:
         Problem `key_reused` where the key stood for another body, `key_pending` where its first request has no answer.
         """
         who = {"person": person, "key": key}
-        with _kept(self._quick.begin) as connection:
-            made = connection.execute(_BEGIN, {**who, "body": body, "made": time.time()})
-            if made.rowcount:
+        with self._quick.cursor() as run:
+            if run(_BEGIN, {**who, "body": body, "made": time.time()}).rowcount:
                 return None
-            row = connection.execute(_BEGUN, who).one()
-        if row.body != body:
+            before, status, response = run(_BEGUN, who).fetchone()
+        if before != body:
             raise Problem("key_reused", "use a new Idempotency-Key for each request")
-        return None if row.status is None else (row.status, row.response)
+        return None if status is None else (status, bytes(response))
 
     def end_request(self, person: str, key: str, status: int, response: bytes) -> tuple[int, bytes]:
         """Keep the response, byte for byte; what is kept, where another process that had the same key was faster."""
         who = {"person": person, "key": key}
-        with _kept(self._quick.begin) as connection:
-            if connection.execute(_END, {**who, "status": status, "response": response}).rowcount:
+        with self._quick.cursor() as run:
+            if run(_END, {**who, "status": status, "response": response}).rowcount:
                 return status, response
-            row = connection.execute(_BEGUN, who).one()
-        return row.status, bytes(row.response)
+            _, status, response = run(_BEGUN, who).fetchone()
+        return status, bytes(response)
 
     def add_releases(self, records: list[ReleaseRecord]) -> None:
         """Note which questions these entries answered. Nothing is changed where an entry is known."""
         if records:
-            with _kept(self._quick.begin) as connection:
-                connection.execute(_NOTE, [asdict(record) for record in records])
+            with self._quick.cursor() as run:
+                for record in records:
+                    run(_NOTE, asdict(record))
 
     def release(self, dataset: str, entry: int) -> ReleaseRecord | None:
         """What is known of an entry."""
@@ -428,6 +427,52 @@ class Catalogue:
             return [ReleaseRecord(*row) for row in connection.execute(asked).all()]
 
 
+@final
+class _Quick:
+    """A way to the database past SQLAlchemy, which lends its connections only."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        driver = engine.dialect.loaded_dbapi
+        self._errors, self._away = driver.Error, (driver.OperationalError, driver.InternalError, driver.InterfaceError)
+        self._name = ":{}" if driver.paramstyle == "qmark" else "%({})s"
+        self._written: dict[str, str] = {}
+        # SQLite lets one write at a time, and who meets another sleeps for a while; here who waits is woken.
+        self._turn = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
+
+    @contextmanager
+    def cursor(self) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
+        """One transaction; what is yielded runs a statement in it."""
+        with self._turn:
+            yield from self._transaction()
+
+    def _transaction(self) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
+        lent = None
+        try:
+            lent = self.engine.raw_connection()
+            cursor = lent.cursor()
+
+            def run(statement: str, values: dict[str, Any]) -> Any:
+                written = self._written.get(statement)
+                if written is None:
+                    marks = {name: self._name.format(name) for name in values}
+                    written = self._written[statement] = statement.format(**marks)
+                cursor.execute(written, values)
+                return cursor
+
+            yield run
+            lent.commit()
+        except (*_AWAY, self._errors) as error:
+            if lent is not None:
+                lent.invalidate()  # whatever state it is in, nobody gets it again
+            if isinstance(error, (*_AWAY, *self._away)):
+                raise _unreachable() from None
+            raise
+        finally:
+            if lent is not None:
+                lent.close()
+
+
 _AWAY: Final = (OperationalError, InternalError, InterfaceError, PoolTimeout)
 
 
@@ -440,7 +485,11 @@ def _kept(opening: Callable[[], AbstractContextManager[Connection]]) -> Iterator
     except (*_AWAY, DBAPIError) as error:
         if not isinstance(error, _AWAY) and not error.connection_invalidated:
             raise
-        raise Problem("ledger_unavailable", "the catalogue cannot be read or written") from None
+        raise _unreachable() from None
+
+
+def _unreachable() -> Problem:
+    return Problem("ledger_unavailable", "the catalogue cannot be read or written")
 
 
 def _token(row: Any) -> TokenRecord:

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ class Odd(Engine):
     def collect(self, question: Any) -> Any:
         if self._way == "sleep":
             time.sleep(600)
+        if self._way == "nap":
+            time.sleep(0.5)
+            return {}
         if self._way == "die":
             os._exit(9)
         if self._way == "greedy":
@@ -171,6 +175,13 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with session:
         assert failed.code == "time"
         assert not engine._worker.alive
+
+
+def test_the_time_of_a_question_begins_when_it_has_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten rounds of half a second, under a limit of four seconds each."""
+    monkeypatch.setattr("deniable.queries.engines.apart._GRACE", 0.0)
+    with Apart(partial(Odd, "nap"), seconds=4.0) as engine, ThreadPoolExecutor(40) as pool:
+        assert list(pool.map(lambda _: engine.collect(None), range(40))) == [{}] * 40  # type: ignore[arg-type]
 
 
 def test_closing_ends_the_process_and_removes_what_it_left() -> None:

@@ -54,6 +54,7 @@ class Apart(Engine):
         self._make, self._seconds, self._space = make, seconds, space
         self._tables: list[tuple[str, object, Table, bytes, Table, str]] = []
         self._turn = threading.Lock()
+        self._places = threading.Semaphore(_AT_ONCE)
         self._worker: _Worker | None = None
         self._closed = False
 
@@ -67,10 +68,11 @@ class Apart(Engine):
             return made
 
     def collect(self, question: Collect) -> dict[Group, Numbers]:
-        with self._turn:
-            worker = self._running()
         limit = None if self._seconds is None else self._seconds + _GRACE
-        found: dict[Group, Numbers] = worker.call("collect", (question,), limit)
+        with self._places:  # who waits here loses none of their time
+            with self._turn:
+                worker = self._running()
+            found: dict[Group, Numbers] = worker.call("collect", (question,), limit)
         return found
 
     def sql(self, question: Collect) -> str:

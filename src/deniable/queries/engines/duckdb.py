@@ -6,9 +6,10 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -69,7 +70,7 @@ class DuckDBEngine(Engine):
     ) -> None:
         if seconds is not None and not seconds > 0:
             raise InvalidParameter("seconds", seconds, "must be positive, or None for no limit")
-        self._seconds = seconds
+        self._clock = None if seconds is None else _Clock(seconds)
         self._folder = tempfile.mkdtemp(prefix="deniable-", dir=folder)
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         settings: dict[str, Any] = {
@@ -261,6 +262,8 @@ class DuckDBEngine(Engine):
             if not self._closed:
                 self._closed = True
                 self._tables.clear()
+                if self._clock is not None:
+                    self._clock.stop()
                 self._connection.close()
                 self._remove()
 
@@ -270,15 +273,10 @@ class DuckDBEngine(Engine):
 
     def _ask(self, sql: str) -> list[tuple[Any, ...]]:
         cursor = self._connection.cursor()
-        alarm = None if self._seconds is None else threading.Timer(self._seconds, cursor.interrupt)
-        if alarm is not None:
-            alarm.daemon = True
-            alarm.start()
         try:
-            return _guarded(cursor, sql, "engine")
+            with nullcontext() if self._clock is None else self._clock.running(cursor):
+                return _guarded(cursor, sql, "engine")
         finally:
-            if alarm is not None:
-                alarm.cancel()
             cursor.close()
 
     def _run(self, sql: str) -> list[tuple[Any, ...]]:
@@ -286,6 +284,48 @@ class DuckDBEngine(Engine):
 
     def _read(self, sql: str) -> list[tuple[Any, ...]]:
         return _guarded(self._connection, sql, "source")
+
+
+@final
+class _Clock:
+    """Interrupts what runs longer than so many seconds. One thread for all questions: one for each costs as much as a
+    small question does.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._due: dict[Any, float] = {}
+        self._stopped = threading.Event()
+        self._turn = threading.Lock()
+        self._started = False
+        self.stop = weakref.finalize(self, self._stopped.set)
+
+    @contextmanager
+    def running(self, cursor: Any) -> Iterator[None]:
+        """While this runs, its time does."""
+        if not self._started:
+            with self._turn:
+                if not self._started:
+                    watched = (self._due, self._seconds, self._stopped)  # not us: we may go, and the thread with us
+                    threading.Thread(target=_watch, args=watched, daemon=True).start()
+                    self._started = True
+        self._due[cursor] = time.monotonic() + self._seconds
+        try:
+            yield
+        finally:
+            self._due.pop(cursor, None)
+
+
+def _watch(due: dict[Any, float], seconds: float, stopped: threading.Event) -> None:
+    wait = seconds
+    # Whatever begins while we wait is due later than whatever we wait for, so nobody needs to wake us.
+    while not stopped.wait(min(wait, threading.TIMEOUT_MAX)):
+        now = time.monotonic()
+        for cursor, when in list(due.items()):
+            if when <= now and due.pop(cursor, None) is not None:
+                with suppress(duckdb.Error):  # it was done just then
+                    cursor.interrupt()
+        wait = max(0.0, min((when - now for when in list(due.values())), default=seconds))
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from deniable.queries.engines.places import GROUP, PLACE, Stored, Wish
 from deniable.queries.engines.spelling import (
     SQL,
     Spelling,
+    again,
     both,
     case,
     cast,
@@ -147,8 +148,8 @@ class _Generator:
     ) -> SQL:
         rows = self._stacked(rows, writer)
         known = self._known(question, keys)
-        select = self._select([*(key.sql.copy() for key in keys), *outputs], rows.origin, (*rows.conditions, *known))
-        grouping = [*(key.sql.copy() for key in keys), *by]
+        select = self._select([*(again(key.sql) for key in keys), *outputs], rows.origin, (*rows.conditions, *known))
+        grouping = [*(again(key.sql) for key in keys), *by]
         if grouping:
             select.set("group", exp.Group(expressions=grouping))
         return select

@@ -30,6 +30,13 @@ def column(identifier: str) -> exp.Column:
     return exp.Column(this=name(identifier))
 
 
+def again(written: SQL) -> SQL:
+    """The same once more, for another place in a statement. Plain columns are made quicker than they are copied."""
+    if isinstance(written, exp.Column) and written.args.get("table") is None:
+        return column(written.name)
+    return written.copy()
+
+
 def function(called: str, *arguments: SQL) -> SQL:
     """A function by the name it has on the engine."""
     return exp.Anonymous(this=called, expressions=list(arguments))

@@ -18,6 +18,7 @@ from sqlglot import exp
 from deniable.queries.engines.spelling import (
     SQL,
     Spelling,
+    again,
     both,
     case,
     cast,
@@ -76,7 +77,7 @@ class Writer:
         match expression:
             case Column(name=column_name):
                 found = self.columns[column_name]
-                return replace(found, sql=found.sql.copy())
+                return replace(found, sql=again(found.sql))
             case Literal(value=value):
                 domain = of_constant(value)
                 return Piece(self.spelling.literal(value, domain.kind), domain)
