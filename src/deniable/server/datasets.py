@@ -148,7 +148,7 @@ class Datasets:
         tables = tables_of(record.schema)
         for name, path in record.sources.items():
             # Old answers would be given for new data, and the marks of the family would be of something else.
-            if digest(Path(path)) != record.contents[name]:
+            if digest(Path(path)) != record.contents.get(name):
                 raise _Changed(_CHANGED)
         files = {name: Path(path) for name, path in record.sources.items()}
         private = {name: path for name, path in files.items() if tables[name].unit is not None}
