@@ -181,6 +181,20 @@ class RemoteSession:
         found = self._wire.ask("/v1/questions:batch", body)["answers"]
         return [self._answer(each, sql) for each, sql in zip(found, questions, strict=True)]
 
+    def bounds(self, column: str, table: str | None = None, *, cover: float = 0.99, **cost: Any) -> RemoteBounds:
+        """Buy bounds of a column that has none, such that about `cover` of the rows are within; for owners.
+
+        The dataset has them from then on: what was paid for is public.
+        """
+        body = {"column": column, "table": table, "cover": cover, **cost}
+        record = self._wire.ask(f"/v1/datasets/{self.dataset}/bounds", body)
+        return RemoteBounds(record, self._answer(record["answer"], f"bounds of {column}"))
+
+    def price_bounds(self, column: str, table: str | None = None, **cost: Any) -> RemotePrice:
+        """What `bounds` would charge. Free: no data is read."""
+        body = {"column": column, "table": table, **cost}
+        return RemotePrice(self._wire.post(f"/v1/datasets/{self.dataset}/bounds:price", body))
+
     def rehearse(self, question: str | Steps, **cost: Any) -> RemoteAnswer:
         """The same question to dummy rows, which are made from the public schema alone. Free, and about nobody."""
         place = f"/v1/datasets/{self.dataset}/dummy:ask"
@@ -256,6 +270,40 @@ class RemoteSession:
 
     def _answer(self, record: dict[str, Any], question: str | Steps) -> RemoteAnswer:
         return RemoteAnswer(record, question)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RemoteBounds:
+    """Bounds that were bought, and the noisy counts that they were read off."""
+
+    record: dict[str, Any]
+    answer: RemoteAnswer
+
+    @property
+    def low(self) -> Any:
+        """The lowest value, a date or moment as text; None where no bin stood out of the noise."""
+        return self.record["low"]
+
+    @property
+    def high(self) -> Any:
+        """The highest value."""
+        return self.record["high"]
+
+    @property
+    def receipt(self) -> RemoteReceipt:
+        """What was paid."""
+        return self.answer.receipt
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return dict(self.record)
+
+    def __str__(self) -> str:
+        none = f"{self.record['column']}: no bin stands out of the noise, so there are no bounds; spend more"
+        return f"{self.record['line'] or none}\n{self.receipt}"
+
+    __repr__ = __str__
 
 
 def _tables(about: dict[str, Any]) -> dict[str, Table]:

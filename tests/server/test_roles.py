@@ -33,6 +33,16 @@ REQUESTS: dict[tuple[str, str], tuple[str, str, Any]] = {
         "/v1/datasets/visits/dummy:ask",
         {"sql": WARDS, "epsilon": 0.01},
     ),
+    ("POST", "/v1/datasets/{name}/bounds:price"): (
+        "buy bounds",
+        "/v1/datasets/visits/bounds:price",
+        {"column": "nothing", "epsilon": 0.01},
+    ),
+    ("POST", "/v1/datasets/{name}/bounds"): (
+        "buy bounds",
+        "/v1/datasets/visits/bounds",
+        {"column": "nothing", "epsilon": 0.01},
+    ),
     ("GET", "/v1/datasets/{name}/grants"): ("see grants", "/v1/datasets/visits/grants", None),
     ("POST", "/v1/datasets/{name}/grants"): ("grant", "/v1/datasets/visits/grants", {"analyst": "ana"}),
     ("DELETE", "/v1/datasets/{name}/grants/{analyst}"): ("grant", "/v1/datasets/visits/grants/nobody", None),

@@ -109,6 +109,14 @@ class DummyQuestion(_Asked):
     """A question to the dummy rows of a dataset."""
 
 
+class BoundsBody(Spending):
+    """Bounds of a column that are bought, such that about `cover` of the rows are within."""
+
+    column: Text
+    table: Text | None = None
+    cover: Annotated[float, Field(gt=0.5, le=1, strict=True)] = 0.99
+
+
 class BudgetBody(_Body):
     """How much may ever be spent: ε (with δ in the Gaussian currency, without it pure), or μ, or ρ."""
 

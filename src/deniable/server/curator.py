@@ -13,23 +13,26 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from enum import Enum
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, final
 
-from deniable.errors import NOTHING, DeniableError, InvalidParameter
-from deniable.ledger import EVERYBODY, Budget, Cost, Ledger
+from deniable.errors import NOTHING, DeniableError, InvalidParameter, QuestionRefused
+from deniable.ledger import EVERYBODY, Budget, Cost, Entry, Ledger
 from deniable.ledger import keys as keys_of
 from deniable.queries.answers import Answer
+from deniable.queries.bounds import question as bounds_question
+from deniable.queries.bounds import rows_to_be_seen
 from deniable.queries.question import Question
 from deniable.queries.session import Remaining, Session
 from deniable.queries.steps import question_of
 from deniable.server.auth import FRESH, Gate
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
-from deniable.server.datasets import Datasets, Open, budget_of, cost_of, tables_of
+from deniable.server.datasets import Datasets, Open, budget_of, cost_of, declared, tables_of
 from deniable.server.dummy import dummy_rows
 from deniable.server.families import Marks, marks_of
 from deniable.server.labels import label_of, signed
@@ -38,6 +41,7 @@ from deniable.server.problems import Problem
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
 from deniable.server.sources import allowed
+from deniable.tables.kinds import BOUNDED, Domain, end_of
 from deniable.tables.schema import write_schema
 
 _NUMBER: Final = re.compile("[0-9]{1,18}")
@@ -127,6 +131,62 @@ class Curator:
         answers = session.batch([_asked(session, each) for each in questions], key=key, payer=person.name, **cost)
         self._note(person, dataset, list(zip(questions, answers, strict=True)))
         return {"dataset": dataset, "answers": [told(dataset, answer) for answer in answers]}
+
+    def price_bounds(
+        self, person: Person, dataset: str, column: str, table: str | None, cost: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What bounds of a column would cost. Reads no data."""
+        found = self._session(person, dataset).price_bounds(column, table, payer=person.name, **cost)
+        left = found.left.describe_rest(found.budget)
+        seen = rows_to_be_seen(found)
+        return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines(), "rows_to_be_seen": seen}
+
+    def bounds(
+        self,
+        person: Person,
+        dataset: str,
+        column: str,
+        table: str | None,
+        cover: float,
+        cost: dict[str, Any],
+        key: str | None = None,
+    ) -> dict[str, Any]:
+        """Buy bounds of a column, and declare them: what was paid for is public."""
+        session = self._paying(person, dataset, key)
+        found = session.bounds(column, table, cover=cover, key=key, payer=person.name, **cost)
+        self._note(person, dataset, [(json.dumps({"bounds": column, "table": found.table}), found.answer)])
+        while found.domain is not None:
+            old = self.catalogue.dataset(dataset)
+            assert old is not None
+            new = declared(old.schema, found.table, column, found.domain)
+            if old.schema == new or self.catalogue.redeclare(dataset, new, instead_of=old.schema):
+                self._seen.clear()
+                self.open(person, dataset)  # here and now, before somebody has to wait for it
+                break
+        return {**found.to_dict(), "dataset": dataset, "answer": told(dataset, found.answer)}
+
+    def bought(self, person: Person, dataset: str) -> list[dict[str, Any]]:
+        """Columns whose bounds were bought, or tried to: what is public about them now."""
+        tables = self.open(person, dataset).tables
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        for each in self.releases(person, dataset):
+            said = json.loads(each["question"]) if each["question"].startswith("{") else {}
+            if "bounds" in said:
+                table, column = said["table"], said["bounds"]
+                domain = dict(tables[table].columns)[column]
+                low, high = (None, None) if domain.bounds is None else _plain_ends(domain)
+                about = {"table": table, "column": column, "low": low, "high": high, "release": each["release"]}
+                found.setdefault((table, column), about)  # the newest first: it is what holds
+        return [*found.values()]
+
+    def unbounded(self, person: Person, dataset: str) -> list[tuple[str, str]]:
+        """The tables and columns whose bounds could be bought."""
+        return [
+            (name, column)
+            for name, table in self.open(person, dataset).tables.items()
+            for column, domain in table.columns
+            if table.unit is not None and domain.kind in BOUNDED and domain.bounds is None and domain.keys is None
+        ]
 
     def dummy(self, person: Person, dataset: str, rows: int) -> dict[str, Any]:
         """Dummy rows."""
@@ -381,14 +441,21 @@ class Curator:
             raise Problem("not_found", "there is no such release that you may see")
         session = opened.session
         entry, sealed = session.ledger.entry(found.entry), session.ledger.closing(found.entry)
-        answer = (
-            None
-            if sealed is None
-            else session.recall(_asked(session, found.question), entry=sealed, confidence=found.confidence)
-        )
+        answer = None if sealed is None else self._recalled(opened, found, sealed)
         if entry is None or answer is None:
             raise Problem("not_found", "there is no such release that you may see")
         return signed(label_of(dataset, found.question, answer, entry, session), self.key)
+
+    def _recalled(self, opened: Open, found: ReleaseRecord, sealed: Entry) -> Answer | None:
+        """The answer of a release, read by what was public when it was asked."""
+        earlier = (opened.before(schema) for schema in self.catalogue.earlier(found.dataset))
+        for session in chain([opened.session], earlier):
+            with contextlib.suppress(QuestionRefused, InvalidParameter):  # then it means nothing by this schema
+                asked = _asked_then(session, found.question)
+                answer = session.recall(asked, entry=sealed, confidence=found.confidence)
+                if answer is not None:
+                    return answer
+        return None
 
     # -- people --------------------------------------------------------------------------------------------------------
 
@@ -485,6 +552,20 @@ class Curator:
 def _asked(session: Session, text: str) -> str | Question:
     """A question as a session takes it: SQL, or what the steps of a dataframe build. No SQL begins with a brace."""
     return question_of(text, session.tables) if text.startswith("{") else text
+
+
+def _asked_then(session: Session, text: str) -> str | Question:
+    """A question as it was noted: what bounds were read off has a name of its own."""
+    said = json.loads(text) if text.startswith("{") else {}
+    if "bounds" in said:
+        return bounds_question(said["bounds"], said["table"], session.tables)[1]
+    return _asked(session, text)
+
+
+def _plain_ends(domain: Domain) -> list[Any]:
+    assert domain.bounds is not None
+    ends = [end_of(domain.kind, end) for end in domain.bounds]
+    return [each.isoformat() if isinstance(each, date) else each for each in ends]
 
 
 def _moment(answer: Answer) -> float:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, Final
 
+from deniable.errors import BudgetExceeded
 from deniable.ledger import Budget, Cost
+from deniable.queries.bounds import question, rows_to_be_seen
 from deniable.queries.planner import plan
 from deniable.queries.pricing import Asked, Price
 from deniable.queries.session import Remaining
@@ -47,6 +51,29 @@ def odds(body: BudgetBody, rows: int) -> dict[str, Any]:
         "counts": counts,
         "means": means,
         "mean_within": near,
+    }
+
+
+def bounds_priced(
+    body: BudgetBody, tables: Mapping[str, Table], columns: Sequence[tuple[str, str]], epsilon: float
+) -> dict[str, Any]:
+    """What bounds of these (table, column) would cost of a budget, each at this ε; nothing is read.
+
+    InvalidParameter where one of them cannot be bought, BudgetExceeded where the budget has not that much.
+    """
+    budget = budget_of(body)
+    asked = [plan(question(column, table, tables)[1]) for table, column in columns]
+    costs = [Asked(epsilon=epsilon).cost(made, budget, budget.limit) for made in asked]
+    whole = sum(costs, start=Cost(0, 0))
+    if not whole <= budget.limit:
+        raise BudgetExceeded(whole.describe(budget), budget.limit.describe_rest(budget), "buy bounds for fewer columns")
+    seen = [rows_to_be_seen(Price(*each, budget.limit, 0.95)) for each in zip(asked, repeat(budget), costs)]
+    return {
+        "columns": [column for _, column in columns],
+        "each": costs[0].describe(budget),
+        "whole": whole.describe(budget),
+        "share": share(whole, budget.limit),
+        "rows": max(seen),
     }
 
 
