@@ -159,9 +159,19 @@ def test_the_client_buys_as_a_local_session_does(survey: World) -> None:
 # -- forms -------------------------------------------------------------------------------------------------------------
 
 FIELDS = {
-    "file": "survey.csv", "name": "survey", "table": "survey", "person": "who", "rows": "1", "step": "17",
-    "delta": "1e-6", "kind.0": "integer", "kind.1": "text", "kind.2": "integer", "kind.3": "leave out",
-    "bounds_epsilon": "2", "buy.2": "on",
+    "file": "survey.csv",
+    "name": "survey",
+    "table": "survey",
+    "person": "who",
+    "rows": "1",
+    "step": "17",
+    "delta": "1e-6",
+    "kind.0": "integer",
+    "kind.1": "text",
+    "kind.2": "integer",
+    "kind.3": "leave out",
+    "bounds_epsilon": "2",
+    "buy.2": "on",
 }
 
 

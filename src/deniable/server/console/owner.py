@@ -148,6 +148,8 @@ def _columns(curator: Curator, file: str) -> list[dict[str, Any]]:
     path = allowed(file, curator.settings.data)
     try:
         [table] = propose_schema(path).tables.values()
+    except InvalidParameter as error:  # by our own words, without the path that the server knows it by
+        raise InvalidParameter("file", NOTHING, error.rule, error.remedy) from None
     except Exception:  # readers quote what they could not read
         raise InvalidParameter("file", NOTHING, "cannot be read as a table", "is it CSV or Parquet?") from None
     found = [{"name": name, "kind": facts["kind"], "low": "", "high": "", "keys": "", "nullable": True, "buy": False}
