@@ -379,7 +379,9 @@ def test_the_picture_of_a_label_says_everything_and_stays_in_its_frame(world: Wo
     for _, words in lines(label):
         assert words.replace(" ", "").replace("\x01", "") in said, "nothing is cut"
     assert max(float(each.get("y", 0)) for each in texts) < float(picture.get("viewBox", "").split()[3])
-    [noise] = label["mechanisms"]
+    [draw] = label["draws"]
+    [noise] = draw["mechanisms"]
+    assert label["merged"] is None
     step = 2.0 ** int(noise["step"].removeprefix("2^"))
     assert noise["units"]["sensitivity"] >= 2000  # the cost of a visit, between 0 and 2000
     written_down = re.search(r"sigma=([\d.e+]+)", noise["noise"])

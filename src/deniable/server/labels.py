@@ -19,11 +19,14 @@ from deniable.tables.schema import write_schema
 from deniable.tables.statistics import Sum
 
 if TYPE_CHECKING:
-    from deniable.ledger import Entry
+    from deniable.ledger import Budget, Entry
+    from deniable.queries.planner import Plan
+    from deniable.queries.release import Draw
     from deniable.queries.session import Session
     from deniable.tables.statistics import Statistic
 
-VERSION: Final = 1
+VERSION: Final = 2
+_MERGED: Final = "merged by inverse variance; a key that only some of the draws showed carries the noise of those"
 _HEAD, _LINE = 50, 76
 """How many letters of the picture's heading and of its lines are in one line."""
 THREAT_MODEL: Final = (
@@ -34,11 +37,8 @@ THREAT_MODEL: Final = (
 
 def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Session) -> dict[str, Any]:
     """The label of a sealed entry, unsigned."""
-    from deniable.queries.planner import unthresholded
-
-    plan, budget, ledger = answer.plan, session.budget, session.ledger
+    plan, budget, ledger, released = answer.plan, session.budget, session.ledger, answer.released
     tables = {table.name: table for table in plan.question.relation.tables}
-    noise = unthresholded(plan, budget, answer.released.cost.units)
     return {
         "version": VERSION,
         "release": f"{dataset}:{entry.number}",
@@ -52,9 +52,11 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "curve": answer.guarantee.curve.to_dict(),
         "lifetime_limit": ledger.largest_limit.describe(budget),
         "lifetime_spent": entry.spent.describe(budget),
-        "mechanisms": [
-            {"of": describe(part.statistic), "noise": repr(mechanism), **_in_units(part.statistic, mechanism)}
-            for part, mechanism in zip(plan.parts, noise.mechanisms, strict=True)
+        "draws": [_drawn(each, plan, budget) for each in released.all_draws],
+        "merged": _MERGED if len(released.all_draws) > 1 else None,
+        "deviations": [
+            {"of": describe(part.statistic), "deviation": released.deviation(plan, budget, i) * _step(part.statistic)}
+            for i, part in enumerate(plan.parts)
         ],
         "public": json.loads(write_schema(tables, form="json"))["tables"],
         "assumptions": list(answer.guarantee.assumptions),
@@ -63,11 +65,31 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
     }
 
 
+def _drawn(draw: Draw, plan: Plan, budget: Budget) -> dict[str, Any]:
+    """One draw of noise: what was paid for it, and the mechanism of each statistic."""
+    from deniable.queries.planner import unthresholded
+
+    noise = unthresholded(plan, budget, draw.cost.units)
+    return {
+        "paid": draw.cost.describe(budget),
+        "summed_cells": draw.cells,
+        "mechanisms": [
+            {"of": describe(part.statistic), "noise": repr(mechanism), **_in_units(part.statistic, mechanism)}
+            for part, mechanism in zip(plan.parts, noise.mechanisms, strict=True)
+        ],
+    }
+
+
+def _step(statistic: Statistic) -> float:
+    """A sum is counted in steps of its grid, all else in ones."""
+    return 2.0**statistic.exponent if isinstance(statistic, Sum) else 1.0
+
+
 def _in_units(statistic: Statistic, mechanism: Any) -> dict[str, Any]:
     """Noise on a sum is told in steps of its grid; here is the same in the units of the measure."""
     if not isinstance(statistic, Sum):  # all else is counted in ones, or told as running totals
         return {}
-    step = 2.0**statistic.exponent
+    step = _step(statistic)
     units = {"sensitivity": float(mechanism.sensitivity) * step, mechanism.LEVEL: float(mechanism.width) * step}
     return {"step": f"2^{statistic.exponent}", "units": units}
 
@@ -113,7 +135,7 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("This release", label["loss"]),
         ("All so far", label["lifetime_spent"]),
         ("Never more than", label["lifetime_limit"]),
-        *(("Mechanism", _mechanism(each)) for each in label["mechanisms"]),
+        *_draws(label),
         *(("Public", each) for each in bounded),
         *(("Assumes", each) for each in label["assumptions"]),
         ("Against", label["threat_model"]),
@@ -121,6 +143,22 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Signed by", label["key"]),
         ("Signature", label["signature"]),
     ]
+
+
+def _draws(label: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Each draw with its mechanisms, how they were merged, and how exact that is."""
+    several, found = len(label["draws"]) > 1, []
+    for number, draw in enumerate(label["draws"], 1):
+        for each in draw["mechanisms"]:
+            said = _mechanism(each)
+            if several:
+                cells = draw["summed_cells"]
+                said += f", paid {draw['paid']}" + (f", summed over at most {cells:,} cells" if cells > 1 else "")
+            found.append((f"Draw {number}" if several else "Mechanism", said))
+    if several:
+        found.append(("Merged", label["merged"]))
+    spread = "; ".join(f"{each['of']} {each['deviation']:,.6g}" for each in label["deviations"])
+    return [*found, ("Deviation", f"standard deviation of the noise: {spread}")]
 
 
 def _mechanism(each: Mapping[str, Any]) -> str:
