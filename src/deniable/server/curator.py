@@ -13,9 +13,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import datetime
 from enum import Enum
-from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, final
@@ -34,14 +33,13 @@ from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
 from deniable.server.datasets import Datasets, Open, budget_of, cost_of, declared, tables_of
 from deniable.server.dummy import dummy_rows
-from deniable.server.families import Marks, marks_of
+from deniable.server.families import Marks, marking, marks_of
 from deniable.server.labels import label_of, signed
 from deniable.server.oidc import configured
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
 from deniable.server.sources import allowed
-from deniable.tables.kinds import BOUNDED, Domain, end_of
 from deniable.tables.schema import write_schema
 
 _NUMBER: Final = re.compile("[0-9]{1,18}")
@@ -83,7 +81,7 @@ class Curator:
         self.gate = Gate(self.catalogue, issuer)
         self.key = _key(settings.state / "server.key")
         """Signs adjustments, checkpoints and labels."""
-        self._marking = sha256(b"marks of families" + self.key.pem()).digest()
+        self._marking = marking(settings.state, self.key)
         self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
         self.datasets = Datasets(settings, self.catalogue, self.key)
         self._asking = _Asking()
@@ -164,29 +162,6 @@ class Curator:
                 self.open(person, dataset)  # here and now, before somebody has to wait for it
                 break
         return {**found.to_dict(), "dataset": dataset, "answer": told(dataset, found.answer)}
-
-    def bought(self, person: Person, dataset: str) -> list[dict[str, Any]]:
-        """Columns whose bounds were bought, or tried to: what is public about them now."""
-        tables = self.open(person, dataset).tables
-        found: dict[tuple[str, str], dict[str, Any]] = {}
-        for each in self.releases(person, dataset):
-            said = json.loads(each["question"]) if each["question"].startswith("{") else {}
-            if "bounds" in said:
-                table, column = said["table"], said["bounds"]
-                domain = dict(tables[table].columns)[column]
-                low, high = (None, None) if domain.bounds is None else _plain_ends(domain)
-                about = {"table": table, "column": column, "low": low, "high": high, "release": each["release"]}
-                found.setdefault((table, column), about)  # the newest first: it is what holds
-        return [*found.values()]
-
-    def unbounded(self, person: Person, dataset: str) -> list[tuple[str, str]]:
-        """The tables and columns whose bounds could be bought."""
-        return [
-            (name, column)
-            for name, table in self.open(person, dataset).tables.items()
-            for column, domain in table.columns
-            if table.unit is not None and domain.kind in BOUNDED and domain.bounds is None and domain.keys is None
-        ]
 
     def dummy(self, person: Person, dataset: str, rows: int) -> dict[str, Any]:
         """Dummy rows."""
@@ -414,12 +389,13 @@ class Curator:
     def verified(self, person: Person, dataset: str) -> dict[str, Any]:
         """Whether the history of a dataset holds; LedgerDamaged names the first entry that does not."""
         ledger = self.open(person, dataset).session.ledger
-        newest = ledger.verify(self.key.public)
+        newest = ledger.verify(ledger.keys[0])
         return {
             "dataset": dataset,
             "serial": ledger.serial,
             "entries": 0 if newest is None else newest.number,
             "hash": None if newest is None else newest.hash,
+            "keys": [each.hex for each in ledger.keys],
             "spent": ledger.charged.describe(ledger.budget),
         }
 
@@ -560,12 +536,6 @@ def _asked_then(session: Session, text: str) -> str | Question:
     if "bounds" in said:
         return bounds_question(said["bounds"], said["table"], session.tables)[1]
     return _asked(session, text)
-
-
-def _plain_ends(domain: Domain) -> list[Any]:
-    assert domain.bounds is not None
-    ends = [end_of(domain.kind, end) for end in domain.bounds]
-    return [each.isoformat() if isinstance(each, date) else each for each in ends]
 
 
 def _moment(answer: Answer) -> float:

@@ -79,6 +79,13 @@ def declared(schema: str, table: str, column: str, domain: Domain) -> str:
     return write_schema({**tables, table: replace(tables[table], columns=columns)}, form="json")
 
 
+def ledger_place(settings: Settings, family: str) -> str | Path:
+    """Where the ledger of a family is kept."""
+    folder = settings.state / "ledgers"
+    folder.mkdir(parents=True, exist_ok=True)
+    return settings.database or folder / f"{family}.ledger"
+
+
 def tables_of(schema: str | dict[str, Any]) -> dict[str, Table]:
     """The tables of a schema that came over the wire. Text is always text, never a path."""
     return read_schema(schema if isinstance(schema, dict) else schema + "\n")
@@ -201,10 +208,9 @@ class Datasets:
         units = [each.unit for each in tables_of(record.schema).values() if each.unit is not None]
         if not units:
             raise InvalidParameter("schema", NOTHING, "all tables are public", "nobody needs a budget for those")
-        folder, noted = self._settings.state / "ledgers", self.noted(record)
-        folder.mkdir(parents=True, exist_ok=True)
+        noted = self.noted(record)
         return Ledger.open(
-            self._settings.database or folder / f"{record.family}.ledger",
+            ledger_place(self._settings, record.family),
             budget=Budget.from_dict(record.budget),
             unit=max(units, key=lambda unit: unit.rows),
             dataset=record.name,

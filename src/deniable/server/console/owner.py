@@ -320,8 +320,8 @@ def _shares(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
         "analysts": curator.analysts(),
         "accounts": accounts(ledger, granted),
         "account": account(curator, person, dataset),
-        "bought": curator.bought(person, dataset),
-        "unbounded": [(json.dumps(each), ".".join(each)) for each in curator.unbounded(person, dataset)],
+        "bought": _bought(curator, person, dataset),
+        "unbounded": [(json.dumps(each), ".".join(each)) for each in _unbounded(curator, person, dataset)],
     }
 
 
@@ -390,9 +390,33 @@ async def _adjust(visit: Visit) -> Response:
 # -- bounds that are bought --------------------------------------------------------------------------------------------
 
 
+def _unbounded(curator: Curator, person: Person, dataset: str) -> list[tuple[str, str]]:
+    """The tables and columns whose bounds could be bought."""
+    return [
+        (name, column)
+        for name, table in curator.open(person, dataset).tables.items()
+        for column, domain in table.columns
+        if table.unit is not None and domain.kind in BOUNDED and domain.bounds is None and domain.keys is None
+    ]
+
+
+def _bought(curator: Curator, person: Person, dataset: str) -> list[dict[str, Any]]:
+    """Columns whose bounds were bought, or tried to: what is public about them now."""
+    tables = curator.described(person, dataset)["tables"]
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in curator.releases(person, dataset):
+        said = json.loads(each["question"]) if each["question"].startswith("{") else {}
+        if "bounds" in said:
+            name, column = said["table"], said["bounds"]
+            facts = tables[name]["columns"][column]
+            about = {"table": name, "column": column, "low": facts.get("low"), "high": facts.get("high")}
+            found.setdefault((name, column), {**about, "release": each["release"]})  # the newest comes first
+    return [*found.values()]
+
+
 def _wanted(visit: Visit) -> BoundsBody:
     """The bounds that a form asks for; its column is one of those that the page offered."""
-    offered = {json.dumps(each): each for each in visit.curator.unbounded(visit.person, visit.dataset)}
+    offered = {json.dumps(each): each for each in _unbounded(visit.curator, visit.person, visit.dataset)}
     if visit.text("column") not in offered:
         raise InvalidParameter("column", NOTHING, "must be one of those offered")
     table, column = offered[visit.text("column")]
