@@ -10,7 +10,7 @@ import datetime as dt
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, final
 from urllib.parse import quote
@@ -162,7 +162,21 @@ class RemoteSession:
 
     def price(self, question: str | Steps, **cost: Any) -> RemotePrice:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
-        return RemotePrice(self._wire.post("/v1/questions:price", self._body(question, cost)))
+        body = self._body(question, cost)
+        return RemotePrice(self._wire.post("/v1/questions:price", body), body)
+
+    def explain(self, question: str | Steps | RemoteAnswer | RemotePrice) -> str:
+        """The plan of a question, in the words of a local session: each step with its stability, each statistic with
+        its sensitivity, and the SQL that the server's engine runs; of a price also the noise. Free: no data is read.
+        """
+        if isinstance(question, RemotePrice):
+            if question.asked.get("dataset") != self.dataset:
+                raise InvalidParameter("price", NOTHING, "must be a price of this session")
+            body = question.asked
+        else:
+            asked = question.question if isinstance(question, RemoteAnswer) else question
+            body = self._body(asked, {})
+        return str(self._wire.post("/v1/questions:explain", body)["text"])
 
     def refine(self, answer: RemoteAnswer, **cost: Any) -> RemoteAnswer:
         """Spend more on a question that was answered: the answers are merged by inverse variance."""
@@ -334,6 +348,8 @@ class RemotePrice:
     """The cost of a question, and how exact its answer would be."""
 
     record: dict[str, Any]
+    asked: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The request that it is the price of."""
 
     @property
     def cost(self) -> str:

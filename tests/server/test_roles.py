@@ -13,6 +13,7 @@ from tests.server.world import BUDGET, PEOPLE, SCHEMA, WARDS, World
 QUESTION = {"dataset": "visits", "sql": WARDS, "epsilon": 0.01}
 REQUESTS: dict[tuple[str, str], tuple[str, str, Any]] = {
     ("POST", "/v1/questions:price"): ("price", "/v1/questions:price", QUESTION),
+    ("POST", "/v1/questions:explain"): ("price", "/v1/questions:explain", QUESTION),
     ("POST", "/v1/questions"): ("ask", "/v1/questions", QUESTION),
     ("POST", "/v1/questions:refine"): ("ask", "/v1/questions:refine", QUESTION),
     ("POST", "/v1/questions:batch"): (

@@ -93,6 +93,17 @@ class Question(_Asked):
     dataset: Name
 
 
+class Explained(_Asked):
+    """One question to be explained: also its noise, where it is said what to spend."""
+
+    dataset: Name
+
+    def price(self) -> dict[str, Any] | None:
+        """As a session takes it; None where nothing is to be spent."""
+        said = self.cost()
+        return said if set(said) - {"confidence", "delta"} else None
+
+
 class Batch(Spending):
     """Several questions for one cost that they share."""
 

@@ -100,6 +100,13 @@ class Curator:
         left = found.left.describe_rest(found.budget)
         return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines()}
 
+    def explain(self, person: Person, dataset: str, sql: str, cost: dict[str, Any] | None) -> dict[str, Any]:
+        """The plan of a question, with the noise that a cost buys if one is given. Reads no data."""
+        session = self._session(person, dataset)
+        asked = _asked(session, sql)
+        made = asked if cost is None else session.price(asked, payer=person.name, **cost)
+        return {"dataset": dataset, "text": session.explain(made)}
+
     def ask(
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
