@@ -107,7 +107,7 @@ def test_the_label_of_a_refined_answer_lists_each_draw(world: World) -> None:
     said = dict(lines(after))
     assert "paid epsilon 0.2" in said["Draw 1"]
     assert "Draw 2" in said
-    assert said["Merged"] == after["merged"]
+    assert said["Answer"] == after["merged"]
     assert "standard deviation of the noise: number of rows" in said["Deviation"]
     for form in ("html", "svg"):
         shown = world.call("ada", "GET", f"/v1/labels/{again['release']}?form={form}").text

@@ -6,6 +6,7 @@ A label holds no answer: unit, neighbours, loss, mechanism, bounds, what is publ
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Mapping
 from html import escape
@@ -15,6 +16,7 @@ from deniable.errors import UnreadableRecord
 from deniable.ledger.keys import PublicKey, SigningKey
 from deniable.queries.answers import Answer
 from deniable.queries.pricing import describe
+from deniable.queries.shown import key_said
 from deniable.tables.schema import write_schema
 from deniable.tables.statistics import Sum
 
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from deniable.tables.statistics import Statistic
 
 VERSION: Final = 2
-_MERGED: Final = "merged by inverse variance; a key that only some of the draws showed carries the noise of those"
+_MERGED: Final = "merged by inverse variance"
+_SOME: Final = "; a key that only some of the draws showed carries the noise of those"
+_LONG: Final = re.compile(r"\b[0-9]+\.[0-9]{7,}\b(?!e)")
 _HEAD, _LINE = 50, 76
 """How many letters of the picture's heading and of its lines are in one line."""
 THREAT_MODEL: Final = (
@@ -39,6 +43,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
     """The label of a sealed entry, unsigned."""
     plan, budget, ledger, released = answer.plan, session.budget, session.ledger, answer.released
     tables = {table.name: table for table in plan.question.relation.tables}
+    merged = _MERGED + ("" if plan.people is None else _SOME)
     return {
         "version": VERSION,
         "release": f"{dataset}:{entry.number}",
@@ -53,7 +58,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "lifetime_limit": ledger.largest_limit.describe(budget),
         "lifetime_spent": entry.spent.describe(budget),
         "draws": [_drawn(each, plan, budget) for each in released.all_draws],
-        "merged": _MERGED if len(released.all_draws) > 1 else None,
+        "merged": merged if len(released.all_draws) > 1 else None,
         "deviations": [
             {"of": describe(part.statistic), "deviation": released.deviation(plan, budget, i) * _step(part.statistic)}
             for i, part in enumerate(plan.parts)
@@ -122,7 +127,7 @@ def _message(label: Mapping[str, Any]) -> bytes:
 def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a label says, as names and words."""
     bounded = [
-        f"{table}.{column}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
+        f"{table}.{column}: {_public(facts)}"
         for table, record in label["public"].items()
         for column, facts in record["columns"].items()
     ]
@@ -145,6 +150,16 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def _public(facts: Mapping[str, Any]) -> str:
+    """What is public about a column, in words."""
+    said = [facts["kind"]]
+    if "low" in facts:
+        said.append(f"{facts['low']} to {facts['high']}")
+    if "keys" in facts:
+        said.append("one of " + ", ".join(key_said(key) for key in facts["keys"]))
+    return ", ".join([*said, "may be missing" if facts.get("nullable", True) else "never missing"])
+
+
 def _draws(label: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Each draw with its mechanisms, how they were merged, and how exact that is."""
     several, found = len(label["draws"]) > 1, []
@@ -156,17 +171,23 @@ def _draws(label: Mapping[str, Any]) -> list[tuple[str, str]]:
                 said += f", paid {draw['paid']}" + (f", summed over at most {cells:,} cells" if cells > 1 else "")
             found.append((f"Draw {number}" if several else "Mechanism", said))
     if several:
-        found.append(("Merged", label["merged"]))
+        found.append(("Answer", label["merged"]))
     spread = "; ".join(f"{each['of']} {each['deviation']:,.6g}" for each in label["deviations"])
     return [*found, ("Deviation", f"standard deviation of the noise: {spread}")]
 
 
 def _mechanism(each: Mapping[str, Any]) -> str:
-    said = f"{each['noise']} on the {each['of']}"
+    said = f"{_LONG.sub(_shorter, each['noise'])} on the {each['of']}"
     if "units" not in each:
         return said
     units = ", ".join(f"{name} {value:,.6g}" for name, value in each["units"].items())
     return f"{said}, counted in steps of {each['step']}; in its own units: {units}"
+
+
+def _shorter(number: re.Match[str]) -> str:
+    """Six digits of a number, the rest left out: told as no more noise than there is. The JSON has all of them."""
+    whole, _, rest = number[0].partition(".")
+    return f"{whole}.{rest[: max(1, 6 - len(whole.lstrip('0')))]}"
 
 
 def as_html(label: Mapping[str, Any]) -> str:
