@@ -97,6 +97,7 @@ test-all: .venv/.ready-with-spark  ## everything, the slow ones and those of Spa
 	$(call from_debian,command -v java,default-jre-headless)
 	$(call from_debian,ls /usr/lib/postgresql/*/bin/initdb || command -v initdb,postgresql)
 	$(call from_debian,command -v chromium,chromium)
+	@$(MAKE) --no-print-directory .venv-schemathesis/.ready || echo "without schemathesis: its test is skipped" >&2
 	@$(BIN)/python -m pytest $(IN_PARALLEL)
 
 .PHONY: redteam

@@ -10,7 +10,7 @@ import datetime as dt
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, final
 from urllib.parse import quote
@@ -162,7 +162,21 @@ class RemoteSession:
 
     def price(self, question: str | Steps, **cost: Any) -> RemotePrice:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
-        return RemotePrice(self._wire.post("/v1/questions:price", self._body(question, cost)))
+        body = self._body(question, cost)
+        return RemotePrice(self._wire.post("/v1/questions:price", body), body)
+
+    def explain(self, question: str | Steps | RemoteAnswer | RemotePrice) -> str:
+        """The plan of a question, in the words of a local session: each step with its stability, each statistic with
+        its sensitivity, and the SQL that the server's engine runs; of a price also the noise. Free: no data is read.
+        """
+        if isinstance(question, RemotePrice):
+            if question.asked.get("dataset") != self.dataset:
+                raise InvalidParameter("price", NOTHING, "must be a price of this session")
+            body = question.asked
+        else:
+            asked = question.question if isinstance(question, RemoteAnswer) else question
+            body = self._body(asked, {})
+        return str(self._wire.post("/v1/questions:explain", body)["text"])
 
     def refine(self, answer: RemoteAnswer, **cost: Any) -> RemoteAnswer:
         """Spend more on a question that was answered: the answers are merged by inverse variance."""
@@ -180,6 +194,20 @@ class RemoteSession:
         body = {"dataset": self.dataset, "questions": texts, **cost}
         found = self._wire.ask("/v1/questions:batch", body)["answers"]
         return [self._answer(each, sql) for each, sql in zip(found, questions, strict=True)]
+
+    def bounds(self, column: str, table: str | None = None, *, cover: float = 0.99, **cost: Any) -> RemoteBounds:
+        """Buy bounds of a column that has none, such that about `cover` of the rows are within; for owners.
+
+        The dataset has them from then on: what was paid for is public.
+        """
+        body = {"column": column, "table": table, "cover": cover, **cost}
+        record = self._wire.ask(f"/v1/datasets/{self.dataset}/bounds", body)
+        return RemoteBounds(record, self._answer(record["answer"], f"bounds of {column}"))
+
+    def price_bounds(self, column: str, table: str | None = None, **cost: Any) -> RemotePrice:
+        """What `bounds` would charge. Free: no data is read."""
+        body = {"column": column, "table": table, **cost}
+        return RemotePrice(self._wire.post(f"/v1/datasets/{self.dataset}/bounds:price", body))
 
     def rehearse(self, question: str | Steps, **cost: Any) -> RemoteAnswer:
         """The same question to dummy rows, which are made from the public schema alone. Free, and about nobody."""
@@ -258,6 +286,40 @@ class RemoteSession:
         return RemoteAnswer(record, question)
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class RemoteBounds:
+    """Bounds that were bought, and the noisy counts that they were read off."""
+
+    record: dict[str, Any]
+    answer: RemoteAnswer
+
+    @property
+    def low(self) -> Any:
+        """The lowest value, a date or moment as text; None where no bin stood out of the noise."""
+        return self.record["low"]
+
+    @property
+    def high(self) -> Any:
+        """The highest value."""
+        return self.record["high"]
+
+    @property
+    def receipt(self) -> RemoteReceipt:
+        """What was paid."""
+        return self.answer.receipt
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return dict(self.record)
+
+    def __str__(self) -> str:
+        none = f"{self.record['column']}: no bin stands out of the noise, so there are no bounds; spend more"
+        return f"{self.record['line'] or none}\n{self.receipt}"
+
+    __repr__ = __str__
+
+
 def _tables(about: dict[str, Any]) -> dict[str, Table]:
     """The tables of a dataset, as it is described."""
     from deniable.tables.schema import read_schema
@@ -286,6 +348,8 @@ class RemotePrice:
     """The cost of a question, and how exact its answer would be."""
 
     record: dict[str, Any]
+    asked: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The request that it is the price of."""
 
     @property
     def cost(self) -> str:

@@ -20,10 +20,11 @@ from deniable.errors import (
     LedgerMismatch,
     QuestionRefused,
 )
-from deniable.ledger import Ledger
+from deniable.ledger import Cost, Ledger
 from deniable.ledger.entries import State
 from deniable.queries.engines.base import Engine
 from deniable.queries.engines.duckdb import DuckDBEngine
+from deniable.queries.session import Remaining
 from deniable.tables.statistics import Collect
 from tests.queries.hospital import BUDGETS, GAUSSIAN, SCHEMA, UNIT, opened, visits
 
@@ -522,3 +523,21 @@ def test_the_years_and_months_of_dates_within_bounds_are_public() -> None:
     assert found == {dt.date(2023, 11, 1): 2, dt.date(2023, 12, 1): 0, dt.date(2024, 1, 1): 1, dt.date(2024, 2, 1): 0}
     assert {row[0] for row in years.rows} == {2023, 2024}
     assert {row[:2]: round(row[2]) for row in years.rows}[2023, 11] == 2
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_the_yardstick_is_the_nearest_round_distance_with_ten_counts(kind: str) -> None:
+    budget, unit = BUDGETS[kind], dn.Unit.person("patient_id", rows=3)
+    widths = [a * 10**n for n in range(1, 7) for a in (1, 2, 5)]
+    last = (0, 0)
+    for share in (1, 3, 10, 100, 10**4, 10**8, 10**40):
+        rest = Remaining(budget, Cost(budget.limit.units // share), unit)
+        within, many = rest.yardstick()
+        assert many == rest.counts(within=within)
+        assert many >= 10 or within == widths[-1]
+        if within > widths[0]:
+            assert rest.counts(within=widths[widths.index(within) - 1]) < 10, "a nearer one has not ten"
+        assert within >= last[0], "less left is never said to be nearer"
+        last = (within, many)
+        assert rest.said() in str(rest)
+    assert Remaining(budget, Cost(0, 0), unit).said() == "no more counts"

@@ -116,4 +116,9 @@ ELSEWHERE: tuple[Case, ...] = (
          + _ledger("damage", "flip", "delete_and_close_the_gap", "reorder", "truncate", "put_in")),
     Case("A10", "a label that was edited, or signed with another key", "it is seen",
          _server("records", "an_edited_label_is_seen", "a_label_signed_with_another_key_is_seen")),
+    Case("A16", "a key of the owner that nobody vouched for: flipped, forged, replayed and hidden rotations, keys that were replaced",
+         "the entry is named, and such a key signs nothing",
+         _ledger("rotation", "a_flip_in_any_character_of_a_rotation_is_named", "a_forged_rotation_is_named",
+                 "a_rotation_that_is_put_into_the_file_is_not_obeyed",
+                 "a_key_that_was_replaced_signs_nothing_and_does_not_come_back")),
 )  # fmt: skip

@@ -10,10 +10,13 @@ import pytest
 
 from deniable.errors import REFUSALS
 from deniable.ledger.entries import State
+from deniable.queries.bounds import bins
+from deniable.server.catalogue import Person
 from deniable.server.roles import Role
+from deniable.tables.kinds import Kind
 from tests.queries.hospital import visits
 from tests.redteam.cases import case
-from tests.server.world import BUDGET, SCHEMA, WARDS, World
+from tests.server.world import BUDGET, SCHEMA, WARDS, World, made
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 
@@ -325,3 +328,43 @@ def test_other_doors_for_text(world: World) -> None:
     assert alias["columns"] == ['x"; DROP TABLE visits; --']
     assert world.ask(WARDS, epsilon=0.1).status_code == 200
     assert sum(entry.state is State.FAILED for entry in world.ledger.entries()) == 0
+
+
+@case(
+    "Q16",
+    "bounds bought where one person alone has an enormous value, on neighbours; by an analyst; by a run that dies",
+    "public ends of bins, same status and shape, charged before data is read; owners alone",
+)
+def test_bounds_of_one_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    enormous, told = 987654321012345, []
+    wanted = {"column": "x", "epsilon": 2.0}
+    for there in (False, True):
+        folder = tmp_path / str(there)
+        folder.mkdir()
+        world = made(folder)
+        values = [*range(300), *([enormous] if there else [])]
+        (folder / "t.csv").write_text("\n".join(["who,x", *(f"{i},{x}" for i, x in enumerate(values))]))
+        schema = {"tables": {"t": {"person": "who", "rows": 1, "columns": {"x": {"kind": "integer"}}}}}
+        with world.client:
+            body = {"name": "t", "sources": {"t": "t.csv"}, "schema": schema, "budget": BUDGET}
+            assert world.call("olga", "POST", "/v1/datasets", body).status_code == 201
+            session = world.curator.open(Person("olga", Role.OWNER), "t").session
+            world.curator.grant(Person("olga", Role.OWNER), "t", "ana", None, None)
+            before = session.ledger.charged
+            for path in ("bounds", "bounds:price"):
+                assert world.call("ana", "POST", f"/v1/datasets/t/{path}", wanted).status_code == 403
+            assert session.ledger.charged == before
+            with monkeypatch.context() as patch:
+                patch.setattr(type(session._engine), "collect", lambda *_: 1 / 0)
+                died = world.call("olga", "POST", "/v1/datasets/t/bounds", wanted)
+            assert (died.status_code, died.json()["code"]) == (500, "run_failed")
+            assert session.ledger.charged == before + session.ledger.budget.cost(epsilon=2.0)
+            assert "low" not in world.call("olga", "GET", "/v1/datasets/t").text.partition('"partners"')[0]
+            done = world.call("olga", "POST", "/v1/datasets/t/bounds", wanted)
+            record = done.json()
+            assert str(enormous) not in done.text
+            ends = {end for each in bins(Kind.INTEGER) for end in each} | {None}
+            assert {record["low"], record["high"]} <= ends
+            keys = [row[0] for row in record["answer"]["rows"]]
+            told.append((died.content, done.status_code, sorted(record), keys, session.ledger.charged))
+    assert told[0] == told[1]

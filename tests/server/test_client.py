@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import deniable as dn
-from deniable.client import RemoteAnswer, RemoteSession, _error
+from deniable.client import RemoteAnswer, RemotePrice, RemoteSession, _error
 from deniable.errors import (
     BudgetExceeded,
     EngineFailed,
@@ -19,7 +19,9 @@ from deniable.errors import (
     ServerRefused,
     UnreadableRecord,
 )
+from deniable.server.catalogue import Person
 from deniable.server.problems import problem_of
+from deniable.server.roles import Role
 from tests.queries.hospital import opened
 from tests.server.world import WARDS, World
 
@@ -232,3 +234,26 @@ def test_tables_are_asked_as_in_a_local_session(served: tuple[World, str], sessi
         session.table("visits").filter(dn.col("aeg") > 40)
     with pytest.raises(InvalidParameter, match="must be SQL"):
         session.ask(session.table("visits"), epsilon=0.25)  # type: ignore[arg-type]
+
+
+def test_explain_says_what_a_session_there_says_and_reads_nothing(
+    session: RemoteSession, served: tuple[World, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = served[0].curator.open(Person("olga", Role.OWNER), "visits").session
+    before = list(served[0].ledger.entries())
+    answer = session.sql(WARDS, epsilon=0.5)
+    monkeypatch.setattr(type(there._engine), "collect", lambda *_: 1 / 0)
+    entries = len(list(served[0].ledger.entries()))
+    assert session.explain(WARDS) == there.explain(WARDS)
+    assert session.explain(answer) == there.explain(WARDS)
+    priced = session.explain(session.price(WARDS, epsilon=0.3))
+    assert priced == there.explain(there.price(WARDS, epsilon=0.3))
+    assert "noise:" in priced
+    assert "the engine runs:" in priced
+    frame = session.table("visits").filter(dn.col("age") > 3).agg(n=dn.count())
+    assert session.explain(frame) == there.explain("SELECT COUNT(*) AS n FROM visits WHERE age > 3")
+    assert len(list(served[0].ledger.entries())) == entries >= len(before)
+    with pytest.raises(QuestionRefused):
+        session.explain("SELECT age FROM visits")
+    with pytest.raises(InvalidParameter, match="price of this session"):
+        session.explain(RemotePrice({}, {"dataset": "other"}))

@@ -11,14 +11,16 @@ from xml.etree import ElementTree
 import httpx
 import pytest
 
+from deniable.queries.session import Remaining
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Person
 from deniable.server.console.analyst import answered
+from deniable.server.console.budgets import odds
 from deniable.server.console.guard import POLICY
 from deniable.server.labels import as_svg, lines
 from deniable.server.roles import MATRIX, Role
 from tests.server.browsing import FORM, HOSTILE, QUOTES, Browser, inert
-from tests.server.world import PEOPLE, World, made
+from tests.server.world import BUDGET, PEOPLE, World, made
 
 # -- who gets in -------------------------------------------------------------------------------------------------------
 
@@ -380,10 +382,29 @@ def test_the_picture_of_a_label_says_everything_and_stays_in_its_frame(world: Wo
     for _, words in lines(label):
         assert words.replace(" ", "").replace("\x01", "") in said, "nothing is cut"
     assert max(float(each.get("y", 0)) for each in texts) < float(picture.get("viewBox", "").split()[3])
-    [noise] = label["mechanisms"]
+    [draw] = label["draws"]
+    [noise] = draw["mechanisms"]
+    assert label["merged"] is None
     step = 2.0 ** int(noise["step"].removeprefix("2^"))
     assert noise["units"]["sensitivity"] >= 2000  # the cost of a visit, between 0 and 2000
     written_down = re.search(r"sigma=([\d.e+]+)", noise["noise"])
     assert written_down is not None
     assert noise["units"]["sigma"] == pytest.approx(float(written_down[1]) * step)
     assert "in its own units: sensitivity" in dict(lines(label))["Mechanism"]
+
+
+def test_what_is_left_is_said_by_one_yardstick_everywhere(world: World) -> None:
+    """The session, the API, the client and three pages: the same distance and the same number."""
+    session = world.curator.open(Person("olga", Role.OWNER), "visits").session
+    said = session.remaining.said()
+    assert re.fullmatch(r"about [\d,]+ more counts at ±[\d,]+", said)
+    assert world.call("ana", "GET", "/v1/datasets/visits").json()["left_in_words"].endswith(f": {said}")
+    assert str(session.remaining).endswith(f": {said}")
+    number, _, rest = said.partition(" more ")
+    browser = Browser(world, "olga")
+    for path in ("/console/", "/console/data/visits", "/console/data/visits/share"):
+        shown = re.sub(r"<[^>]+>", "", browser.get(path).text)
+        assert re.search(rf"{number}\s+more\s+{re.escape(rest)}", shown), path
+    whole = Remaining(session.budget, session.budget.limit, session.ledger.unit).yardstick()
+    found = odds(BudgetBody(**BUDGET), session.ledger.unit.rows)
+    assert (found["within"], found["counts"]) == whole

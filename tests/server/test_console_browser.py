@@ -173,6 +173,37 @@ def test_an_owner_adds_a_file_by_its_odds_and_invites(place: Place) -> None:
     assert page.complaints == []
 
 
+def test_an_owner_buys_private_bounds_and_sees_the_price_before(place: Place) -> None:
+    (place.world.folder / "heights.csv").write_text(
+        "\n".join(["who,height,born", *(f"h{i},{150 + i % 40},{1980 + i % 4}-01-01" for i in range(500))])
+    )
+    page = place.page("olga")
+    page.get_by_role("link", name="Add a dataset").click()
+    page.get_by_role("link", name="heights.csv").click()
+    page.get_by_label("A person is one").select_option("who")
+    assert page.get_by_label("Buy bounds of height").is_disabled(), "a text has no bounds"
+    page.get_by_label("Kind of height").select_option("integer")
+    page.get_by_label("Kind of born").select_option("date")
+    assert "Nothing is bought" in page.locator("#bounds").inner_text()
+    page.get_by_label("Buy bounds of height").check()
+    assert page.get_by_label("Lowest height").is_disabled()
+    page.get_by_label("ε for the bounds of each").fill("0.9")
+    page.locator("#bounds").get_by_text("of the budget buys bounds of height").wait_for()
+    page.locator("#bounds").get_by_text("ε 0.9 at δ").wait_for()
+    page.get_by_role("button", name="Add the dataset").click()
+    page.get_by_text("The dataset is there.").wait_for()
+    # σ is about 4, so that the one bin with 500 rows stands out by 100 σ.
+    bought = page.get_by_text(re.compile(r"heights\.height .* to .*, bought"))
+    bought.wait_for()
+    page.get_by_label("Column").select_option(label="heights.born")
+    page.get_by_label("ε to spend").fill("0.2")
+    page.locator("#bounds-price").get_by_text("ε 0.2", exact=True).wait_for()
+    page.get_by_role("button", name="Buy bounds").click()
+    page.get_by_text("heights.born").last.wait_for()
+    page.get_by_text(re.compile(r"heights\.born (\d{4}-01-01 to \d{4}-12-31, bought|has none)")).wait_for()
+    assert page.complaints == []
+
+
 def test_an_auditor_sees_the_chain_the_curve_and_labels_and_asks_nothing(place: Place) -> None:
     sql, cost = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex", {"epsilon": 0.2, "confidence": 0.95}
     place.world.curator.ask(Person("ana", Role.ANALYST), "visits", sql, cost)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -13,7 +14,9 @@ from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Person
 from deniable.server.console import drawing
 from deniable.server.console.budgets import EPSILONS, odds
+from deniable.server.console.guard import POLICY
 from deniable.server.console.pages import as_curl, as_python, greek
+from deniable.server.problems import MEDIA_TYPE
 from deniable.server.roles import Role
 from tests.server.browsing import FORM, HOSTILE, QUOTES, Browser, Tags, inert
 from tests.server.world import World, made
@@ -256,3 +259,95 @@ def test_static_files_are_ours_alone(world: World) -> None:
     assert again.status_code == 304
     for wrong in ("guard.py", "..%2Fguard.py", "nothing"):
         assert browser.get(f"/console/static/{wrong}").status_code == 404
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"who;ward;age\n1;A;3\n", "have semicolons between them, not commas"),
+        (b"", "must begin with a line that names its columns"),
+        (b"\n1,A,3\n", "must begin with a line that names its columns"),
+        (b"who\tward\n1\tA\n", "call the file .tsv"),
+        (b"wh\xff,ward\n1,A\n", "must be text in UTF-8"),
+        (b'"who,ward\n1,A\n', "is a quote not closed?"),
+    ],
+)
+def test_a_file_that_is_no_table_is_named_by_its_fault(world: World, content: bytes, words: str) -> None:
+    (world.folder / "faulty.csv").write_bytes(content)
+    shown = Browser(world, "olga").get("/console/add?file=faulty.csv")
+    assert shown.status_code == 422
+    assert words in shown.text
+    assert str(world.folder) not in shown.text  # where the server keeps it is nobody's business
+
+
+def test_a_library_is_never_quoted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def quoting(*_: object) -> None:
+        raise ValueError("could not parse 'ZEBRA-7731'")
+
+    monkeypatch.setattr("deniable.server.console.owner.propose_schema", quoting)
+    shown = Browser(world, "olga").get("/console/add?file=visits.csv")
+    assert "cannot be read as a table" in shown.text
+    assert "ZEBRA" not in shown.text
+    (world.folder / "faulty.parquet").write_bytes(b"PAR1 ZEBRA-7731")
+    monkeypatch.undo()
+    shown = Browser(world, "olga").get("/console/add?file=faulty.parquet")
+    assert "is no Parquet file, or a damaged one" in shown.text
+    assert "ZEBRA" not in shown.text
+
+
+HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more", "status"),
+    [
+        ("GET", "/console/nothing", {}, 404),
+        ("POST", "/console/nothing", {}, 405),
+        ("DELETE", "/console/people", {}, 405),
+        ("GET", "/console/static/nothing", {}, 404),
+        ("POST", "/console/sign-in", {"content": b"x" * 5_000_000}, 413),
+        ("POST", "/console/sign-in", {"content": b"--", "headers": {"content-type": "multipart/form-data"}}, 400),
+    ],
+)
+def test_what_goes_wrong_at_the_door_of_a_page_is_a_page(
+    world: World, method: str, path: str, more: dict[str, Any], status: int
+) -> None:
+    headers = {**more.get("headers", {})}
+    found = world.client.request(method, path, content=more.get("content"), headers={**headers, **HTML})
+    assert (found.status_code, found.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert f"<h1>{status}</h1>" in found.text
+    assert "Back to the start" in found.text
+    assert found.headers["content-security-policy"] == POLICY
+    inert(found.text)
+    program = world.client.request(method, path, content=more.get("content"), headers=headers)
+    assert program.status_code == status
+    if path != "/console/nothing" or method != "GET":  # that one is a page of its own
+        assert program.headers["content-type"] == MEDIA_TYPE
+
+
+def test_a_fault_of_ours_and_a_rate_are_pages_too_and_the_api_speaks_json(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(*_: object) -> None:
+        raise RuntimeError("ZEBRA-7731")
+
+    browser = Browser(world, "olga")
+    with monkeypatch.context() as patch:
+        patch.setattr("deniable.server.console.guard.Guard._asked_in", faulty)
+        broken = world.client.request("GET", "/console/sign-in", headers=HTML)
+        assert (broken.status_code, broken.headers["content-type"]) == (500, "text/html; charset=utf-8")
+        assert "Something went wrong on our side" in broken.text
+        assert "ZEBRA" not in broken.text
+    with monkeypatch.context() as patch:
+        patch.setattr("deniable.server.limits.Buckets.take", lambda *_: 7)
+        slow = browser.get("/console/", **HTML)
+        assert (slow.status_code, slow.headers["retry-after"]) == (429, "7")
+        assert "Too many requests" in slow.text
+        api = world.client.request("GET", "/v1/me", headers={**HTML, "authorization": f"Bearer {world.tokens['olga']}"})
+        assert (api.status_code, api.headers["content-type"]) == (429, MEDIA_TYPE)
+    for path in ("/v1/me", "/v1/nothing", "/nothing"):
+        assert world.client.request("GET", path, headers=HTML).headers["content-type"] == MEDIA_TYPE
+    assert browser.get("/console/people", **HTML).status_code == 403

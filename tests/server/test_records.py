@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from deniable.errors import DeniableError, UnreadableRecord
 from deniable.ledger import verify_export
 from deniable.ledger.keys import SigningKey, read_public
 from deniable.server import problems
-from deniable.server.labels import check_label, signed
+from deniable.server.labels import check_label, lines, signed
 from deniable.server.problems import CODES, Problem, problem_of
 from tests.server.world import WARDS, World
 
@@ -77,9 +79,54 @@ def test_a_label_says_what_was_promised(label: dict[str, Any], world: World) -> 
     assert label["unit"] == world.ledger.unit.describe()
     assert label["neighbours"] == "add/remove"
     assert label["loss"].startswith("epsilon")
-    assert "Gaussian" in label["mechanisms"][0]["noise"]
+    [draw] = label["draws"]
+    assert "Gaussian" in draw["mechanisms"][0]["noise"]
+    assert (draw["paid"], label["merged"]) == (label["loss"], None)
     assert label["public"]["visits"]["columns"]["age"] == {"kind": "integer", "low": 0, "high": 100, "nullable": False}
     check_label(label, world.curator.key.public)
+
+
+def test_the_label_of_a_refined_answer_lists_each_draw(world: World) -> None:
+    sql = "SELECT sex, COUNT(*) AS n, SUM(stay) AS s FROM visits WHERE age > 3 GROUP BY sex"
+    first = world.ask(sql, epsilon=0.2).json()
+    again = world.ask(sql, path=":refine", epsilon=0.4).json()
+    before, after = (world.call("ada", "GET", f"/v1/labels/{each['release']}").json() for each in (first, again))
+    assert [draw["paid"].split(" at")[0] for draw in after["draws"]] == ["epsilon 0.2", "epsilon 0.4"]
+    assert before["draws"] == after["draws"][:1]
+    assert before["merged"] is None
+    assert "inverse variance" in after["merged"]
+    check_label(after, world.curator.key.public)
+    sigmas = [
+        [float(re.search(r"sigma=([\d.e+]+)", each["noise"])[1]) for each in draw["mechanisms"]]
+        for draw in after["draws"]
+    ]
+    for part, each in enumerate(after["deviations"]):
+        step = after["draws"][0]["mechanisms"][part].get("step", "2^0")
+        a, b = (pair[part] * 2.0 ** int(step.removeprefix("2^")) for pair in sigmas)
+        assert each["deviation"] == pytest.approx(math.sqrt(1 / (1 / a**2 + 1 / b**2)), rel=0.01)  # of Gaussians
+    said = dict(lines(after))
+    assert "paid epsilon 0.2" in said["Draw 1"]
+    assert "Draw 2" in said
+    assert said["Answer"] == after["merged"]
+    assert "standard deviation of the noise: number of rows" in said["Deviation"]
+    for form in ("html", "svg"):
+        shown = world.call("ada", "GET", f"/v1/labels/{again['release']}?form={form}").text
+        for word in ("Draw 1", "Draw 2", "merged by inverse variance", "standard deviation"):
+            assert word in shown
+
+
+def test_the_label_of_a_count_that_was_helped_says_so(world: World) -> None:
+    questions = ["SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward",
+                 "SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY ward, sex"]  # fmt: skip
+    found = world.call(
+        "ana", "POST", "/v1/questions:batch", {"dataset": "visits", "questions": questions, "epsilon": 3.0}
+    )
+    coarse, fine = (
+        world.call("ada", "GET", f"/v1/labels/{each['release']}").json() for each in found.json()["answers"]
+    )
+    assert [draw["summed_cells"] for draw in coarse["draws"]] == [1, 2]
+    assert "summed over at most 2 cells" in dict(lines(coarse))["Draw 2"]
+    assert fine["merged"] is None
 
 
 def test_an_edited_label_is_seen(label: dict[str, Any], world: World) -> None:

@@ -13,6 +13,7 @@ from tests.server.world import BUDGET, PEOPLE, SCHEMA, WARDS, World
 QUESTION = {"dataset": "visits", "sql": WARDS, "epsilon": 0.01}
 REQUESTS: dict[tuple[str, str], tuple[str, str, Any]] = {
     ("POST", "/v1/questions:price"): ("price", "/v1/questions:price", QUESTION),
+    ("POST", "/v1/questions:explain"): ("price", "/v1/questions:explain", QUESTION),
     ("POST", "/v1/questions"): ("ask", "/v1/questions", QUESTION),
     ("POST", "/v1/questions:refine"): ("ask", "/v1/questions:refine", QUESTION),
     ("POST", "/v1/questions:batch"): (
@@ -32,6 +33,16 @@ REQUESTS: dict[tuple[str, str], tuple[str, str, Any]] = {
         "ask dummy rows",
         "/v1/datasets/visits/dummy:ask",
         {"sql": WARDS, "epsilon": 0.01},
+    ),
+    ("POST", "/v1/datasets/{name}/bounds:price"): (
+        "buy bounds",
+        "/v1/datasets/visits/bounds:price",
+        {"column": "nothing", "epsilon": 0.01},
+    ),
+    ("POST", "/v1/datasets/{name}/bounds"): (
+        "buy bounds",
+        "/v1/datasets/visits/bounds",
+        {"column": "nothing", "epsilon": 0.01},
     ),
     ("GET", "/v1/datasets/{name}/grants"): ("see grants", "/v1/datasets/visits/grants", None),
     ("POST", "/v1/datasets/{name}/grants"): ("grant", "/v1/datasets/visits/grants", {"analyst": "ana"}),

@@ -8,6 +8,7 @@
     deniable serve --demo
     deniable add visits.csv --schema visits.yaml --budget 1 --delta 1e-6 --url https://...
     deniable verify ledger.jsonl --key owner.pub
+    deniable rotate visits.csv.ledger --key owner.key --to new.key
     deniable demo --out demo-output
 
 Exit codes: 0 done · 1 could not be done (a missing extra, a file that cannot be written, a zoo with misses) · 2 asked

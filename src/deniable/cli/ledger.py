@@ -1,4 +1,4 @@
-"""The auditor's command: `verify`, which needs a ledger and nothing else.
+"""The auditor's command, `verify`, which needs a ledger and nothing else; and the owner's, `rotate`.
 
 Exit codes: 0 the history is whole · 1 the file cannot be read · 2 asked wrongly, or no ledger · 3 the history was
 changed, and the first bad entry is named.
@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from deniable.errors import InvalidParameter, LedgerDamaged
+from deniable.errors import NOTHING, InvalidParameter, LedgerDamaged
 
 if TYPE_CHECKING:
     import typer
@@ -37,7 +37,8 @@ def add(app: "typer.Typer") -> None:
             typer.Argument(help="A ledger that was exported (ledger.jsonl), or its own file.", show_default=False),
         ],
         key: Annotated[
-            Path | None, typer.Option(help="The owner's public key (PEM); nobody else may have signed.")
+            Path | None,
+            typer.Option(help="The owner's first public key (PEM); nobody may have signed whom it does not vouch for."),
         ] = None,
         against: Annotated[
             Path | None, typer.Option(help="A checkpoint or an earlier export that the history must contain.")
@@ -70,6 +71,59 @@ def add(app: "typer.Typer") -> None:
                 print(json.dumps(portable(record), ensure_ascii=False, indent=2, allow_nan=False))
             else:
                 _show(found, record, checked=owner is not None)
+
+    @app.command()
+    def rotate(
+        ledger: Annotated[
+            Path | None, typer.Argument(help="A ledger's own file; without it, --config.", show_default=False)
+        ] = None,
+        key: Annotated[Path | None, typer.Option(help="The owner's private key, which is replaced.")] = None,
+        to: Annotated[Path | None, typer.Option(help="The new one; made if there is no such file.")] = None,
+        config: Annotated[
+            Path | None, typer.Option(help="Of a server that is stopped: replace its key in all of its ledgers.")
+        ] = None,
+        by: Annotated[str, typer.Option(help="Who does it, for everybody to read.")] = "owner",
+        reason: Annotated[str, typer.Option(help="Why, for everybody to read.")] = "a new key",
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a sentence.")] = False,
+    ) -> None:
+        """Replace the owner's signing key: the old one signs for the new one, in the ledger."""
+        with plain_errors():
+            public, many = _rotated(ledger, key, to, config, by, reason)
+            if as_json:
+                print(json.dumps({"key": public, "ledgers": many}))
+            else:
+                print(
+                    f"The key is now {public}, in {many} ledger{'' if many == 1 else 's'}. The old one signed for it."
+                )
+
+
+def _rotated(
+    place: Path | None, key: Path | None, to: Path | None, config: Path | None, by: str, reason: str
+) -> tuple[str, int]:
+    """The new public key, and how many ledgers have it."""
+    from deniable.ledger import Ledger, keys
+
+    if config is not None:
+        if any(each is not None for each in (place, key, to)):
+            raise InvalidParameter(
+                "--config", str(config), "names the ledgers and keys of a server", "leave the rest out"
+            )
+        from deniable.server.rotation import rotate
+        from deniable.server.settings import Settings
+
+        public, many = rotate(Settings.read(config), by=by, reason=reason)
+        return public.hex, many
+    if place is None or key is None or to is None:
+        remedy = "write deniable rotate visits.csv.ledger --key owner.key --to new.key"
+        raise InvalidParameter("ledger, --key, --to", NOTHING, "all three are needed, or --config", remedy)
+    if not place.exists():
+        raise InvalidParameter("ledger", str(place), "there is no such file")
+    old = keys.read(key)
+    with Ledger.open(place) as ledger:
+        new = keys.read(to) if to.exists() else keys.new(to)
+        ledger.rotate(new.public, by=by, reason=reason, key=old)
+        ledger.checkpoint(new)
+    return new.public.hex, 1
 
 
 @contextlib.contextmanager
@@ -129,6 +183,7 @@ def _record(found: "Verified", delta: float | None) -> dict[str, Any]:
         "adjustments": found.adjustments,
         "checkpoints": [{"number": each.number, "time": each.time} for each in found.checkpoints],
         "signers": list(found.signers),
+        "keys": list(found.keys),
         "unsigned": found.unsigned,
     }
 
@@ -150,7 +205,8 @@ def _show(found: "Verified", record: dict[str, Any], *, checked: bool) -> None:
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
     signed = f"{found.adjustments} adjustments, {len(found.checkpoints)} checkpoints"
-    trust = "all by this key" if checked else "by whom is not known: give --key"
+    vouched = f" and the {len(found.keys) - 1} that came after it, each vouched for" if len(found.keys) > 1 else ""
+    trust = f"all by this key{vouched}" if checked else "by whom is not known: give --key"
     if found.checkpoints and found.unsigned:
         trust += f"; {found.unsigned:,} entries after the last checkpoint are signed by nobody"
     for name, value in (

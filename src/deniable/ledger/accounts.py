@@ -19,7 +19,7 @@ from typing import Final, final
 
 from deniable.errors import BudgetExceeded, InvalidParameter
 from deniable.ledger.budget import MOST_UNITS, Budget, Cost
-from deniable.ledger.entries import EVERYBODY, Terms, checked_name
+from deniable.ledger.entries import EVERYBODY, KEYS, Terms, checked_name
 
 __all__ = [
     "Account",
@@ -67,6 +67,8 @@ def checked_terms(account: str, limit: Cost, window: int | None, by: str) -> Ter
     """Terms that mean something."""
     checked_name("account", account)
     checked_name("by", by)
+    if account == KEYS:
+        raise InvalidParameter("account", account, "is where the owner's keys are looked up", "choose another name")
     if window is not None and (type(window) is not int or not 1 <= window <= _LONGEST_WINDOW):
         raise InvalidParameter("window", window, f"must be a whole number of seconds, from 1 to {_LONGEST_WINDOW:,}")
     if limit.units > MOST_UNITS or limit.delta_units >= 10**30:

@@ -34,6 +34,7 @@ from deniable.errors import (
     MissingExtra,
     UnreadableRecord,
 )
+from deniable.ledger import migrations
 from deniable.ledger.entries import Entry, Heading, State
 from deniable.ledger.sqlite import needs_all, ours
 from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, Waiting, as_row, from_row, genesis_of
@@ -337,7 +338,7 @@ class _Pool:
         if self.file is not None and not self.file.exists() and not may_create:
             raise needs_all("there is no such database yet")
         with self.engine.connect() as connection:
-            found = _revision(connection.execution_options(deniable_writes=False))
+            found = migrations.revision(connection.execution_options(deniable_writes=False), _VERSION_TABLE)
             connection.rollback()
         if found is None or found < _REVISION:
             self._upgrade()
@@ -349,11 +350,6 @@ class _Pool:
             self._seen = stat.st_dev, stat.st_ino
 
     def _upgrade(self) -> None:
-        try:
-            from alembic import command
-            from alembic.config import Config
-        except ImportError as error:
-            raise MissingExtra(error.name or "alembic", "postgres") from None
         options: dict[str, Any] = {"deniable_writes": True}
         if self.file is None:
             options["isolation_level"] = "READ COMMITTED"  # after the lock, what others made meanwhile must be seen
@@ -362,10 +358,7 @@ class _Pool:
             with asked.begin():
                 if self.file is None:
                     asked.execute(sa.select(sa.func.pg_advisory_xact_lock(0x64656E79)))
-                config = Config()
-                config.set_main_option("script_location", "deniable.ledger:migrations")
-                config.attributes.update(connection=asked, version_table=_VERSION_TABLE)
-                command.upgrade(config, "head")
+                migrations.upgrade(asked, steps=migrations.LEDGERS, version_table=_VERSION_TABLE)
 
     def _same_file(self) -> None:
         """LedgerUnavailable if the name now means another file: what we write would be lost, and spent twice."""
@@ -381,13 +374,6 @@ class _Pool:
     def __del__(self) -> None:
         if hasattr(self, "engine"):
             self.engine.dispose()
-
-
-def _revision(connection: sa.Connection) -> str | None:
-    if not sa.inspect(connection).has_table(_VERSION_TABLE):
-        return None
-    found: str | None = connection.exec_driver_sql(f"SELECT version_num FROM {_VERSION_TABLE}").scalar()
-    return found
 
 
 def _set_up_postgres(connection: Any, _: object) -> None:

@@ -25,9 +25,11 @@ from deniable.units import Relation, Unit
 __all__ = [
     "EVERYBODY",
     "FORMAT",
+    "KEYS",
     "Checkpoint",
     "Entry",
     "Heading",
+    "Rotation",
     "State",
     "Terms",
     "amounts",
@@ -46,6 +48,9 @@ FORMAT: Final = 1
 
 EVERYBODY: Final = "*"
 """The account that every spend is charged to: the dataset's own."""
+
+KEYS: Final = "#keys"
+"""Entries that replace the owner's key are looked up under this name; no account may be called so."""
 
 Kind = TypeVar("Kind")
 
@@ -81,6 +86,9 @@ class State(StrEnum):
     CHECKPOINT = "CHECKPOINT"
     """The owner signed the entry before this one, and with it everything up to there."""
 
+    ROTATED = "ROTATED"
+    """The owner has another key from here on: the old one signed for it."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,7 @@ class Heading:
     """The family that the data belongs to, where it was named; see `family`."""
 
     owner: str | None = None
-    """The public key (Ed25519, in hexadecimal) that signs adjustments and checkpoints; None: any key may."""
+    """The first public key (Ed25519, in hexadecimal) that signs adjustments and checkpoints; None: any key may."""
 
     @property
     def family(self) -> str:
@@ -151,6 +159,26 @@ class Terms:
         signed = {} if self.signature is None else {"signer": self.signer, "signature": self.signature}
         limits = {"limit": amounts(self.limit), "window": self.window}
         return {"account": self.account, **limits, "by": self.by, **signed}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """The old key's signature for the new one."""
+
+    signer: str
+    successor: str
+    by: str
+    signature: str
+
+    def message(self, *, serial: str, number: int, previous: str, reason: str) -> bytes:
+        """What the old key signs: this successor, in this place of this chain and in no other."""
+        where = ["deniable rotation", FORMAT, serial, number, previous]
+        return compact([*where, self.signer, self.successor, self.by, reason]).encode()
+
+    def record(self) -> dict[str, object]:
+        """Plain values, as they are hashed."""
+        return {"signer": self.signer, "successor": self.successor, "by": self.by, "signature": self.signature}
 
 
 @final
@@ -225,6 +253,7 @@ class Entry:
     """What else the data is called from here on; on LINKED entries."""
 
     checkpoint: Checkpoint | None = None
+    rotation: Rotation | None = None
     answer_hash: str | None = None
     """SHA-256 of an answer that is not here, in an entry that was exported."""
 
@@ -250,7 +279,14 @@ class Entry:
             found["name"] = self.name
         if self.checkpoint is not None:
             found["checkpoint"] = self.checkpoint.record()
+        if self.rotation is not None:
+            found["rotation"] = self.rotation.record()
         return found or None
+
+    @property
+    def account(self) -> str | None:
+        """What it is looked up by among the entries that are about an account, or about the owner's keys."""
+        return KEYS if self.rotation is not None else None if self.terms is None else self.terms.account
 
     def digest(self) -> str:
         """The hash that an entry with these fields must have."""
@@ -304,6 +340,8 @@ def more_of(record: object) -> dict[str, object]:
         found["terms"] = _terms(record["terms"])
     if "checkpoint" in record:
         found["checkpoint"] = Checkpoint.read(record["checkpoint"])
+    if "rotation" in record:
+        found["rotation"] = _rotation(record["rotation"])
     if found.keys() != record.keys():
         raise TypeError
     return found
@@ -318,6 +356,15 @@ def _terms(record: object) -> Terms:
     signed = {name: _text(record[name]) for name in ("signer", "signature") if name in record}
     account, by = _text(record["account"]), _text(record["by"])
     return Terms(account=account, limit=cost_of(record["limit"]), window=window, by=by, **signed)
+
+
+def _rotation(record: object) -> Rotation:
+    if not isinstance(record, dict):
+        raise TypeError
+    signer, successor = _text(record["signer"]), _text(record["successor"])
+    if not (_HEX.fullmatch(signer) and _HEX.fullmatch(successor)):
+        raise TypeError
+    return Rotation(signer=signer, successor=successor, by=_text(record["by"]), signature=_text(record["signature"]))
 
 
 def _text(value: object) -> str:

@@ -60,6 +60,9 @@ class Verified:
     signers: tuple[str, ...]
     """Whose signatures there are. Without a key to compare with, a signature says only that somebody signed."""
 
+    keys: tuple[str, ...] = ()
+    """The owner's keys, oldest first: each was vouched for by the one before it."""
+
     @property
     def unsigned(self) -> int:
         """How many of the newest entries no checkpoint vouches for: who may write the file may have written them."""
@@ -157,7 +160,8 @@ def verify_export(
 ) -> Verified:
     """Check an exported history from its first line to its last; LedgerDamaged names the first bad entry.
 
-    With a `key`, that key alone may have signed. `against` is a checkpoint or an earlier export: the history must
+    With a `key`, the first one that the owner had, that key alone may have signed, and those that it vouched for, each
+    until it was replaced. `against` is a checkpoint or an earlier export: the history must
     contain it, so a cut or another branch is seen, which the file alone cannot show.
     """
     note = None if against is None else newest_note(against)
@@ -202,6 +206,7 @@ def _verified(recount: Recount) -> Verified:
         adjustments=recount.adjustments,
         checkpoints=tuple(recount.checkpoints),
         signers=tuple(sorted(recount.signers)),
+        keys=tuple(recount.keys),
     )
 
 

@@ -16,12 +16,11 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, final
 
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, LedgerDamaged, LedgerMismatch
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, LedgerMismatch
 from deniable.ledger.accounts import Account, checked_payer, checked_terms, least_left, refuse
 from deniable.ledger.budget import Budget, Cost
 from deniable.ledger.entries import (
@@ -37,12 +36,13 @@ from deniable.ledger.entries import (
     checked_question,
     checked_text,
 )
-from deniable.ledger.export import Note, newest_note, write_export
+from deniable.ledger.export import newest_note, write_export
 from deniable.ledger.keys import PublicKey, SigningKey
 from deniable.ledger.recount import Recount
+from deniable.ledger.signing import adjusted, checkpointed, in_history, keys_of, rotated
 from deniable.ledger.sqlite import SQLiteStore
 from deniable.ledger.standing import standing
-from deniable.ledger.stores import RESTORE, Store, Transaction
+from deniable.ledger.stores import Store, Transaction
 from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ class Ledger:
         `dataset` says which.
 
         `family` names what data belongs together whatever it is called: a new dataset of a family that has a ledger
-        goes on spending from that ledger. With an `owner`, that key alone may adjust limits and sign checkpoints.
+        goes on spending from that ledger. With an `owner`, that key alone may adjust limits and sign checkpoints, until
+        it is replaced (`rotate`).
         `checkpoint`, one that was kept or a file that has one, refuses a ledger that is older or tells another history.
         """
         for name, text in (("dataset", dataset), ("family", family)):
@@ -117,12 +118,15 @@ class Ledger:
         try:
             heading = store.open(new, dataset=dataset, family=family)
             ledger = cls(store, heading)
-            for field, asked in (("budget", budget), ("unit", unit), ("family", family), ("owner", held)):
+            for field, asked in (("budget", budget), ("unit", unit), ("family", family)):
                 found = getattr(heading, field)
                 if asked is not None and asked != found:
                     raise _mismatch(field, asked, found)
+            if owner is not None and owner != ledger.owner:
+                raise _mismatch("owner", held, None if ledger.owner is None else ledger.owner.hex)
             if note is not None:
-                ledger._refuse_older(note)
+                with store.reading() as transaction:
+                    in_history(heading, transaction, note)
             ledger._name(dataset, family)
         except BaseException:
             store.close()
@@ -142,22 +146,6 @@ class Ledger:
                 transaction.append(state=State.LINKED, description=words, spent=transaction.spent(), name=dataset)
 
         self._store.write(link)
-
-    def _refuse_older(self, note: Note) -> None:
-        """LedgerDamaged if what somebody wrote down about this ledger is not in it."""
-        serial, number, link, signer = note
-        if serial != self.serial:
-            raise _mismatch("serial number", serial, self.serial)
-        if signer is not None and self._heading.owner not in (None, signer):
-            raise InvalidParameter("checkpoint", number, "is signed with another key than the owner's")
-        with self._store.reading() as transaction:
-            head = transaction.head
-            if head.number < number:
-                fault = f"is missing: this ledger is older than its checkpoint, which knows {number} entries"
-                raise LedgerDamaged(head.number + 1, fault, RESTORE)
-            found = transaction.entry(number) if number else None
-            if (transaction.genesis if number == 0 else found and found.hash) != link:
-                raise LedgerDamaged(number, "is not what the checkpoint says: this is another history", RESTORE)
 
     # -- what it is about ----------------------------------------------------------------------------------------------
 
@@ -194,8 +182,17 @@ class Ledger:
 
     @property
     def owner(self) -> PublicKey | None:
-        """The key that signs adjustments and checkpoints; None if any key may."""
-        return None if self._heading.owner is None else PublicKey(self._heading.owner)
+        """The key that signs adjustments and checkpoints now; None if any key may."""
+        known = self.keys
+        return known[-1] if known else None
+
+    @property
+    def keys(self) -> list[PublicKey]:
+        """The owner's keys, oldest first; each vouched for the next. None if any key may sign."""
+        if self._heading.owner is None:
+            return []
+        with self._store.reading() as transaction:
+            return [PublicKey(each) for each in keys_of(self._heading, transaction)]
 
     @property
     def path(self) -> Path | None:
@@ -365,25 +362,10 @@ class Ledger:
         The entry is there for everybody to see, and what was spent stays spent. A raised limit weakens the guarantee
         for all that was ever answered.
         """
-        terms = replace(
-            checked_terms(account, checked_kind(Cost, "limit", limit), window, by), signer=self._signer(key)
-        )
+        terms = checked_terms(account, checked_kind(Cost, "limit", limit), window, by)
+        checked_kind(SigningKey, "key", key)
         checked_text("reason", reason)
-
-        def work(transaction: Transaction) -> Entry:
-            newest = transaction.newest()
-            number, previous = (1, transaction.genesis) if newest is None else (newest.number + 1, newest.hash)
-            message = terms.message(serial=self.serial, number=number, previous=previous, reason=reason)
-            signed = replace(terms, signature=key.sign(message))
-            return transaction.append(state=State.ADJUSTED, description=reason, spent=transaction.spent(), terms=signed)
-
-        return self._store.write(work)
-
-    def _signer(self, key: SigningKey) -> str:
-        signer = checked_kind(SigningKey, "key", key).public.hex
-        if self._heading.owner not in (None, signer):
-            raise InvalidParameter("key", key, "is not the key of this ledger's owner", "sign with the owner's key")
-        return signer
+        return self._store.write(lambda transaction: adjusted(self._heading, transaction, terms, reason, key))
 
     def accounts(self) -> list[Account]:
         """Every limit, the dataset's first, with what was spent of it, is left, and was ever spent by that account."""
@@ -407,28 +389,20 @@ class Ledger:
         Keep the checkpoint elsewhere (`write_checkpoint`): with it, `Ledger.open(..., checkpoint=...)` and `deniable
         verify` see later whether the history was changed, or an older copy was put in its place.
         """
-        signer = self._signer(key)
+        checked_kind(SigningKey, "key", key)
+        return self._store.write(lambda transaction: checkpointed(self._heading, transaction, key))
 
-        def work(transaction: Transaction) -> Checkpoint:
-            newest = transaction.newest()
-            if newest is not None and newest.checkpoint is not None and newest.checkpoint.signer == signer:
-                return newest.checkpoint  # nothing has happened since
-            number, link = (0, transaction.genesis) if newest is None else (newest.number, newest.hash)
-            where = Checkpoint(
-                serial=self.serial,
-                number=number,
-                hash=link,
-                spent=transaction.spent(),
-                time=transaction.now(),
-                signer=signer,
-                signature="",
-            )
-            noted = replace(where, signature=key.sign(where.message()))
-            words = f"checkpoint of entry {number}"
-            transaction.append(state=State.CHECKPOINT, description=words, spent=noted.spent, checkpoint=noted)
-            return noted
+    def rotate(self, successor: PublicKey, *, by: str, reason: str, key: SigningKey) -> Entry:
+        """Replace the owner's key: the old one signs for the new one, and signs nothing from there on.
 
-        return self._store.write(work)
+        Whoever knows the first key can still check everything, because each vouches for the next. A ledger that was
+        made without an owner has no key to replace.
+        """
+        new = checked_kind(PublicKey, "successor", successor).hex
+        checked_kind(SigningKey, "key", key)
+        checked_name("by", by)
+        checked_text("reason", reason)
+        return self._store.write(lambda transaction: rotated(self._heading, transaction, new, by, reason, key))
 
     def export(self, path: Place) -> int:
         """Write the whole history to a new JSONL file that `deniable verify` checks offline; how many entries.
@@ -441,9 +415,9 @@ class Ledger:
     def verify(self, key: PublicKey | None = None) -> Entry | None:
         """Recompute every hash, sum, limit and signature; LedgerDamaged names the first entry that is not as written.
 
-        With a `key`, that key alone may have signed. Returns the newest entry. Whoever wrote down its number and hash,
-        or has a checkpoint, can see later that nothing before it changed; without such a note, somebody who may write
-        the file can also forge a whole new chain.
+        With a `key`, the owner's first, that key alone may have signed, and those it vouched for. Returns the newest
+        entry. Whoever wrote down its number and hash, or has a checkpoint, can see later that nothing before it
+        changed; without such a note, somebody who may write the file can also forge a whole new chain.
         """
         with self._store.reading() as transaction:
             head, recount = transaction.head, Recount(self._heading, transaction.genesis, key)

@@ -16,6 +16,7 @@ from deniable.ledger.accounts import Account, Limits, in_force, window_start
 from deniable.ledger.budget import Cost
 from deniable.ledger.entries import EVERYBODY, Checkpoint, Entry, Heading, State, Terms
 from deniable.ledger.keys import PublicKey, is_signed
+from deniable.ledger.signing import rotation_fault
 from deniable.ledger.stores import RESTORE
 
 __all__ = ["Recount"]
@@ -62,7 +63,9 @@ class Recount:
         self.checkpoints: list[Checkpoint] = []
         self.adjustments = 0
         self.signers: set[str] = set()
-        self._key, self._remedy = key, remedy
+        self.keys = [each for each in [heading.owner if key is None else key.hex] if each is not None]
+        """The keys that may or might sign, oldest first: the first was given, and each vouched for the next."""
+        self._remedy = remedy
         self._waiting: dict[int, Entry] = {}
         self._terms: list[Terms] = []
         self._limits: Limits = in_force(heading.budget.limit, ())
@@ -99,9 +102,13 @@ class Recount:
         if self._terms and entry.time < self.time:
             raise self._bad(number, "is older than the entry before it")
         if entry.state in _PLAIN:
+            if entry.rotation is not None:
+                raise self._bad(number, "replaces no key")
             self._take_plain(entry)
         elif entry.cost != Cost(0, 0) or entry.closes is not None or entry.payer is not None:
             raise self._bad(number, "charges what cannot be charged")
+        elif entry.state is State.ROTATED or entry.rotation is not None:
+            self._take_rotation(entry)
         elif entry.state is State.LINKED:
             if entry.name is None or entry.name in self.names:
                 raise self._bad(number, "links nothing")
@@ -173,12 +180,21 @@ class Recount:
         self._check_signature(entry, noted.signer, noted.message(), noted.signature)
         self.checkpoints.append(noted)
 
+    def _take_rotation(self, entry: Entry) -> None:
+        known = self.keys if self.heading.owner is not None else []
+        if (fault := rotation_fault(self.heading, entry, known)) is not None:
+            raise self._bad(entry.number, fault)
+        assert entry.rotation is not None
+        self.signers.add(entry.rotation.signer)
+        self.keys.append(entry.rotation.successor)
+
     def _check_signature(self, entry: Entry, signer: str | None, message: bytes, signature: str | None) -> None:
-        wanted = self.heading.owner if self._key is None else self._key.hex
+        wanted = self.keys[-1] if self.keys else None
         if not is_signed(signer, message, signature):
             raise self._bad(entry.number, "has a signature that is not true")
         if wanted is not None and signer != wanted:
-            raise self._bad(entry.number, "is signed with another key")
+            replaced = signer in self.keys
+            raise self._bad(entry.number, f"is signed with {'a key that was replaced' if replaced else 'another key'}")
         self.signers.add(signer or "")
 
     def _bad(self, number: int, fault: str) -> LedgerDamaged:

@@ -353,7 +353,7 @@ def as_row(entry: Entry) -> tuple[Any, ...]:
         *(entry.number, entry.time, entry.state.value, entry.question),
         *(str(entry.cost.units), str(entry.cost.delta_units), entry.description, entry.key),
         *(entry.closes, entry.answer, entry.code, str(entry.spent.units), str(entry.spent.delta_units)),
-        *(entry.previous, entry.hash, entry.payer, None if entry.terms is None else entry.terms.account),
+        *(entry.previous, entry.hash, entry.payer, entry.account),
         None if more is None else compact(more),
     )
 
@@ -367,10 +367,7 @@ def from_row(row: Sequence[Any]) -> Entry:
         if not all(isinstance(text, str) for text in texts) or not isinstance(answer, bytes | None):
             raise TypeError
         fields: dict[str, Any] = {} if more is None else more_of(json.loads(more))
-        terms = fields.get("terms")
-        if payer != fields.get("payer") or account != (None if terms is None else terms.account):
-            raise TypeError
-        return Entry(
+        found = Entry(
             number=number,
             time=when,
             state=State(state),
@@ -386,6 +383,9 @@ def from_row(row: Sequence[Any]) -> Entry:
             hash=link,
             **fields,
         )
+        if payer != found.payer or account != found.account:
+            raise TypeError
+        return found
     except (KeyError, TypeError, ValueError):  # InvalidParameter is a ValueError
         raise LedgerDamaged(number, "cannot be read", RESTORE) from None
 

@@ -22,7 +22,7 @@ import numpy as np
 from deniable.ledger import Cost
 from deniable.queries.canonical import Form, Forms, expression_form, relation_form, statistic_form
 from deniable.queries.disjoint import disjoint
-from deniable.queries.release import at_precision, precise
+from deniable.queries.release import Draw, at_precision, precise
 from deniable.tables.statistics import Collect, Count, CountPersons, Sum
 from deniable.units import Relation as Neighbours
 
@@ -180,7 +180,9 @@ def helped(help: Help, released: Sequence[Released], budget: Budget) -> Released
     precision = Cost(units, coarse.precision.delta_units)
     # What it says now rests on both answers, so both costs stand behind it.
     cost = coarse.cost + fine.cost
-    return replace(coarse, parts=(values,), cost=cost, precision=precision, units=(units,) * len(coarse.groups))
+    draws = (*coarse.all_draws, *(Draw(each.cost, each.cells * help.cells) for each in fine.all_draws))
+    each = (units,) * len(coarse.groups)
+    return replace(coarse, parts=(values,), cost=cost, precision=precision, units=each, draws=draws)
 
 
 def added_up(coarse: Plan, fine: Plan, total: Released, parts: Released, budget: Budget) -> Released | None:
@@ -204,4 +206,5 @@ def added_up(coarse: Plan, fine: Plan, total: Released, parts: Released, budget:
         variance = max(t, t * (1 - Fraction(1, m)) + s / m**2)
         units.append(at_precision(1 / variance, budget))
     # It rests on both answers, so both costs stand behind it.
-    return replace(parts, parts=(moved,), cost=total.cost + parts.cost, units=tuple(units))
+    draws = (*parts.all_draws, *total.all_draws)
+    return replace(parts, parts=(moved,), cost=total.cost + parts.cost, units=tuple(units), draws=draws)

@@ -7,8 +7,9 @@ by one question like any other, so everything that is read off the noisy counts 
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -26,6 +27,7 @@ from deniable.units import Unit
 
 if TYPE_CHECKING:
     from deniable.queries.answers import Answer, Receipt
+    from deniable.queries.pricing import Price
     from deniable.queries.question import Question
 
 MISTAKEN: Final = Fraction(1, 100)
@@ -75,7 +77,7 @@ class Bounds:
         return {
             "table": self.table,
             "column": self.column,
-            "kind": _kind(self.answer).value,
+            "kind": _kind(self.answer.plan.question).value,
             "low": low,
             "high": high,
             "cover": self.cover,
@@ -157,12 +159,11 @@ def read(table: str, column: str, answer: Answer, cover: float) -> Bounds:
     `cover` of what was counted in these, the narrowest is taken, because noise grows with the width. An end that is
     near 0 beside the other one is moved there.
     """
-    kind = _kind(answer)
-    public = bins(kind)
+    kind = _kind(answer.plan.question)
+    public, confidence = bins(kind), _confidence(kind)
     [recipe] = answer.plan.recipes
-    # An interval leaves out two tails alike, and only the upper one makes an empty bin look full. One row more is asked
-    # for, because noise on whole numbers can be a little likelier to pass the interval's end than the law between them.
-    confidence = float(1 - 2 * MISTAKEN / len(public))
+    # One row more is asked for, because noise on whole numbers can be a little likelier to pass the interval's end than
+    # the law between them.
     counted: dict[Scalar | None, float] = {}
     for (start,), drawn in zip(answer.released.groups, answer.released.drawn(answer.plan, answer.budget), strict=True):
         estimate = recipe.estimate(drawn, confidence)
@@ -182,6 +183,14 @@ def read(table: str, column: str, answer: Answer, cover: float) -> Bounds:
                 break
     domain = None if best is None else declared(kind, *_to_zero(kind, *best), None, nullable)
     return Bounds(table, column, domain, answer, cover)
+
+
+def rows_to_be_seen(price: Price) -> int:
+    """How many rows a bin needs so that it stands out of the noise about every other time. No data is read."""
+    exact = replace(price, confidence=_confidence(_kind(price.plan.question)))
+    [half] = exact.errors().values()
+    assert half is not None
+    return math.ceil(half) + 1
 
 
 def _to_zero(kind: Kind, low: Any, high: Any) -> tuple[Any, Any]:
@@ -208,8 +217,16 @@ def _table(table: str | None, tables: Mapping[str, Table]) -> str:
     return private[0]
 
 
-def _kind(answer: Answer) -> Kind:
-    return answer.plan.question.domains[answer.plan.question.keys[0].name].kind
+def _kind(asked: Question) -> Kind:
+    return asked.domains[asked.keys[0].name].kind
+
+
+def _confidence(kind: Kind) -> float:
+    """Of the interval whose end an empty bin passes with probability MISTAKEN / bins.
+
+    An interval leaves out two tails alike, and only the upper one makes an empty bin look full.
+    """
+    return float(1 - 2 * MISTAKEN / len(bins(kind)))
 
 
 def _ends(domain: Domain) -> tuple[Any, Any]:

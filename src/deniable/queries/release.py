@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import numpy as np
 
@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 
 _VERSION: Final = 1
 LARGEST: Final = 2**62
+
+
+@final
+class Draw(NamedTuple):
+    """One time that noise was drawn: what was paid for it, and of how many cells at most it is the sum (in a batch, a
+    finer answer is summed up to help a coarser one).
+    """
+
+    cost: Cost
+    cells: int = 1
 
 
 @final
@@ -49,6 +59,27 @@ class Released:
     """The same for each group: a key that only one of several answers showed carries that one's noise."""
     threshold: int | None = None
     """The noisy number of people from which on a key was shown; None where keys are public."""
+    draws: tuple[Draw, ...] = ()
+    """Each draw that was merged into it; see `all_draws`."""
+
+    @property
+    def all_draws(self) -> tuple[Draw, ...]:
+        """Every draw that it rests on: itself alone, if nothing was merged."""
+        return self.draws or (Draw(self.cost),)
+
+    def deviation(self, plan: Plan, budget: Budget, part: int) -> float:
+        """The standard deviation of a part's noise, for a key that every draw showed; of running totals the largest.
+
+        Draws are independent and weighted by nominal precisions p_i: √(Σ p_i² σ_i² m_i) / Σ p_i, with the true σ_i of
+        each draw's noise and m_i cells summed up in it.
+        """
+        weights = [precise(each.cost.units, budget) / each.cells for each in self.all_draws]
+        spreads = [
+            float(np.max(unthresholded(plan, budget, each.cost.units).deviation(part))) for each in self.all_draws
+        ]
+        whole = sum(weights)
+        parts = zip(weights, spreads, self.all_draws, strict=True)
+        return math.sqrt(sum(float(weight / whole) ** 2 * spread**2 * each.cells for weight, spread, each in parts))
 
     def drawn(self, plan: Plan, budget: Budget) -> list[list[Drawn]]:
         """For each group, each part's noisy value with its noise."""
@@ -84,13 +115,13 @@ class Released:
         delta = max(self.precision.delta_units, other.precision.delta_units)
         precision = Cost(at_precision(both, budget), delta)
         thresholds = [each for each in (self.threshold, other.threshold) if each is not None]
-        return Released(
-            groups, tuple(parts), self.cost + other.cost, precision, tuple(units), min(thresholds, default=None)
-        )  # fmt: skip
+        draws = (*self.all_draws, *other.all_draws)
+        least = min(thresholds, default=None)
+        return Released(groups, tuple(parts), self.cost + other.cost, precision, tuple(units), least, draws)
 
     def to_bytes(self) -> bytes:
         """For the ledger."""
-        record = {
+        record: dict[str, Any] = {
             "version": _VERSION,
             "groups": [[_written(value) for value in group] for group in self.groups],
             "parts": [_packed(part) for part in self.parts],
@@ -100,6 +131,8 @@ class Released:
             "units": [str(each) for each in (set(self.units) if len(set(self.units)) == 1 else self.units)],
             "threshold": self.threshold,
         }
+        if self.draws:
+            record["draws"] = [[str(each.cost.units), str(each.cost.delta_units), each.cells] for each in self.draws]
         return json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
     @classmethod
@@ -114,7 +147,8 @@ class Released:
         cost, precision = (Cost(*(int(amount) for amount in record[name])) for name in ("cost", "precision"))
         units = [int(each) for each in record["units"]]
         each = units if len(units) == len(groups) else units * len(groups)
-        return cls(groups, parts, cost, precision, tuple(each), record.get("threshold"))
+        draws = tuple(Draw(Cost(int(u), int(d)), cells) for u, d, cells in record.get("draws", ()))
+        return cls(groups, parts, cost, precision, tuple(each), record.get("threshold"), draws)
 
 
 def _placed(values: Any, at: Mapping[Group, int], groups: tuple[Group, ...]) -> Any:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from deniable.errors import (
     NOTHING,
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from deniable.queries.frame import Frame
     from deniable.queries.planner import Noise
     from deniable.tables.schema import Table
+
+_SEVERAL: Final = 10
+_WIDTHS: Final = tuple(a * 10**n for n in range(1, 7) for a in (1, 2, 5))
+"""Round distances at which counts are told off."""
 
 ASSUMPTIONS = ("the declared schema was not made from the data",)
 
@@ -419,10 +423,23 @@ class Remaining:
 
         return self.cost // count_cost(self.budget, self.unit, within, confidence)
 
+    def yardstick(self) -> tuple[int, int]:
+        """(how near, how many): counts at the nearest round distance, from ±10 on, of which ten or more can be asked.
+
+        The one measure of "about so many more" everywhere. If there is hardly anything left, the widest that is told.
+        """
+        for within in _WIDTHS:
+            if (found := self.counts(within=within)) >= _SEVERAL:
+                return within, found
+        return _WIDTHS[-1], self.counts(within=_WIDTHS[-1])
+
+    def said(self) -> str:
+        """The same in words: "about 12 more counts at ±50"."""
+        within, counts = self.yardstick()
+        return f"about {counts:,} more count{'' if counts == 1 else 's'} at ±{within:,}" if counts else "no more counts"
+
     def __str__(self) -> str:
-        left = rest_said(self.cost, self.budget)
-        rough = 20 * self.unit.rows
-        return f"{left}: about {self.counts(within=rough):,} counts at ± {rough}"
+        return f"{rest_said(self.cost, self.budget)}: {self.said()}"
 
     __repr__ = __str__
 

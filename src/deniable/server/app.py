@@ -35,6 +35,7 @@ def app(settings: Settings) -> ASGIApp:
 def served(curator: Curator) -> ASGIApp:
     """The application of a curator that was made before."""
     desk, metrics, keeper = Desk(curator), Metrics(), Keeper(curator)
+    guard = console.Guard(curator, desk, keeper)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -58,13 +59,14 @@ def served(curator: Curator) -> ASGIApp:
     for each in (asking, datasets, people, records):
         inside.include_router(each.router(desk))
     inside.include_router(records.open_router(desk, metrics))
-    inside.include_router(console.router(inside.state))
+    inside.state.guard = guard
+    inside.include_router(console.router(guard))
     inside.add_exception_handler(Problem, _problem)
     inside.add_exception_handler(RequestValidationError, _invalid)
     inside.add_exception_handler(HTTPException, _http)
     inside.add_exception_handler(DeniableError, _problem)
     inside.add_exception_handler(Exception, _problem)  # the door writes it down, without its words
-    return Door(inside, curator, metrics, keeper)
+    return Door(inside, curator, metrics, keeper, guard.shown)
 
 
 def _problems() -> dict[int | str, dict[str, Any]]:
@@ -81,7 +83,8 @@ def _problems() -> dict[int | str, dict[str, Any]]:
 
 async def _problem(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
-    return Response(problem.body(), problem.status, problem.headers, MEDIA_TYPE)
+    page = request.app.state.guard.shown(request.scope, problem)
+    return page or Response(problem.body(), problem.status, problem.headers, MEDIA_TYPE)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

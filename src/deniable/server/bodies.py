@@ -93,6 +93,17 @@ class Question(_Asked):
     dataset: Name
 
 
+class Explained(_Asked):
+    """One question to be explained: also its noise, where it is said what to spend."""
+
+    dataset: Name
+
+    def price(self) -> dict[str, Any] | None:
+        """As a session takes it; None where nothing is to be spent."""
+        said = self.cost()
+        return said if set(said) - {"confidence", "delta"} else None
+
+
 class Batch(Spending):
     """Several questions for one cost that they share."""
 
@@ -107,6 +118,14 @@ class Batch(Spending):
 
 class DummyQuestion(_Asked):
     """A question to the dummy rows of a dataset."""
+
+
+class BoundsBody(Spending):
+    """Bounds of a column that are bought, such that about `cover` of the rows are within."""
+
+    column: Text
+    table: Text | None = None
+    cover: Annotated[float, Field(gt=0.5, le=1, strict=True)] = 0.99
 
 
 class BudgetBody(_Body):

@@ -30,6 +30,7 @@ from sqlalchemy import (
     Text,
     create_engine,
     event,
+    func,
     insert,
     select,
     text,
@@ -38,12 +39,17 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from deniable.errors import LedgerUnavailable, MissingExtra
+from deniable.errors import LedgerUnavailable, MissingExtra, UnreadableRecord
+from deniable.ledger import migrations
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
 
 _METADATA: Final = MetaData()
+"""The tables as they are now; `deniable.server.migrations` makes them."""
+
 _NAME: Final = 200
+_REVISION: Final = "0003"
+_VERSION_TABLE: Final = "curator_version"
 _REGISTERING: Final = 0x64656E79_01
 """Names the lock of those who register, in a database that others use as well."""
 
@@ -76,6 +82,13 @@ _DATASETS: Final = Table(
     Column("budget", Text, nullable=False),
     Column("family", String(_NAME), nullable=False, index=True),
     Column("made", Float, nullable=False),
+)
+_SCHEMAS: Final = Table(
+    "curator_schemas",
+    _METADATA,
+    Column("dataset", String(_NAME), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("schema", Text, nullable=False),
 )
 _MARKS: Final = Table(
     "curator_marks",
@@ -214,11 +227,25 @@ class Catalogue:
                 raise MissingExtra(error.name or "psycopg", "postgres") from None
         self._quick = _Quick(quick)
         try:
-            _METADATA.create_all(self._engine)
+            self._prepare()
         except _AWAY:
             kept = "its file in the folder `state`" if self._file is not None else "the database of the settings"
             remedy = "see that it is there, runs, and may be written to"
             raise LedgerUnavailable(f"{kept} cannot be reached, and the catalogue is in it", remedy) from None
+
+    def _prepare(self) -> None:
+        """See to it that the tables are there, and up to date."""
+        with self._engine.connect() as connection:
+            found = migrations.revision(connection, _VERSION_TABLE)
+        if found is not None and found > _REVISION:
+            rule = f"the catalogue has revision {found}, newer than {_REVISION}"
+            raise UnreadableRecord(f"{rule}; update deniable to open it")
+        if found == _REVISION:
+            return
+        with self.registering(), self._engine.begin() as connection:  # one process at a time: several may start at once
+            if self._file is not None:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")  # all steps or none, also if this process is killed
+            migrations.upgrade(connection, steps="deniable.server:migrations", version_table=_VERSION_TABLE)
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -330,6 +357,22 @@ class Catalogue:
         with _kept(self._engine.connect) as connection:
             row = connection.execute(select(_DATASETS).where(_DATASETS.c.name == name)).first()
         return None if row is None else _dataset(row)
+
+    def redeclare(self, name: str, schema: str, *, instead_of: str) -> bool:
+        """Other things are public about a dataset from now on; the old schema is kept. False if it was another one."""
+        with _kept(self._engine.begin) as connection:
+            here = (_DATASETS.c.name == name) & (_DATASETS.c.schema == instead_of)
+            if not connection.execute(update(_DATASETS).where(here).values(schema=schema)).rowcount:
+                return False
+            many = connection.execute(select(func.count()).where(_SCHEMAS.c.dataset == name)).scalar_one()
+            connection.execute(insert(_SCHEMAS).values(dataset=name, number=many + 1, schema=instead_of))
+        return True
+
+    def earlier(self, name: str) -> list[str]:
+        """The schemas that a dataset had before, newest first."""
+        asked = select(_SCHEMAS.c.schema).where(_SCHEMAS.c.dataset == name).order_by(_SCHEMAS.c.number.desc())
+        with _kept(self._engine.connect) as connection:
+            return [row.schema for row in connection.execute(asked).all()]
 
     def datasets(self) -> list[DatasetRecord]:
         """Every dataset, by name."""

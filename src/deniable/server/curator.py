@@ -15,23 +15,25 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
-from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, final
 
-from deniable.errors import NOTHING, DeniableError, InvalidParameter
-from deniable.ledger import EVERYBODY, Budget, Cost, Ledger
+from deniable.errors import NOTHING, DeniableError, InvalidParameter, QuestionRefused
+from deniable.ledger import EVERYBODY, Budget, Cost, Entry, Ledger
 from deniable.ledger import keys as keys_of
 from deniable.queries.answers import Answer
+from deniable.queries.bounds import question as bounds_question
+from deniable.queries.bounds import rows_to_be_seen
 from deniable.queries.question import Question
 from deniable.queries.session import Remaining, Session
 from deniable.queries.steps import question_of
 from deniable.server.auth import FRESH, Gate
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
-from deniable.server.datasets import Datasets, Open, budget_of, cost_of, tables_of
+from deniable.server.datasets import Datasets, Open, budget_of, cost_of, declared, tables_of
 from deniable.server.dummy import dummy_rows
-from deniable.server.families import Marks, marks_of
+from deniable.server.families import Marks, marking, marks_of
 from deniable.server.labels import label_of, signed
 from deniable.server.oidc import configured
 from deniable.server.problems import Problem
@@ -79,7 +81,7 @@ class Curator:
         self.gate = Gate(self.catalogue, issuer)
         self.key = _key(settings.state / "server.key")
         """Signs adjustments, checkpoints and labels."""
-        self._marking = sha256(b"marks of families" + self.key.pem()).digest()
+        self._marking = marking(settings.state, self.key)
         self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
         self.datasets = Datasets(settings, self.catalogue, self.key)
         self._asking = _Asking()
@@ -97,6 +99,13 @@ class Curator:
         found = session.price(_asked(session, sql), payer=person.name, **cost)
         left = found.left.describe_rest(found.budget)
         return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines()}
+
+    def explain(self, person: Person, dataset: str, sql: str, cost: dict[str, Any] | None) -> dict[str, Any]:
+        """The plan of a question, with the noise that a cost buys if one is given. Reads no data."""
+        session = self._session(person, dataset)
+        asked = _asked(session, sql)
+        made = asked if cost is None else session.price(asked, payer=person.name, **cost)
+        return {"dataset": dataset, "text": session.explain(made)}
 
     def ask(
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
@@ -127,6 +136,39 @@ class Curator:
         answers = session.batch([_asked(session, each) for each in questions], key=key, payer=person.name, **cost)
         self._note(person, dataset, list(zip(questions, answers, strict=True)))
         return {"dataset": dataset, "answers": [told(dataset, answer) for answer in answers]}
+
+    def price_bounds(
+        self, person: Person, dataset: str, column: str, table: str | None, cost: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What bounds of a column would cost. Reads no data."""
+        found = self._session(person, dataset).price_bounds(column, table, payer=person.name, **cost)
+        left = found.left.describe_rest(found.budget)
+        seen = rows_to_be_seen(found)
+        return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines(), "rows_to_be_seen": seen}
+
+    def bounds(
+        self,
+        person: Person,
+        dataset: str,
+        column: str,
+        table: str | None,
+        cover: float,
+        cost: dict[str, Any],
+        key: str | None = None,
+    ) -> dict[str, Any]:
+        """Buy bounds of a column, and declare them: what was paid for is public."""
+        session = self._paying(person, dataset, key)
+        found = session.bounds(column, table, cover=cover, key=key, payer=person.name, **cost)
+        self._note(person, dataset, [(json.dumps({"bounds": column, "table": found.table}), found.answer)])
+        while found.domain is not None:
+            old = self.catalogue.dataset(dataset)
+            assert old is not None
+            new = declared(old.schema, found.table, column, found.domain)
+            if old.schema == new or self.catalogue.redeclare(dataset, new, instead_of=old.schema):
+                self._seen.clear()
+                self.open(person, dataset)  # here and now, before somebody has to wait for it
+                break
+        return {**found.to_dict(), "dataset": dataset, "answer": told(dataset, found.answer)}
 
     def dummy(self, person: Person, dataset: str, rows: int) -> dict[str, Any]:
         """Dummy rows."""
@@ -354,12 +396,13 @@ class Curator:
     def verified(self, person: Person, dataset: str) -> dict[str, Any]:
         """Whether the history of a dataset holds; LedgerDamaged names the first entry that does not."""
         ledger = self.open(person, dataset).session.ledger
-        newest = ledger.verify(self.key.public)
+        newest = ledger.verify(ledger.keys[0])
         return {
             "dataset": dataset,
             "serial": ledger.serial,
             "entries": 0 if newest is None else newest.number,
             "hash": None if newest is None else newest.hash,
+            "keys": [each.hex for each in ledger.keys],
             "spent": ledger.charged.describe(ledger.budget),
         }
 
@@ -381,14 +424,21 @@ class Curator:
             raise Problem("not_found", "there is no such release that you may see")
         session = opened.session
         entry, sealed = session.ledger.entry(found.entry), session.ledger.closing(found.entry)
-        answer = (
-            None
-            if sealed is None
-            else session.recall(_asked(session, found.question), entry=sealed, confidence=found.confidence)
-        )
+        answer = None if sealed is None else self._recalled(opened, found, sealed)
         if entry is None or answer is None:
             raise Problem("not_found", "there is no such release that you may see")
         return signed(label_of(dataset, found.question, answer, entry, session), self.key)
+
+    def _recalled(self, opened: Open, found: ReleaseRecord, sealed: Entry) -> Answer | None:
+        """The answer of a release, read by what was public when it was asked."""
+        earlier = (opened.before(schema) for schema in self.catalogue.earlier(found.dataset))
+        for session in chain([opened.session], earlier):
+            with contextlib.suppress(QuestionRefused, InvalidParameter):  # then it means nothing by this schema
+                asked = _asked_then(session, found.question)
+                answer = session.recall(asked, entry=sealed, confidence=found.confidence)
+                if answer is not None:
+                    return answer
+        return None
 
     # -- people --------------------------------------------------------------------------------------------------------
 
@@ -485,6 +535,14 @@ class Curator:
 def _asked(session: Session, text: str) -> str | Question:
     """A question as a session takes it: SQL, or what the steps of a dataframe build. No SQL begins with a brace."""
     return question_of(text, session.tables) if text.startswith("{") else text
+
+
+def _asked_then(session: Session, text: str) -> str | Question:
+    """A question as it was noted: what bounds were read off has a name of its own."""
+    said = json.loads(text) if text.startswith("{") else {}
+    if "bounds" in said:
+        return bounds_question(said["bounds"], said["table"], session.tables)[1]
+    return _asked(session, text)
 
 
 def _moment(answer: Answer) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -15,12 +16,14 @@ from deniable.ledger import Budget, Cost, Ledger, write_checkpoint
 from deniable.ledger.keys import SigningKey
 from deniable.queries.connect import session as session_on
 from deniable.queries.engines.apart import Apart
+from deniable.queries.engines.unread import Unread
 from deniable.queries.session import Session
 from deniable.server.catalogue import Catalogue, DatasetRecord
 from deniable.server.dummy import dummy_rows
 from deniable.server.families import digest
 from deniable.server.problems import Problem
 from deniable.server.settings import Settings
+from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table, read_schema, write_schema
 
 if TYPE_CHECKING:
@@ -69,6 +72,20 @@ def cost_of(body: BudgetBody, budget: Budget) -> Cost:
     return Cost(units, units_of_limit("delta", body.delta))
 
 
+def declared(schema: str, table: str, column: str, domain: Domain) -> str:
+    """A schema in which this is public about a column."""
+    tables = tables_of(schema)
+    columns = tuple((name, domain if name == column else each) for name, each in tables[table].columns)
+    return write_schema({**tables, table: replace(tables[table], columns=columns)}, form="json")
+
+
+def ledger_place(settings: Settings, family: str) -> str | Path:
+    """Where the ledger of a family is kept."""
+    folder = settings.state / "ledgers"
+    folder.mkdir(parents=True, exist_ok=True)
+    return settings.database or folder / f"{family}.ledger"
+
+
 def tables_of(schema: str | dict[str, Any]) -> dict[str, Table]:
     """The tables of a schema that came over the wire. Text is always text, never a path."""
     return read_schema(schema if isinstance(schema, dict) else schema + "\n")
@@ -105,6 +122,12 @@ class Open:
         }
         return engine, made
 
+    def before(self, schema: str) -> Session:
+        """A session that reads old answers, by what was public then. It has no data to answer from."""
+        then = tables_of(schema)
+        tables = {name: replace(table, columns=then[name].columns) for name, table in self.tables.items()}
+        return Session(Unread(), tables, self.session.ledger, keeps=True)
+
     def close(self) -> None:
         self.session.close()
         if self._dummy is not None:
@@ -119,19 +142,20 @@ class Datasets:
         self._settings, self._catalogue, self._key = settings, catalogue, key
         self._open: dict[str, Open] = {}
         self._ledgers: dict[str, Ledger] = {}
+        self._retired: list[tuple[threading.Timer, Open]] = []
         self._turns: dict[str, threading.Lock] = {}
         self._turn = threading.Lock()
 
     def get(self, record: DatasetRecord) -> Open:
         """The dataset, open."""
         found = self._open.get(record.name)
-        if found is not None:
+        if found is not None and found.record.schema == record.schema:
             return found
         with self._turn:
             turn = self._turns.setdefault(record.name, threading.Lock())
         with turn:
-            found = self._open.get(record.name)
-            if found is None:
+            found = old = self._open.get(record.name)
+            if found is None or found.record.schema != record.schema:
                 try:
                     found = self.opened(record)
                 except (LedgerDamaged, LedgerUnavailable):
@@ -141,14 +165,23 @@ class Datasets:
                     why = _CHANGED if isinstance(error, _Changed) else ""
                     raise Problem("dataset_unavailable", why) from None
                 self._open[record.name] = found
+                if old is not None:
+                    self._retire(old)
             return found
+
+    def _retire(self, old: Open) -> None:
+        """Close it when whatever runs in it has an answer, or has run out of time."""
+        timer = threading.Timer(2 * self._settings.seconds, old.close)
+        timer.daemon = True
+        timer.start()
+        self._retired.append((timer, old))
 
     def opened(self, record: DatasetRecord) -> Open:
         """Open it now, whatever is open already; what is wrong with it is raised."""
         tables = tables_of(record.schema)
         for name, path in record.sources.items():
             # Old answers would be given for new data, and the marks of the family would be of something else.
-            if digest(Path(path)) != record.contents[name]:
+            if digest(Path(path)) != record.contents.get(name):
                 raise _Changed(_CHANGED)
         files = {name: Path(path) for name, path in record.sources.items()}
         private = {name: path for name, path in files.items() if tables[name].unit is not None}
@@ -175,10 +208,9 @@ class Datasets:
         units = [each.unit for each in tables_of(record.schema).values() if each.unit is not None]
         if not units:
             raise InvalidParameter("schema", NOTHING, "all tables are public", "nobody needs a budget for those")
-        folder, noted = self._settings.state / "ledgers", self.noted(record)
-        folder.mkdir(parents=True, exist_ok=True)
+        noted = self.noted(record)
         return Ledger.open(
-            self._settings.database or folder / f"{record.family}.ledger",
+            ledger_place(self._settings, record.family),
             budget=Budget.from_dict(record.budget),
             unit=max(units, key=lambda unit: unit.rows),
             dataset=record.name,
@@ -222,6 +254,9 @@ class Datasets:
             with contextlib.suppress(DeniableError):  # a full disk is no reason to stay open
                 self.checkpoint(each.record)
             each.close()
+        for timer, old in self._retired:
+            timer.cancel()
+            old.close()
         for ledger in self._ledgers.values():
             ledger.close()
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final, final
+from collections.abc import Callable
+from typing import Final, final
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deniable.server.catalogue import Person
@@ -13,6 +15,9 @@ from deniable.server.curator import Curator
 from deniable.server.limits import Buckets
 from deniable.server.metrics import Metrics
 from deniable.server.problems import MEDIA_TYPE, Problem, written_down
+
+Page = Callable[[Scope, Problem], Response | None]
+"""A problem as a page, where a page was asked for."""
 
 _SAFE: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -54,8 +59,9 @@ class Keeper:
 class Door:
     """An ASGI application around another."""
 
-    def __init__(self, inner: ASGIApp, curator: Curator, metrics: Metrics, keeper: Keeper) -> None:
+    def __init__(self, inner: ASGIApp, curator: Curator, metrics: Metrics, keeper: Keeper, page: Page) -> None:
         self._inner, self._curator, self._metrics, self._keeper = inner, curator, metrics, keeper
+        self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -79,14 +85,20 @@ class Door:
             await self._inner(scope, self._limited(scope, receive), counted)
         except Problem as problem:
             if not started:
-                await refuse(problem, counted)
+                await self._refuse(problem, scope, receive, counted)
         except Exception as error:
             written_down(error)
             if not started:
-                await refuse(Problem("unexpected"), counted)
+                await self._refuse(Problem("unexpected"), scope, receive, counted)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.count(scope["method"] if scope["method"] in _METHODS else "other", route, status)
+
+    async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send a problem, whatever stands behind the door."""
+        page = self._page(scope, problem)
+        said = page or Response(problem.body(), problem.status, problem.headers, MEDIA_TYPE)
+        await said(scope, receive, send)
 
     async def _who(self, scope: Scope) -> Person:
         headers = [value for name, value in scope["headers"] if name == b"authorization"]
@@ -111,12 +123,3 @@ class Door:
 
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
-
-
-async def refuse(problem: Problem, send: Any) -> None:
-    """Send a problem, whatever stands behind the door."""
-    body = problem.body()
-    headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", str(len(body)).encode())]
-    headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import csv
 import hmac
+import secrets
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from math import comb
 from pathlib import Path
 from typing import Final, final
 
+from deniable.ledger.keys import SigningKey
 from deniable.tables.schema import Table
 
 _PEOPLE: Final = 128
@@ -163,3 +165,17 @@ def _text(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def marking(state: Path, key: SigningKey) -> bytes:
+    """The secret that marks are hashed with: made from the server's first key, and kept when that is replaced.
+
+    With another secret no data would be known any more, and all of it would get a fresh budget.
+    """
+    place = state / "marks.secret"
+    if not place.exists():  # another process that is faster writes the same
+        half = state / f".marks.{secrets.token_hex(8)}"
+        half.touch(mode=0o600)
+        half.write_bytes(sha256(b"marks of families" + key.pem()).digest())
+        half.replace(place)
+    return place.read_bytes()

@@ -6,6 +6,7 @@ A label holds no answer: unit, neighbours, loss, mechanism, bounds, what is publ
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Mapping
 from html import escape
@@ -15,15 +16,21 @@ from deniable.errors import UnreadableRecord
 from deniable.ledger.keys import PublicKey, SigningKey
 from deniable.queries.answers import Answer
 from deniable.queries.pricing import describe
+from deniable.queries.shown import key_said
 from deniable.tables.schema import write_schema
 from deniable.tables.statistics import Sum
 
 if TYPE_CHECKING:
-    from deniable.ledger import Entry
+    from deniable.ledger import Budget, Entry
+    from deniable.queries.planner import Plan
+    from deniable.queries.release import Draw
     from deniable.queries.session import Session
     from deniable.tables.statistics import Statistic
 
-VERSION: Final = 1
+VERSION: Final = 2
+_MERGED: Final = "merged by inverse variance"
+_SOME: Final = "; a key that only some of the draws showed carries the noise of those"
+_LONG: Final = re.compile(r"\b[0-9]+\.[0-9]{7,}\b(?!e)")
 _HEAD, _LINE = 50, 76
 """How many letters of the picture's heading and of its lines are in one line."""
 THREAT_MODEL: Final = (
@@ -34,11 +41,9 @@ THREAT_MODEL: Final = (
 
 def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Session) -> dict[str, Any]:
     """The label of a sealed entry, unsigned."""
-    from deniable.queries.planner import unthresholded
-
-    plan, budget, ledger = answer.plan, session.budget, session.ledger
+    plan, budget, ledger, released = answer.plan, session.budget, session.ledger, answer.released
     tables = {table.name: table for table in plan.question.relation.tables}
-    noise = unthresholded(plan, budget, answer.released.cost.units)
+    merged = _MERGED + ("" if plan.people is None else _SOME)
     return {
         "version": VERSION,
         "release": f"{dataset}:{entry.number}",
@@ -52,9 +57,11 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "curve": answer.guarantee.curve.to_dict(),
         "lifetime_limit": ledger.largest_limit.describe(budget),
         "lifetime_spent": entry.spent.describe(budget),
-        "mechanisms": [
-            {"of": describe(part.statistic), "noise": repr(mechanism), **_in_units(part.statistic, mechanism)}
-            for part, mechanism in zip(plan.parts, noise.mechanisms, strict=True)
+        "draws": [_drawn(each, plan, budget) for each in released.all_draws],
+        "merged": merged if len(released.all_draws) > 1 else None,
+        "deviations": [
+            {"of": describe(part.statistic), "deviation": released.deviation(plan, budget, i) * _step(part.statistic)}
+            for i, part in enumerate(plan.parts)
         ],
         "public": json.loads(write_schema(tables, form="json"))["tables"],
         "assumptions": list(answer.guarantee.assumptions),
@@ -63,11 +70,31 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
     }
 
 
+def _drawn(draw: Draw, plan: Plan, budget: Budget) -> dict[str, Any]:
+    """One draw of noise: what was paid for it, and the mechanism of each statistic."""
+    from deniable.queries.planner import unthresholded
+
+    noise = unthresholded(plan, budget, draw.cost.units)
+    return {
+        "paid": draw.cost.describe(budget),
+        "summed_cells": draw.cells,
+        "mechanisms": [
+            {"of": describe(part.statistic), "noise": repr(mechanism), **_in_units(part.statistic, mechanism)}
+            for part, mechanism in zip(plan.parts, noise.mechanisms, strict=True)
+        ],
+    }
+
+
+def _step(statistic: Statistic) -> float:
+    """A sum is counted in steps of its grid, all else in ones."""
+    return 2.0**statistic.exponent if isinstance(statistic, Sum) else 1.0
+
+
 def _in_units(statistic: Statistic, mechanism: Any) -> dict[str, Any]:
     """Noise on a sum is told in steps of its grid; here is the same in the units of the measure."""
     if not isinstance(statistic, Sum):  # all else is counted in ones, or told as running totals
         return {}
-    step = 2.0**statistic.exponent
+    step = _step(statistic)
     units = {"sensitivity": float(mechanism.sensitivity) * step, mechanism.LEVEL: float(mechanism.width) * step}
     return {"step": f"2^{statistic.exponent}", "units": units}
 
@@ -100,7 +127,7 @@ def _message(label: Mapping[str, Any]) -> bytes:
 def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a label says, as names and words."""
     bounded = [
-        f"{table}.{column}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
+        f"{table}.{column}: {_public(facts)}"
         for table, record in label["public"].items()
         for column, facts in record["columns"].items()
     ]
@@ -113,7 +140,7 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("This release", label["loss"]),
         ("All so far", label["lifetime_spent"]),
         ("Never more than", label["lifetime_limit"]),
-        *(("Mechanism", _mechanism(each)) for each in label["mechanisms"]),
+        *_draws(label),
         *(("Public", each) for each in bounded),
         *(("Assumes", each) for each in label["assumptions"]),
         ("Against", label["threat_model"]),
@@ -123,12 +150,44 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def _public(facts: Mapping[str, Any]) -> str:
+    """What is public about a column, in words."""
+    said = [facts["kind"]]
+    if "low" in facts:
+        said.append(f"{facts['low']} to {facts['high']}")
+    if "keys" in facts:
+        said.append("one of " + ", ".join(key_said(key) for key in facts["keys"]))
+    return ", ".join([*said, "may be missing" if facts.get("nullable", True) else "never missing"])
+
+
+def _draws(label: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Each draw with its mechanisms, how they were merged, and how exact that is."""
+    several, found = len(label["draws"]) > 1, []
+    for number, draw in enumerate(label["draws"], 1):
+        for each in draw["mechanisms"]:
+            said = _mechanism(each)
+            if several:
+                cells = draw["summed_cells"]
+                said += f", paid {draw['paid']}" + (f", summed over at most {cells:,} cells" if cells > 1 else "")
+            found.append((f"Draw {number}" if several else "Mechanism", said))
+    if several:
+        found.append(("Answer", label["merged"]))
+    spread = "; ".join(f"{each['of']} {each['deviation']:,.6g}" for each in label["deviations"])
+    return [*found, ("Deviation", f"standard deviation of the noise: {spread}")]
+
+
 def _mechanism(each: Mapping[str, Any]) -> str:
-    said = f"{each['noise']} on the {each['of']}"
+    said = f"{_LONG.sub(_shorter, each['noise'])} on the {each['of']}"
     if "units" not in each:
         return said
     units = ", ".join(f"{name} {value:,.6g}" for name, value in each["units"].items())
     return f"{said}, counted in steps of {each['step']}; in its own units: {units}"
+
+
+def _shorter(number: re.Match[str]) -> str:
+    """Six digits of a number, the rest left out: told as no more noise than there is. The JSON has all of them."""
+    whole, _, rest = number[0].partition(".")
+    return f"{whole}.{rest[: max(1, 6 - len(whole.lstrip('0')))]}"
 
 
 def as_html(label: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ MATRIX: Final[dict[str, frozenset[Role]]] = {
     "price": frozenset({OWNER, ANALYST}),
     "ask": frozenset({OWNER, ANALYST}),
     "register": frozenset({OWNER}),
+    "buy bounds": frozenset({OWNER}),
     "grant": frozenset({OWNER}),
     "adjust": frozenset({OWNER}),
     "see analysts": frozenset({OWNER, ADMIN}),

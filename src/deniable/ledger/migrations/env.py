@@ -4,7 +4,7 @@ from alembic import context
 
 
 def run() -> None:
-    """Run the steps on the connection that `deniable.ledger.database` has opened, within its transaction."""
+    """Run the steps on the connection that `upgrade` was given, within its transaction."""
     given = context.config.attributes
     context.configure(connection=given["connection"], version_table=given["version_table"])
     context.run_migrations()

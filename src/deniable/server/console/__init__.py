@@ -7,17 +7,17 @@ API, under the same roles: no price, noise or charge is computed here.
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 
 from deniable.server.console import admin, analyst, auditor, owner
 from deniable.server.console.guard import Guard
 
+__all__ = ["Guard", "router"]
 
-def router(state: Any) -> APIRouter:
-    """Every page, for an application whose state holds its curator, desk and keeper."""
-    routes, guard = APIRouter(), Guard(state.curator, state.desk, state.keeper)
+
+def router(guard: Guard) -> APIRouter:
+    """Every page."""
+    routes = APIRouter()
     guard.add(routes)
     for each in (analyst, owner, auditor, admin):
         each.add(routes, guard)

@@ -13,11 +13,12 @@ from starlette.responses import Response
 
 from deniable.client import RemoteAnswer
 from deniable.errors import NOTHING, DeniableError, InvalidParameter
+from deniable.queries.session import Remaining
 from deniable.queries.shown import UNTOLD, key_said, spoken
 from deniable.server.bodies import DummyQuestion, Question
 from deniable.server.catalogue import Person
 from deniable.server.console import drawing
-from deniable.server.console.budgets import counts_left, share
+from deniable.server.console.budgets import share
 from deniable.server.console.guard import Guard, Visit, as_problem, told
 from deniable.server.console.pages import as_curl, as_python
 from deniable.server.curator import Curator
@@ -66,7 +67,6 @@ def account(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
     """What is spent and left of a dataset, for somebody: in ε, in questions, and as a share."""
     ledger = curator.open(person, dataset).session.ledger
     left = ledger.remaining if person.role is Role.AUDITOR else ledger.left(person.name)
-    within, counts = counts_left(ledger.budget, left, ledger.unit, least=10)
     gone = share(ledger.charged, ledger.limit)
     return {
         "unit": ledger.unit.describe(),
@@ -74,8 +74,7 @@ def account(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
         "left": left.describe_rest(ledger.budget),
         "spent": ledger.charged.describe(ledger.budget) if ledger.charged.units else "nothing",
         "gone": gone,
-        "within": within,
-        "counts": counts,
+        "more": Remaining(ledger.budget, left, ledger.unit).said(),
         "meter": drawing.meter(gone, f"{100 * gone:.3g} % of the budget is spent"),
     }
 

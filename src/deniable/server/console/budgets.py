@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, Final
 
+from deniable.errors import BudgetExceeded
 from deniable.ledger import Budget, Cost
+from deniable.queries.bounds import question, rows_to_be_seen
 from deniable.queries.planner import plan
 from deniable.queries.pricing import Asked, Price
 from deniable.queries.session import Remaining
@@ -23,8 +27,6 @@ EPSILONS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 
 _PERCENT: Final = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 """How near means may be told, in percent of their range, in groups of 1,000 rows."""
 
-_WIDTHS: Final = tuple(a * 10**n for n in range(7) for a in (1, 2, 5))
-
 
 @lru_cache(1000)
 def odds(body: BudgetBody, rows: int) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def odds(body: BudgetBody, rows: int) -> dict[str, Any]:
     budget, unit = budget_of(body), Unit.person("person", rows=rows)
     miss = 0.0 if body.delta is None else body.delta
     belief = budget.curve(budget.limit).posterior(prior=0.5, delta=miss)
-    within, counts = counts_left(budget, budget.limit, unit, least=10)
+    within, counts = Remaining(budget, budget.limit, unit).yardstick()
     near, means = _means(budget, unit)
     return {
         "epsilon": body.epsilon,
@@ -47,6 +49,29 @@ def odds(body: BudgetBody, rows: int) -> dict[str, Any]:
         "counts": counts,
         "means": means,
         "mean_within": near,
+    }
+
+
+def bounds_priced(
+    body: BudgetBody, tables: Mapping[str, Table], columns: Sequence[tuple[str, str]], epsilon: float
+) -> dict[str, Any]:
+    """What bounds of these (table, column) would cost of a budget, each at this ε; nothing is read.
+
+    InvalidParameter where one of them cannot be bought, BudgetExceeded where the budget has not that much.
+    """
+    budget = budget_of(body)
+    asked = [plan(question(column, table, tables)[1]) for table, column in columns]
+    costs = [Asked(epsilon=epsilon).cost(made, budget, budget.limit) for made in asked]
+    whole = sum(costs, start=Cost(0, 0))
+    if not whole <= budget.limit:
+        raise BudgetExceeded(whole.describe(budget), budget.limit.describe_rest(budget), "buy bounds for fewer columns")
+    seen = [rows_to_be_seen(Price(*each, budget.limit, 0.95)) for each in zip(asked, repeat(budget), costs)]
+    return {
+        "columns": [column for _, column in columns],
+        "each": costs[0].describe(budget),
+        "whole": whole.describe(budget),
+        "share": share(whole, budget.limit),
+        "rows": max(seen),
     }
 
 
@@ -69,18 +94,6 @@ def _means(budget: Budget, unit: Unit) -> tuple[float, int]:
                 few, many = (middle, many) if error(middle) <= near else (few, middle)
             return near, few
     return _PERCENT[-1], 0
-
-
-def counts_left(budget: Budget, left: Cost, unit: Unit, *, least: int = 1) -> tuple[int, int]:
-    """(how near, how many): counts that can still be asked, at the nearest round distance at which there are several.
-
-    The distance is a round number; if there is hardly anything left, the widest one that is told.
-    """
-    rest = Remaining(budget, left, unit)
-    for within in _WIDTHS:
-        if within >= 10 and (found := rest.counts(within=within)) >= least:
-            return within, found
-    return _WIDTHS[-1], rest.counts(within=_WIDTHS[-1])
 
 
 def share(spent: Cost, limit: Cost) -> float:

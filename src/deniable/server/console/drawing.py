@@ -88,7 +88,7 @@ def _ticks(axis: Axis) -> list[tuple[float, str]]:
         return [(10.0**n, "1" if n == 0 else f"10{str(n).translate(raised)}") for n in range(last, first - 1, -every)]
     rough = (axis.high - axis.low) / 5
     power = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
-    step = next((each * power for each in (1, 2, 2.5, 5, 10) if each * power >= rough), power)
+    step = next((each * power for each in (1, 2, 5, 10) if each * power >= rough), power)
     first = math.ceil(axis.low / step - 1e-9)
     return [(n * step, f"{n * step:g}") for n in range(first, math.floor(axis.high / step + 1e-9) + 1)]
 

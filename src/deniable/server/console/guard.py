@@ -194,8 +194,22 @@ class Guard:
     def _broken(self, visit: Visit | None, problem: Problem) -> Response:
         values = {"problem": told(problem), "status_code": problem.status}
         if visit is None:
-            return _html(self.pages.render("problem.html", person=None, **values), problem.status)
-        return visit.page("problem.html", status=problem.status, **values)
+            response = _html(self.pages.render("problem.html", person=None, **values), problem.status)
+        else:
+            response = visit.page("problem.html", status=problem.status, **values)
+        response.headers.update({name: said for name, said in problem.headers.items() if name != "WWW-Authenticate"})
+        return response
+
+    def shown(self, scope: Scope, problem: Problem) -> Response | None:
+        """A problem that no page of ours met, as a page; None where what was asked for is none.
+
+        The door and the router know no person, so neither does the page.
+        """
+        asked = scope["path"]
+        accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
+        if b"text/html" not in accepted or not (asked in ("/", "/console") or asked.startswith(_HOME)):
+            return None
+        return self._broken(None, problem)
 
 
 def as_problem(error: Exception) -> Problem:

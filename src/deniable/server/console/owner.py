@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import math
 import re
+import secrets
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,23 +15,31 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from deniable.errors import NOTHING, DeniableError, InvalidParameter, UnreadableRecord
-from deniable.server.bodies import Adjustment, BudgetBody, Grant, NewDataset
+from deniable.server.bodies import Adjustment, BoundsBody, BudgetBody, Grant, NewDataset
 from deniable.server.catalogue import Person
 from deniable.server.console import drawing
 from deniable.server.console.analyst import account
-from deniable.server.console.budgets import EPSILONS, odds, share
+from deniable.server.console.budgets import EPSILONS, bounds_priced, odds, share
 from deniable.server.console.guard import Guard, Visit, as_problem, told
 from deniable.server.curator import Curator
-from deniable.server.problems import Problem
+from deniable.server.datasets import tables_of
+from deniable.server.desk import body_hash
+from deniable.server.problems import CODES, Problem
 from deniable.server.sources import allowed
 from deniable.tables.kinds import BOUNDED, NUMBERS, Kind
 from deniable.tables.propose import propose_schema
 
 _DELTAS: Final = {"1e-6": 1e-6, "1e-9": 1e-9, "pure": None}
 _WINDOWS: Final = {"": None, "hour": 3600, "day": 86_400, "week": 604_800, "30 days": 30 * 86_400}
+_TYPED: Final = ("name", "table", "person", "rows", "step", "delta", "known", "bounds_epsilon")
+_NOT_BOUGHT: Final = (
+    "the dataset is there, but not all bounds were bought; see below, and the ledger for what was charged"
+)
 _MOST_FILES: Final = 500
 _MOST_COLUMNS: Final = 150
 _LEFT_OUT: Final = "leave out"
+_BOUNDS_EPSILON: Final = "0.05"
+"""What is proposed to be paid for the bounds of a column."""
 _ROW: Final = "each row is another person"
 """Chosen where no column names the person."""
 
@@ -42,6 +53,8 @@ def add(routes: APIRouter, guard: Guard) -> None:
     guard.post(routes, "/console/data/{name}/share", "grant", _grant)
     guard.post(routes, "/console/data/{name}/revoke", "grant", _revoke)
     guard.post(routes, "/console/data/{name}/adjust", "adjust", _adjust)
+    guard.post(routes, "/console/data/{name}/bounds", "buy bounds", _buy)
+    guard.post(routes, "/console/data/{name}/bounds/price", "buy bounds", _bounds_price)
 
 
 # -- adding a file -----------------------------------------------------------------------------------------------------
@@ -54,7 +67,7 @@ async def _add(visit: Visit) -> Response:
     columns = await visit.desk.run(_columns, visit.curator, file)
     stem = re.sub(r"\W+", "_", Path(file).name.split(".")[0]).strip("_") or "data"
     typed = {"name": stem, "table": stem, "person": "", "rows": "1", "step": str(EPSILONS.index(1.0)), "delta": "1e-6"}
-    typed |= {"known": ""}
+    typed |= {"known": "", "bounds_epsilon": _BOUNDS_EPSILON}
     return _filled(visit, file, columns, typed, None)
 
 
@@ -73,8 +86,41 @@ def _filled(
         known=known,
         odds=odds(_budget(typed["step"], typed["delta"]), _rows(typed["rows"], 1)),
         steps=len(EPSILONS) - 1,
+        bounds=_priced(typed, columns),
         **values,
     )
+
+
+def _priced(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the bounds cost that are ticked in a form; of a form that cannot be priced yet, why."""
+    ticked = [each for each in columns if each["buy"]]
+    if not ticked:
+        return {}
+    try:
+        return _bounds_bought(typed, columns)
+    except (DeniableError, ValidationError) as error:
+        return {"problem": told(as_problem(error))}
+
+
+def _bounds_bought(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
+    """The same where somebody means it: what is wrong is raised, before anything is registered or charged."""
+    table, budget = typed["table"], _budget(typed["step"], typed["delta"])
+    tables = tables_of(_schema(typed, columns))
+    for each in columns:
+        if each["buy"] and (each["low"].strip() or each["high"].strip()):
+            raise InvalidParameter(each["name"], NOTHING, "has bounds here", "fill them in or buy them, not both")
+    wanted = [(table, each["name"]) for each in columns if each["buy"]]
+    return bounds_priced(budget, tables, wanted, _bounds_epsilon(typed["bounds_epsilon"]))
+
+
+def _bounds_epsilon(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < 1e300:
+        raise InvalidParameter("ε for bounds", NOTHING, "must be a positive number, such as 0.05")
+    return found
 
 
 def _files(curator: Curator) -> list[str]:
@@ -102,9 +148,11 @@ def _columns(curator: Curator, file: str) -> list[dict[str, Any]]:
     path = allowed(file, curator.settings.data)
     try:
         [table] = propose_schema(path).tables.values()
+    except InvalidParameter as error:  # by our own words, without the path that the server knows it by
+        raise InvalidParameter("file", NOTHING, error.rule, error.remedy) from None
     except Exception:  # readers quote what they could not read
         raise InvalidParameter("file", NOTHING, "cannot be read as a table", "is it CSV or Parquet?") from None
-    found = [{"name": name, "kind": facts["kind"], "low": "", "high": "", "keys": "", "nullable": True}
+    found = [{"name": name, "kind": facts["kind"], "low": "", "high": "", "keys": "", "nullable": True, "buy": False}
              for name, facts in table["columns"].items()]  # fmt: skip
     if len(found) > _MOST_COLUMNS:
         rule = f"has more than {_MOST_COLUMNS} columns"
@@ -116,8 +164,11 @@ async def _register(visit: Visit) -> Response:
     file = visit.text("file")
     known = await visit.desk.run(_columns, visit.curator, file)
     columns = [{"name": each["name"], **_facts_typed(visit, i)} for i, each in enumerate(known)]
-    typed = {part: visit.text(part) for part in ("name", "table", "person", "rows", "step", "delta", "known")}
+    typed = {part: visit.text(part) for part in _TYPED}
+    bought: list[str] = []
     try:
+        if any(each["buy"] for each in columns):
+            bought = _bounds_bought(typed, columns)["columns"]
         schema = _schema(typed, columns)
         budget = _budget(typed["step"], typed["delta"])
         record: dict[str, Any] = {"name": typed["name"], "sources": {typed["table"]: file}, "schema": schema}
@@ -129,13 +180,27 @@ async def _register(visit: Visit) -> Response:
         )
     except (Problem, DeniableError, ValidationError) as error:
         return _filled(visit, file, columns, typed, told(as_problem(error)))
-    return visit.go(f"/console/data/{done['name']}/share?new={'known' if done['linked'] else '1'}")
+    place = f"/console/data/{done['name']}/share?new={'known' if done['linked'] else '1'}"
+    for column in bought:
+        wanted = BoundsBody(column=column, table=typed["table"], epsilon=_bounds_epsilon(typed["bounds_epsilon"]))
+        response = await _paid(visit, done["name"], wanted, secrets.token_hex(16))
+        if response.status_code != 200:  # the dataset is there; what is missing can be bought from its page
+            return visit.go(f"{place}&failed={json.loads(bytes(response.body))['code']}")
+    return visit.go(place)
+
+
+async def _paid(visit: Visit, dataset: str, body: BoundsBody, key: str) -> Response:
+    """Through the desk, as the API does it: charged before data is read, on the time grid."""
+    return await visit.desk.once(
+        visit.request, visit.person, f"console-{key[:100]}", body_hash(f"bounds of {dataset}", body),
+        lambda key: visit.curator.bounds(visit.person, dataset, body.column, body.table, body.cover, body.cost(), key),
+    )  # fmt: skip
 
 
 def _facts_typed(visit: Visit, i: int) -> dict[str, Any]:
     """What the form says about its column of this number."""
     said: dict[str, Any] = {part: visit.text(f"{part}.{i}") for part in ("kind", "low", "high", "keys")}
-    return {**said, "nullable": f"nullable.{i}" in visit.form}
+    return {**said, "nullable": f"nullable.{i}" in visit.form, "buy": f"buy.{i}" in visit.form}
 
 
 def _schema(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -222,19 +287,27 @@ async def _odds(visit: Visit) -> Response:
     """A part of the page: what the budget of the slider means."""
     budget = _budget(visit.text("step"), visit.text("delta"))
     found = await visit.desk.run(odds, budget, _rows(visit.text("rows"), 1))
-    return visit.page("odds.html", odds=found)
+    typed = {part: visit.text(part) for part in _TYPED}
+    columns = await visit.desk.run(_columns, visit.curator, visit.text("file")) if "file" in visit.form else []
+    said = [{"name": each["name"], **_facts_typed(visit, i)} for i, each in enumerate(columns)]
+    return visit.page("odds_part.html", odds=found, bounds=await visit.desk.run(_priced, typed, said))
 
 
 # -- analysts and limits -----------------------------------------------------------------------------------------------
 
 
 async def _share(visit: Visit) -> Response:
-    return await _shared(visit, None)
+    failed = visit.request.query_params.get("failed")
+    said = None if failed not in CODES else {"code": "bounds", "title": CODES[failed][1], "detail": _NOT_BOUGHT}
+    return await _shared(visit, said)
 
 
-async def _shared(visit: Visit, problem: dict[str, Any] | None) -> Response:
+async def _shared(
+    visit: Visit, problem: dict[str, Any] | None, *, priced: dict[str, Any] | None = None, amount: str = _BOUNDS_EPSILON
+) -> Response:
     found = await visit.desk.run(_shares, visit.curator, visit.person, visit.dataset)
     values = {"problem": problem, "windows": list(_WINDOWS), "new": visit.request.query_params.get("new")}
+    values |= {"priced": priced, "amount": amount, "column": visit.text("column"), "key": secrets.token_hex(16)}
     return visit.page(
         "share.html", status=200 if problem is None else 422, dataset=visit.dataset, **found, **values
     )  # fmt: skip
@@ -247,6 +320,8 @@ def _shares(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
         "analysts": curator.analysts(),
         "accounts": accounts(ledger, granted),
         "account": account(curator, person, dataset),
+        "bought": _bought(curator, person, dataset),
+        "unbounded": [(json.dumps(each), ".".join(each)) for each in _unbounded(curator, person, dataset)],
     }
 
 
@@ -310,3 +385,68 @@ async def _adjust(visit: Visit) -> Response:
     except (Problem, DeniableError, ValidationError) as error:
         return await _shared(visit, told(as_problem(error)))
     return visit.go(visit.request.url.path.removesuffix("adjust") + "share")
+
+
+# -- bounds that are bought --------------------------------------------------------------------------------------------
+
+
+def _unbounded(curator: Curator, person: Person, dataset: str) -> list[tuple[str, str]]:
+    """The tables and columns whose bounds could be bought."""
+    return [
+        (name, column)
+        for name, table in curator.open(person, dataset).tables.items()
+        for column, domain in table.columns
+        if table.unit is not None and domain.kind in BOUNDED and domain.bounds is None and domain.keys is None
+    ]
+
+
+def _bought(curator: Curator, person: Person, dataset: str) -> list[dict[str, Any]]:
+    """Columns whose bounds were bought, or tried to: what is public about them now."""
+    tables = curator.described(person, dataset)["tables"]
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in curator.releases(person, dataset):
+        said = json.loads(each["question"]) if each["question"].startswith("{") else {}
+        if "bounds" in said:
+            name, column = said["table"], said["bounds"]
+            facts = tables[name]["columns"][column]
+            about = {"table": name, "column": column, "low": facts.get("low"), "high": facts.get("high")}
+            found.setdefault((name, column), {**about, "release": each["release"]})  # the newest comes first
+    return [*found.values()]
+
+
+def _wanted(visit: Visit) -> BoundsBody:
+    """The bounds that a form asks for; its column is one of those that the page offered."""
+    offered = {json.dumps(each): each for each in _unbounded(visit.curator, visit.person, visit.dataset)}
+    if visit.text("column") not in offered:
+        raise InvalidParameter("column", NOTHING, "must be one of those offered")
+    table, column = offered[visit.text("column")]
+    return BoundsBody(table=table, column=column, epsilon=_bounds_epsilon(visit.text("amount")))
+
+
+async def _bounds_price(visit: Visit) -> Response:
+    """A part of the page: what bounds of a column would cost."""
+    priced, problem = None, None
+    try:
+        body = await visit.desk.run(_wanted, visit)
+        response = await visit.desk.answered(
+            visit.request,
+            lambda: visit.curator.price_bounds(visit.person, visit.dataset, body.column, body.table, body.cost()),
+        )
+        said = json.loads(bytes(response.body))
+        priced, problem = (said, None) if response.status_code == 200 else (None, said)
+    except (DeniableError, ValidationError) as error:
+        problem = told(as_problem(error))
+    if visit.request.headers.get("x-part") == "price":
+        return visit.page("bounds_price.html", priced=priced, problem=problem)
+    return await _shared(visit, problem, priced=priced, amount=visit.text("amount"))
+
+
+async def _buy(visit: Visit) -> Response:
+    try:
+        key = visit.text("key") or secrets.token_hex(16)
+        response = await _paid(visit, visit.dataset, await visit.desk.run(_wanted, visit), key)
+    except (DeniableError, ValidationError) as error:
+        return await _shared(visit, told(as_problem(error)), amount=visit.text("amount"))
+    if response.status_code != 200:
+        return await _shared(visit, json.loads(bytes(response.body)), amount=visit.text("amount"))
+    return visit.go(visit.request.url.path.removesuffix("bounds") + "share")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 
-from deniable.server.bodies import Batch, Question
+from deniable.server.bodies import Batch, Explained, Question
 from deniable.server.catalogue import Person
 from deniable.server.desk import Desk, body_hash
 from deniable.server.routes.rights import may
@@ -25,6 +25,11 @@ def router(desk: Desk) -> APIRouter:
     async def price(request: Request, body: Question, person: Person = may("price")) -> Any:
         """What a question would cost, and how exact its answer would be. Free: no data is read."""
         return await desk.answered(request, lambda: curator.price(person, body.dataset, body.question, body.cost()))
+
+    @routes.post("/questions:explain")
+    async def explain(request: Request, body: Explained, person: Person = may("price")) -> Any:
+        """The plan of a question: stabilities, sensitivities, noise, and the SQL sent. Free: no data is read."""
+        return await desk.answered(request, lambda: curator.explain(person, body.dataset, body.question, body.price()))
 
     @routes.post("/questions")
     async def ask(request: Request, body: Question, person: Person = may("ask"), idempotency_key: Key = None) -> Any:

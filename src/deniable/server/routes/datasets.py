@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from deniable.server.bodies import Adjustment, DummyQuestion, Grant, NewDataset
+from deniable.server.bodies import Adjustment, BoundsBody, DummyQuestion, Grant, NewDataset
 from deniable.server.catalogue import Person
-from deniable.server.desk import Desk
+from deniable.server.desk import Desk, body_hash
+from deniable.server.routes.asking import Key
 from deniable.server.routes.rights import may
 
 Dataset = Annotated[str, Path(min_length=1, max_length=100)]
@@ -48,6 +49,29 @@ def router(desk: Desk) -> APIRouter:
     ) -> Any:
         """Try a question on dummy rows, for nothing."""
         return await desk.answered(request, lambda: curator.dummy_ask(person, name, body.question, body.cost()))
+
+    @routes.post("/datasets/{name}/bounds:price")
+    async def price_bounds(
+        request: Request, name: Dataset, body: BoundsBody, person: Person = may("buy bounds")
+    ) -> Any:
+        """What bounds of a column would cost, and how many rows it takes to be seen. Free: no data is read."""
+        return await desk.answered(
+            request, lambda: curator.price_bounds(person, name, body.column, body.table, body.cost())
+        )
+
+    @routes.post("/datasets/{name}/bounds")
+    async def bounds(
+        request: Request,
+        name: Dataset,
+        body: BoundsBody,
+        person: Person = may("buy bounds"),
+        idempotency_key: Key = None,
+    ) -> Any:
+        """Buy bounds of a number, a date or a timestamp that has none: they are public from then on."""
+        return await desk.once(
+            request, person, idempotency_key, body_hash(f"bounds of {name}", body),
+            lambda key: curator.bounds(person, name, body.column, body.table, body.cover, body.cost(), key),
+        )  # fmt: skip
 
     @routes.get("/datasets/{name}/grants")
     async def grants(name: Dataset, person: Person = may("see grants")) -> Any:

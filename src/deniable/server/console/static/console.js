@@ -12,8 +12,11 @@ function parsed(text) {
   return new DOMParser().parseFromString(text, "text/html");
 }
 
+// A part says by data-fill which place each of its pieces is for; without it, all of it is for the one place.
 function fill(place, page) {
-  place.replaceChildren(...page.body.childNodes);
+  const pieces = page.querySelectorAll("[data-fill]");
+  pieces.forEach((each) => document.querySelector(each.dataset.fill).replaceChildren(...each.childNodes));
+  if (!pieces.length) place.replaceChildren(...page.body.childNodes);
 }
 
 function fresh(form) {
@@ -66,6 +69,13 @@ if (question) {
   });
 }
 
+document.querySelectorAll("form[data-live]").forEach((form) => {
+  const show = live(form, form.dataset.live, document.querySelector(form.dataset.place));
+  form.addEventListener("input", later(show, 300));
+  form.querySelectorAll("[data-plain]").forEach((each) => (each.hidden = true));
+  show();
+});
+
 const adding = document.querySelector("#add");
 if (adding) {
   const place = document.querySelector("#odds");
@@ -79,7 +89,7 @@ if (adding) {
   });
   watch.observe(place, { childList: true });
   const bounded = ["integer", "real", "date", "timestamp"];
-  const needs = { low: bounded, high: bounded, keys: ["text", "integer", "date"] };
+  const needs = { low: bounded, high: bounded, keys: ["text", "integer", "date"], buy: bounded };
   const hints = { date: "YYYY-MM-DD", timestamp: "YYYY-MM-DD hh:mm" };
   adding.querySelectorAll("[data-kind]").forEach((each) => {
     const number = each.name.split(".")[1];
@@ -87,11 +97,17 @@ if (adding) {
       for (const [part, kinds] of Object.entries(needs)) {
         field(adding, part + "." + number).disabled = !kinds.includes(each.value);
       }
+      const buys = field(adding, "buy." + number);
+      if (buys.checked && !buys.disabled) {
+        for (const part of ["low", "high", "keys"]) field(adding, part + "." + number).disabled = true;
+      }
       for (const [part, word] of [["low", "lowest"], ["high", "highest"]]) {
         field(adding, part + "." + number).placeholder = hints[each.value] || word;
       }
     };
     each.addEventListener("change", fit);
+    each.addEventListener("change", show);
+    field(adding, "buy." + number).addEventListener("change", fit);
     fit();
   });
   const person = field(adding, "person");

@@ -1,0 +1,14 @@
+"""What the files of a dataset held when it was registered."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Add the column. Nobody can say it of a dataset from before: such a one must be registered anew."""
+    if any(each["name"] == "contents" for each in sa.inspect(op.get_bind()).get_columns("curator_datasets")):
+        return
+    op.add_column("curator_datasets", sa.Column("contents", sa.Text, nullable=False, server_default="{}"))

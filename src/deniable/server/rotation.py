@@ -1,0 +1,51 @@
+"""Another signing key for a server: the old one vouches for it in every ledger, and only then is it put in its place.
+
+A run that is broken off is finished by the next one: the new key waits in a file of its own until every ledger has it.
+Until then the server starts on no ledger that knows the new key already.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from deniable.ledger import Ledger, keys, write_checkpoint
+from deniable.server.catalogue import Catalogue
+from deniable.server.datasets import ledger_place
+from deniable.server.families import marking
+from deniable.server.settings import Settings
+
+
+def rotate(settings: Settings, *, by: str, reason: str) -> tuple[keys.PublicKey, int]:
+    """The new public key, and how many ledgers have it now. Restart the server then."""
+    place, waiting = settings.state / "server.key", settings.state / "server.next.key"
+    old = keys.read(place)
+    new = keys.read(waiting) if waiting.exists() else keys.new(waiting)
+    marking(settings.state, old)  # made from the first key, so it must be there before that goes
+    catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
+    try:
+        families = {record.family: record.name for record in catalogue.datasets()}
+    finally:
+        catalogue.close()
+    for family, name in families.items():
+        with Ledger.open(ledger_place(settings, family), dataset=name, family=family) as ledger:
+            if ledger.owner != new.public:
+                ledger.rotate(new.public, by=by, reason=reason, key=old)
+            assert settings.checkpoints is not None
+            settings.checkpoints.mkdir(parents=True, exist_ok=True)
+            write_checkpoint(settings.checkpoints / f"{family}.json", ledger.checkpoint(new))
+    _kept(place, old.public)
+    half = settings.state / ".server.pub"
+    half.write_bytes(new.public.pem())
+    half.replace(place.with_suffix(".pub"))
+    waiting.replace(place)  # from here on it is done
+    waiting.with_suffix(".pub").unlink(missing_ok=True)
+    return new.public, len(families)
+
+
+def _kept(place: Path, public: keys.PublicKey) -> None:
+    """The old key stays, under a name of its own: its public half is what auditors begin with."""
+    for suffix in (".key", ".pub"):
+        copy = place.with_name(f"server.{public.hex[:16]}{suffix}")
+        if not copy.exists():
+            shutil.copy2(place.with_suffix(suffix), copy)

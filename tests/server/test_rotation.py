@@ -1,0 +1,104 @@
+"""A server's signing key is replaced in all of its ledgers, also where that was broken off half way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from deniable.cli import build
+from deniable.errors import DeniableError
+from deniable.ledger import Ledger, keys, verify_export
+from deniable.server.app import served
+from deniable.server.catalogue import Person
+from deniable.server.curator import Curator
+from deniable.server.labels import check_label
+from deniable.server.roles import Role
+from deniable.server.rotation import rotate
+from tests.server.world import BUDGET, SCHEMA, WARDS, Client, World, made
+
+OWNER = Person("olga", Role.OWNER)
+
+
+def stopped(folder: Path) -> World:
+    """A server with two families of data that answered, signed and was stopped."""
+    world = made(folder)
+    with world.client:
+        lines = ["patient_id,ward,sex,age,stay,cost,town", *(f"x{i},A,f,{i % 90},1,{i}.5,T{i}" for i in range(200))]
+        (folder / "other.csv").write_text("\n".join(lines))
+        body = {"name": "other", "sources": {"visits": "other.csv"}, "schema": SCHEMA, "budget": BUDGET}
+        done = world.call("olga", "POST", "/v1/datasets", body)
+        assert (done.status_code, done.json()["linked"]) == (201, False)
+        assert world.ask(WARDS, epsilon=0.5).status_code == 200
+    return world
+
+
+def started(world: World) -> World:
+    curator = Curator(world.curator.settings)
+    return World(world.folder, curator, Client(served(curator)), world.tokens)
+
+
+def test_everything_goes_on_under_the_new_key(tmp_path: Path) -> None:
+    before = stopped(tmp_path)
+    first = before.curator.key.public
+    (tmp_path / "server.toml").write_text('state = "state"\ndata = ["."]\ngrid = 0.001\nrate = 1e6\nburst = 1000000\n')
+    done = CliRunner().invoke(build(), ["rotate", "--config", str(tmp_path / "server.toml"), "--json"])
+    assert done.exit_code == 0, done.output
+    new = json.loads(done.output)
+    assert new == {"key": keys.read_public(tmp_path / "state" / "server.pub").hex, "ledgers": 2}
+    assert new["key"] != first.hex
+    world = started(before)
+    with world.client:
+        assert world.curator.key.public.hex == new["key"]
+        assert world.ask(WARDS, epsilon=0.4).json()["provenance"]["replayed"]
+        answer = world.ask("SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex", epsilon=0.1).json()
+        check_label(world.call("ada", "GET", f"/v1/labels/{answer['release']}").json(), world.curator.key.public)
+        said = world.call("ada", "GET", "/v1/ledger/visits/status").json()
+        assert said["keys"] == [first.hex, new["key"]]
+        (tmp_path / "ledger.jsonl").write_bytes(world.call("ada", "GET", "/v1/ledger/visits").content)
+        assert verify_export(tmp_path / "ledger.jsonl", key=first).keys == (first.hex, new["key"])
+        # Data that was known is still known: marks do not hang on the key that signs.
+        body = {"name": "again", "sources": {"visits": "visits.csv"}, "schema": SCHEMA}
+        assert world.call("olga", "POST", "/v1/datasets", body).json()["linked"] is True
+    kept = keys.read_public(tmp_path / "state" / f"server.{first.hex[:16]}.pub")
+    assert kept == first
+    assert not list((tmp_path / "state").glob("server.next*"))
+
+
+def test_what_was_broken_off_is_finished_and_until_then_nothing_is_signed_wrongly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stopped(tmp_path)
+    first, settings = before.curator.key.public, before.curator.settings
+    real, many = Ledger.rotate, []
+
+    def once(self: Ledger, *arguments: Any, **more: Any) -> Any:
+        many.append(1)
+        if len(many) == 2:
+            raise KeyboardInterrupt
+        return real(self, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "rotate", once)
+        with pytest.raises(KeyboardInterrupt):
+            rotate(settings, by="admin", reason="new")
+    half = Curator(settings)  # one ledger knows the new key, the other does not
+    opened = 0
+    for record in half.catalogue.datasets():
+        try:
+            half.datasets.ledger(record)
+            opened += 1
+        except DeniableError:
+            pass
+    half.close()
+    assert (half.key.public, opened) == (first, 1)
+    public, ledgers = rotate(settings, by="admin", reason="new")
+    assert ledgers == 2
+    world = started(before)
+    with world.client:
+        assert world.curator.key.public == public
+        for name in ("visits", "other"):
+            assert world.call("ada", "GET", f"/v1/ledger/{name}/status").json()["keys"] == [first.hex, public.hex]
