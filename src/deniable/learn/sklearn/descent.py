@@ -27,7 +27,7 @@ FINE: Final = 2**10
 """Places of a table between one whole score and the next."""
 REACH: Final = 16
 """Scores beyond this count as this."""
-CURVATURE_SHARE: Final = Fraction(3, 20)
+CURVATURE_SHARE: Final = Fraction(1, 10)
 """The part of μ² that buys the curvature; the gradients share the rest."""
 LARGEST_WEIGHT: Final = 2.0**10
 
@@ -173,11 +173,11 @@ def descend(
 
 
 def _inverse(gram: Gram, curvature: float, held: Floats) -> Floats:
-    """The inverse of the curvature, its eigenvalues lifted by as much as noise can hide: σ√d, about half the norm of
-    the noise matrix (Wang 2018 lifts by as much).
+    """The inverse of the curvature, its eigenvalues lifted by 2σ√d: the norm that a symmetric d × d matrix of noise has,
+    nearly (Wigner's semicircle), and so as much as the noise can hide.
     """
     found, vectors = np.linalg.eigh(curvature * gram.matrix + np.diag(held))
-    lifted = np.maximum(found, 0.0) + curvature * gram.sigma * np.sqrt(len(found))
+    lifted = np.maximum(found, 0.0) + 2 * curvature * gram.sigma * np.sqrt(len(found))
     return np.asarray((vectors / lifted) @ vectors.T)
 
 

@@ -112,7 +112,7 @@ class LogisticRegression(_LinearClassifier):
         mu: Any = None,
         session: Any = None,
         C: Any = 1.0,
-        steps: Any = 8,
+        steps: Any = 10,
         row_norm: Any = None,
     ) -> None:
         self.classes = classes
@@ -168,7 +168,7 @@ class LinearSVC(_LinearClassifier):
         mu: Any = None,
         session: Any = None,
         C: Any = 1.0,
-        steps: Any = 8,
+        steps: Any = 10,
         row_norm: Any = None,
     ) -> None:
         self.classes = classes
@@ -366,7 +366,7 @@ class HuberRegressor(_SlopesRegressor):
         session: Any = None,
         corner: Any = 0.25,
         alpha: Any = 0.0,
-        steps: Any = 8,
+        steps: Any = 10,
         row_norm: Any = None,
     ) -> None:
         self.bounds = bounds

@@ -104,14 +104,14 @@ class GaussianPurse(Purse):
         return self._charged(share, 1)
 
     def _charged(self, share: Fraction, times: int) -> float:
-        part = _root_down(self._mu**2 * share / times)
+        part = root_down(self._mu**2 * share / times)
         self._left -= Fraction(part) ** 2 * times
         if self._left < 0:
             raise AssertionError("more was asked than the purse holds")
         return part
 
 
-def _root_down(square: Fraction) -> float:
+def root_down(square: Fraction) -> float:
     """A float at most √square, and next to it."""
     root = math.sqrt(square)
     while Fraction(root) ** 2 > square:
@@ -169,7 +169,7 @@ class Account:
 
         A unit of k rows moves a sum by at most k times as far as one row does, so μ/k for a row is μ for the unit.
         """
-        return _root_down((Fraction(self.mu) / self.unit.row_changes) ** 2)
+        return root_down((Fraction(self.mu) / self.unit.row_changes) ** 2)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -187,7 +187,7 @@ class Account:
         entry: Entry = self.ledger.reserve(self.cost, question=question, description=words)
         try:
             learnt = learn(GaussianPurse(self.row_mu))
-            answer = json.dumps({name: np.asarray(value).tolist() for name, value in learnt.items()}, default=repr)
+            answer = json.dumps(learnt, default=_plain)
         except BaseException:
             self.ledger.fail(entry, "fit")
             raise
@@ -195,10 +195,18 @@ class Account:
         return learnt
 
 
+def _plain(value: Any) -> Any:
+    """What was learnt, as JSON can say it: arrays as lists, an estimator as what it learnt."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    learnt = {name: each for name, each in getattr(value, "__dict__", {}).items() if name.endswith("_")}
+    return learnt or repr(value)
+
+
 def _level(budget: Budget, cost: Cost) -> float:
     """The μ of Gaussian noise that fits into a cost."""
     if budget.currency == "mu2":
         return budget.level(cost)
     if budget.currency == "rho":  # N(0, 1) against N(μ, 1) is μ²/2-zCDP (Bun & Steinke 2016, proposition 1.6)
-        return _root_down(2 * budget.level_down(cost))
+        return root_down(2 * budget.level_down(cost))
     raise InvalidOperation("estimators add Gaussian noise, which has no pure ε; open the session with a δ in its budget")
