@@ -58,9 +58,7 @@ class _Additive(Private):
             raise InvalidParameter("rate", rate, "must be at most 1")
         return bins, grid, epochs, rate
 
-    def _cut(
-        self, purse: Purse, cells: Ints, share: Fraction, releases: int
-    ) -> tuple[list[Ints], list[Floats], float]:
+    def _cut(self, purse: Purse, cells: Ints, share: Fraction, releases: int) -> tuple[list[Ints], list[Floats], float]:
         """For each feature, the bin of each cell and the noisy count of each bin; and the noisy number of rows.
 
         `releases` histograms of residuals will share the rest: a bin is as large as it takes to be seen through them.
@@ -142,8 +140,8 @@ class AdditiveRegressor(_Additive, PrivateRegressor):
     """A sum of step functions, one for each feature, fitted to a target with public bounds.
 
     For all neighbours D, D′ that differ by one row: the row adds 1 to a cell of each of d features (length √d), once,
-    and then, for each epoch and feature, a residual of size at most the clip to one bin; the clip comes from a noisy sum
-    of residual sizes, which the row moves by at most the clip. All of it is Gaussian, and together μ-GDP.
+    and then, for each epoch and feature, a residual of size at most the clip to one bin. The next clip comes from a
+    noisy sum of residual sizes, which the row moves by at most this clip. All of it is Gaussian, and together μ-GDP.
 
     `bounds` and `target_bounds` as in `LinearRegression`. `shapes_` is what was learnt, for people to look at: see
     `shape`.
@@ -215,7 +213,7 @@ class AdditiveRegressor(_Additive, PrivateRegressor):
     def predict(self, X: Any) -> Floats:
         """The expected target of each row, between the bounds of the target."""
         scores, box = self._scores(X)[:, 0], self.target_box_
-        return np.clip(scores * box.half[0] + box.middle[0], box.low[0], box.high[0])
+        return np.asarray(np.clip(scores * box.half[0] + box.middle[0], box.low[0], box.high[0]))
 
 
 def _sizes(rest: Floats, clip: int) -> Floats:
@@ -282,9 +280,7 @@ class AdditiveClassifier(_Additive, PrivateClassifier):
                 tables = np.clip(scores // (STEPS // FINE), -REACH * FINE, REACH * FINE)
                 slopes = loss.derivatives(tables, y).astype(np.float64)
                 sums = purse.sums(share=each, square=loss.square(outputs), size=size * outputs)
-                exact = np.stack(
-                    [binned(place, slopes[:, k], bins=size, largest=UNIT) for k in range(outputs)], axis=1
-                )
+                exact = np.stack([binned(place, slopes[:, k], bins=size, largest=UNIT) for k in range(outputs)], axis=1)
                 noise = sums.sigma / UNIT
                 move = rate * sums.release(exact) / UNIT / (curvature * counts[j] + noise)[:, None]
                 moved = np.rint(np.clip(-move, -1.0, 1.0) * STEPS).astype(np.int64)

@@ -56,9 +56,7 @@ class Private(BaseEstimator, ABC):
     def _table(self, X: Any, *, reset: bool) -> Floats:
         """X as floats. Its width, type and column names are public; what its rows say raises nothing."""
         try:
-            found = validate_data(
-                self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0
-            )
+            found = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
         except ValueError as error:
             if "could not convert" not in str(error):
                 raise

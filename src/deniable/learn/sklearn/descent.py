@@ -63,7 +63,7 @@ class Logistic(Loss):
 
     def derivatives(self, places: Ints, targets: Ints) -> Ints:
         if places.shape[1] == 1:
-            return _sigmoid()[places + REACH * FINE] - UNIT * targets[:, None]
+            return np.asarray(_sigmoid()[places + REACH * FINE] - UNIT * targets[:, None])
         # Rounded down, so that the shares of a row add up to UNIT at most.
         weights = _exponential()[places - places.max(axis=1, keepdims=True) + 2 * REACH * FINE]
         found = UNIT * weights // weights.sum(axis=1, keepdims=True)
@@ -94,12 +94,10 @@ class SmoothHinge(Loss):
 
     def derivatives(self, places: Ints, targets: Ints) -> Ints:
         outputs = places.shape[1]
-        if outputs == 1:
-            signs = 2 * targets[:, None] - 1
-        else:
-            signs = np.where(np.arange(outputs) == targets[:, None], 1, -1)
+        label = np.arange(outputs) if outputs > 1 else 1
+        signs = np.where(targets[:, None] == label, 1, -1)
         # −1 below ½, 0 above 3/2, a straight line between.
-        return -signs * np.clip((3 * FINE // 2 - signs * places) * (UNIT // FINE), 0, UNIT)
+        return np.asarray(-signs * np.clip((3 * FINE // 2 - signs * places) * (UNIT // FINE), 0, UNIT))
 
     def square(self, outputs: int) -> int:
         """Every derivative lies in [−1, 1]."""
@@ -173,8 +171,8 @@ def descend(
 
 
 def _inverse(gram: Gram, curvature: float, held: Floats) -> Floats:
-    """The inverse of the curvature, its eigenvalues lifted by 2σ√d: the norm that a symmetric d × d matrix of noise has,
-    nearly (Wigner's semicircle), and so as much as the noise can hide.
+    """The inverse of the curvature, its eigenvalues lifted by 2σ√d: nearly the norm of a symmetric d × d matrix of noise
+    (Wigner's semicircle), and so as much as the noise can hide.
     """
     found, vectors = np.linalg.eigh(curvature * gram.matrix + np.diag(held))
     lifted = np.maximum(found, 0.0) + 2 * curvature * gram.sigma * np.sqrt(len(found))

@@ -67,7 +67,8 @@ class _LinearClassifier(PrivateClassifier):
 
     def decision_function(self, X: Any) -> Floats:
         """The score of each row: one number for two classes, one for each class otherwise."""
-        found = column_scores(self.box_.clamp(self._asked(X)), self.coef_, self.intercept_)
+        rows = self._asked(X)
+        found = column_scores(self.box_.clamp(rows), self.coef_, self.intercept_)
         return found[:, 0] if len(self.classes_) == 2 else found
 
     def predict(self, X: Any) -> Any:
@@ -213,7 +214,8 @@ class _LinearRegressor(PrivateRegressor):
 
     def predict(self, X: Any) -> Floats:
         """The expected target of each row, between the bounds of the target."""
-        found = column_scores(self.box_.clamp(self._asked(X)), self.coef_[None, :], np.array([self.intercept_]))
+        rows = self._asked(X)
+        found = column_scores(self.box_.clamp(rows), self.coef_[None, :], np.array([self.intercept_]))
         return np.clip(found[:, 0], self.target_box_.low[0], self.target_box_.high[0])
 
 

@@ -71,13 +71,23 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
     scale_: Floats
 
     def __init__(
-        self, *, bounds: Any, epsilon: Any = None, delta: Any = None, mu: Any = None, session: Any = None
+        self,
+        *,
+        bounds: Any,
+        epsilon: Any = None,
+        delta: Any = None,
+        mu: Any = None,
+        session: Any = None,
+        with_mean: Any = True,
+        with_std: Any = True,
     ) -> None:
         self.bounds = bounds
         self.epsilon = epsilon
         self.delta = delta
         self.mu = mu
         self.session = session
+        self.with_mean = with_mean
+        self.with_std = with_std
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from rows `X`."""
@@ -93,11 +103,21 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
 
     def transform(self, X: Any) -> Floats:
         """Rows in standard deviations from the mean."""
-        return (self._asked(X) - self.mean_) / self.scale_
+        rows = self._asked(X)
+        return np.asarray((rows - self._mean) / self._scale)
 
     def inverse_transform(self, X: Any) -> Floats:
         """Rows as they were before `transform`."""
-        return self._asked(X) * self.scale_ + self.mean_
+        rows = self._asked(X)
+        return np.asarray(rows * self._scale + self._mean)
+
+    @property
+    def _mean(self) -> Any:
+        return self.mean_ if self.with_mean else 0.0
+
+    @property
+    def _scale(self) -> Any:
+        return self.scale_ if self.with_std else 1.0
 
 
 @final
@@ -163,7 +183,8 @@ class GaussianNB(PrivateClassifier):
 
     def predict_joint_log_proba(self, X: Any) -> Floats:
         """The logarithm of the density of each row and class together."""
-        rows = self.box_.clamp(self._asked(X))
+        asked = self._asked(X)
+        rows = self.box_.clamp(asked)
         found = np.tile(np.log(self.class_prior_) - 0.5 * np.log(2 * np.pi * self.var_).sum(axis=1), (len(rows), 1))
         for j in range(rows.shape[1]):
             found -= 0.5 * (rows[:, j : j + 1] - self.theta_[:, j]) ** 2 / self.var_[:, j]
@@ -171,7 +192,8 @@ class GaussianNB(PrivateClassifier):
 
     def predict(self, X: Any) -> Any:
         """The most likely label."""
-        return self.classes_[self.predict_joint_log_proba(X).argmax(axis=1)]
+        likely = self.predict_joint_log_proba(X).argmax(axis=1)
+        return self.classes_[likely]
 
     def predict_log_proba(self, X: Any) -> Floats:
         """The logarithm of the probability of each class."""

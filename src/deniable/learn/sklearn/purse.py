@@ -2,8 +2,8 @@
 
 Every estimator of this room sees its rows through `Purse.sums` alone. A row is turned into a vector of whole numbers
 that depends on that row, on public parameters and on answers already released; the vectors are added up exactly; and
-the sum gets rounded Gaussian noise, drawn exactly. So the sensitivity is a whole number that can be checked, no rounding
-is left to chance, and k releases of μ₁, …, μ_k are one of √(μ₁² + … + μ_k²) (Dong, Roth & Su 2022, corollary 3.3).
+the sum gets rounded Gaussian noise, drawn exactly. So the sensitivity is a whole number that can be checked, nothing
+hangs on how a float was rounded, and k releases of μ₁, …, μ_k are one of √(μ₁² + … + μ_k²) (Dong, Roth & Su 2022, corollary 3.3).
 """
 
 from __future__ import annotations
@@ -209,4 +209,6 @@ def _level(budget: Budget, cost: Cost) -> float:
         return budget.level(cost)
     if budget.currency == "rho":  # N(0, 1) against N(μ, 1) is μ²/2-zCDP (Bun & Steinke 2016, proposition 1.6)
         return root_down(2 * budget.level_down(cost))
-    raise InvalidOperation("estimators add Gaussian noise, which has no pure ε; open the session with a δ in its budget")
+    raise InvalidOperation(
+        "estimators add Gaussian noise, which has no pure ε; open the session with a δ in its budget"
+    )

@@ -252,4 +252,3 @@ def _log_density(model: Any, X: Any) -> Floats:
 
 def _tables(scores: Floats) -> Ints:
     return np.clip(np.floor(scores * FINE), -REACH * FINE, REACH * FINE).astype(np.int64)
-

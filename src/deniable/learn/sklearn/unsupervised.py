@@ -105,7 +105,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):
 
     def transform(self, X: Any) -> Floats:
         """Rows along the components."""
-        centred = self.box_.clamp(self._asked(X)) - self.mean_
+        rows = self._asked(X)
+        centred = self.box_.clamp(rows) - self.mean_
         found = np.zeros((len(centred), len(self.components_)))
         for j in range(centred.shape[1]):
             found += centred[:, j : j + 1] * self.components_[:, j]
@@ -180,9 +181,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         first = purse.sums(share=share * SEED_SHARE, square=width * STEPS**2, size=len(seeds) * width)
         sums = first.release(sums_by_centre(rows, seeds)) / STEPS
         centres = _joined(sums, clusters, random)
-        later = purse.sums(
-            share=share * (1 - SEED_SHARE), square=width * STEPS**2, size=clusters * width, times=steps
-        )
+        later = purse.sums(share=share * (1 - SEED_SHARE), square=width * STEPS**2, size=clusters * width, times=steps)
         for _ in range(steps):
             sums = later.release(sums_by_centre(rows, centres)) / STEPS
             # A centre that no more rows than noise are nearest to stays where it is.
@@ -202,7 +201,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
 
     def transform(self, X: Any) -> Floats:
         """How far each row is from each centre."""
-        rows = self.box_.clamp(self._asked(X))
+        asked = self._asked(X)
+        rows = self.box_.clamp(asked)
         found = np.zeros((len(rows), len(self.cluster_centers_)))
         for j in range(rows.shape[1]):
             found += (rows[:, j : j + 1] - self.cluster_centers_[:, j]) ** 2
@@ -232,4 +232,4 @@ def _joined(sums: Floats, clusters: int, random: Any) -> Floats:
     points = np.clip(sums[:, 1:] / np.maximum(sums[:, :1], 1.0), -1.0, 1.0) * STEPS
     spread = points + random.uniform(-0.5, 0.5, points.shape)  # no two alike
     found = Public(n_clusters=clusters, n_init=4, random_state=random).fit(spread, sample_weight=weights)
-    return np.rint(found.cluster_centers_)
+    return np.asarray(np.rint(found.cluster_centers_))
