@@ -63,9 +63,10 @@ class Logistic(Loss):
 
     def derivatives(self, places: Ints, targets: Ints) -> Ints:
         if places.shape[1] == 1:
-            return np.asarray(_sigmoid()[places + REACH * FINE] - UNIT * targets[:, None])
+            shares: Tables = _sigmoid()[places + REACH * FINE] - UNIT * targets[:, None]
+            return shares
         # Rounded down, so that the shares of a row add up to UNIT at most.
-        weights = _exponential()[places - places.max(axis=1, keepdims=True) + 2 * REACH * FINE]
+        weights: Tables = _exponential()[places - places.max(axis=1, keepdims=True) + 2 * REACH * FINE]
         found = UNIT * weights // weights.sum(axis=1, keepdims=True)
         found[np.arange(len(found)), targets] -= UNIT
         return np.asarray(found)
@@ -78,12 +79,12 @@ class Logistic(Loss):
 @lru_cache(maxsize=1)
 def _sigmoid() -> Tables:
     scores = places(low=-REACH * FINE, high=REACH * FINE)
-    return np.rint(UNIT / (1 + np.exp(-scores))).astype(np.int64)
+    return np.asarray(np.rint(UNIT / (1 + np.exp(-scores))), dtype=np.int64)
 
 
 @lru_cache(maxsize=1)
 def _exponential() -> Tables:
-    return np.rint(2**20 * np.exp(places(low=-2 * REACH * FINE, high=0))).astype(np.int64)
+    return np.asarray(np.rint(2**20 * np.exp(places(low=-2 * REACH * FINE, high=0))), dtype=np.int64)
 
 
 @final
@@ -171,7 +172,7 @@ def descend(
 
 
 def _inverse(gram: Gram, curvature: float, held: Floats) -> Floats:
-    """The inverse of the curvature, its eigenvalues lifted by 2σ√d: nearly the norm of a symmetric d × d matrix of noise
+    """The inverse of the curvature, its eigenvalues lifted by 2σ√d: nearly the norm of a symmetric matrix of noise
     (Wigner's semicircle), and so as much as the noise can hide.
     """
     found, vectors = np.linalg.eigh(curvature * gram.matrix + np.diag(held))

@@ -3,7 +3,8 @@
 Every estimator of this room sees its rows through `Purse.sums` alone. A row is turned into a vector of whole numbers
 that depends on that row, on public parameters and on answers already released; the vectors are added up exactly; and
 the sum gets rounded Gaussian noise, drawn exactly. So the sensitivity is a whole number that can be checked, nothing
-hangs on how a float was rounded, and k releases of μ₁, …, μ_k are one of √(μ₁² + … + μ_k²) (Dong, Roth & Su 2022, corollary 3.3).
+hangs on how a float was rounded, and k releases of μ₁, …, μ_k are one of √(μ₁² + … + μ_k²) (Dong, Roth & Su 2022,
+corollary 3.3).
 """
 
 from __future__ import annotations

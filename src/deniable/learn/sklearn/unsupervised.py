@@ -18,6 +18,9 @@ from deniable.learn.sklearn.rows import STEPS, Box, Floats, Gram, longest, produ
 
 SEEDS: Final = 8
 """First centres for each cluster that is asked for, before neighbours among them are joined."""
+STARTS: Final = 8
+ROUNDS: Final = 20
+"""How often, and for how many rounds, first centres are looked for among noisy averages."""
 SEED_SHARE: Final = Fraction(1, 4)
 """The part of μ² that looks for first centres."""
 
@@ -225,11 +228,35 @@ def sums_by_centre(rows: Floats, centres: Floats) -> Ints:
 
 
 def _joined(sums: Floats, clusters: int, random: Any) -> Floats:
-    """`clusters` centres of noisy sums: those of weighted points. Noise alone looks at it, so anything may be done."""
-    from sklearn.cluster import KMeans as Public
-
-    weights = np.maximum(sums[:, 0], 0.0) + 1e-9
+    """`clusters` centres of noisy sums: weighted k-means of their averages. Only noisy sums come in, so anything may be
+    done with them.
+    """
+    weights = np.maximum(sums[:, 0], 0.0)
     points = np.clip(sums[:, 1:] / np.maximum(sums[:, :1], 1.0), -1.0, 1.0) * STEPS
-    spread = points + random.uniform(-0.5, 0.5, points.shape)  # no two alike
-    found = Public(n_clusters=clusters, n_init=4, random_state=random).fit(spread, sample_weight=weights)
-    return np.asarray(np.rint(found.cluster_centers_))
+    best, least = points[:clusters], np.inf
+    for _ in range(STARTS):
+        centres = points[_far_apart(points, weights, clusters, random)]
+        for _ in range(ROUNDS):
+            away = ((points[:, None, :] - centres) ** 2).sum(axis=2)
+            share = weights[:, None] * (away.argmin(axis=1)[:, None] == np.arange(clusters))
+            held = share.sum(axis=0)[:, None]
+            centres = np.where(held > 0, share.T @ points / np.maximum(held, 1e-300), centres)
+        cost = float((weights * ((points[:, None, :] - centres) ** 2).sum(axis=2).min(axis=1)).sum())
+        if cost < least:
+            best, least = centres, cost
+    return np.rint(best)
+
+
+def _far_apart(points: Floats, weights: Floats, count: int, random: Any) -> list[int]:
+    """Indices of points drawn with probability ∝ weight × squared distance to those before (Arthur & Vassilvitskii
+    2007).
+    """
+    chosen: list[int] = []
+    away = np.ones(len(points))
+    for _ in range(count):
+        chance = weights * away
+        total = float(chance.sum())
+        chance = chance / total if total > 0 else np.full(len(points), 1 / len(points))
+        chosen.append(int(random.choice(len(points), p=chance)))
+        away = ((points[:, None, :] - points[chosen]) ** 2).sum(axis=2).min(axis=1)
+    return chosen
