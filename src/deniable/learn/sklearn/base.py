@@ -142,10 +142,11 @@ def declared(classes: Any) -> Any:
         raise InvalidParameter("classes", classes, "must be a list of labels", remedy)
     listed = list(classes)
     try:
-        found = np.unique(np.asarray(listed))
-    except TypeError:
+        given = np.asarray(listed)
+        found = np.unique(given)
+    except (TypeError, ValueError):
         raise InvalidParameter("classes", NOTHING, "must be labels of one kind, which can be sorted") from None
-    if found.ndim != 1 or len(found) < 2 or len(found) != len(listed) or _has_nan(found):
+    if given.ndim != 1 or len(found) < 2 or len(found) != len(listed) or _has_nan(found):
         raise InvalidParameter("classes", NOTHING, "must be two different labels or more, none of them missing")
     return found
 

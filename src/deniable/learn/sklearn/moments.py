@@ -104,12 +104,14 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
     def transform(self, X: Any) -> Floats:
         """Rows in standard deviations from the mean."""
         rows = self._asked(X)
-        return np.asarray((rows - self._mean) / self._scale)
+        with np.errstate(all="ignore"):  # a warning is an output, and a row must not raise one
+            return np.asarray((rows - self._mean) / self._scale)
 
     def inverse_transform(self, X: Any) -> Floats:
         """Rows as they were before `transform`."""
         rows = self._asked(X)
-        return np.asarray(rows * self._scale + self._mean)
+        with np.errstate(all="ignore"):
+            return np.asarray(rows * self._scale + self._mean)
 
     @property
     def _mean(self) -> Any:

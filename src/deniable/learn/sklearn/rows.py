@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.learn.sklearn.purse import Ints, Purse
+from deniable.learn.sklearn.purse import Ints, Purse, root_down
 from deniable.mechanisms import Bounds, exact
 from deniable.units import Unit
 
@@ -50,8 +50,8 @@ class Bought:
 
     def release(self, X: Floats, purse: Purse) -> Box:
         features = X.shape[1]
-        level = purse.level(share=part("share", self.share) / features)
-        found = Bounds(unit=Unit.row(), mu=level, exponents=self.exponents)
+        level = purse.level(share=part("share", self.share))
+        found = Bounds(unit=Unit.row(), mu=root_down(Fraction(level) ** 2 / features), exponents=self.exponents)
         ends = [found.release(X[:, j]) or (-1.0, 1.0) for j in range(features)]
         return Box(np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
 
