@@ -173,9 +173,13 @@ def table(rows: int, features: int, seed: int) -> tuple[Any, Any]:
 class _PublicLabels:
     """The labels of y are taken for public, as scikit-learn's checks have it; for these tests only."""
 
-    def _declared(self, y: Any) -> Any:
-        found = np.unique(np.asarray(y))
-        return found if len(found) > 1 else np.append(found, ["none"] if found.dtype.kind in "UO" else [9])
+    def fit(self, X: Any, y: Any) -> Any:
+        self._found = np.unique(np.asarray(y))
+        return super().fit(X, y)
+
+    def _labels(self) -> Any:
+        more = ["none"] if self._found.dtype.kind in "UO" else [9]
+        return self._found if len(self._found) > 1 else np.append(self._found, more)
 
 
 class LabelledLogistic(_PublicLabels, LogisticRegression):

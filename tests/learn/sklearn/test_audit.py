@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from deniable import audit, curves
+from deniable.learn.sklearn import GridSearch
 from tests.learn.sklearn.cases import MODELS, Recorder, data_of, replayed
 
 MU = 2.0
@@ -70,6 +71,21 @@ def test_the_claim_is_nearly_attained_where_a_corner_is_added(name: str) -> None
     ratios = [np.mean([fits.release(which) for _ in range(2000)]) for which in ("without", "with")]
     assert abs(ratios[0] + MU**2 / 2) < 0.3
     assert abs(ratios[1] - MU**2 / 2) < 0.3
+
+
+@pytest.mark.slow
+def test_a_search_stays_below_its_claim() -> None:
+    """Two candidates, one of which no row is scored right by but the new one."""
+    tables = Fits("logistic").tables
+
+    def chosen(which: str) -> int:
+        search = GridSearch(MODELS["logistic"](), {"C": [1e-6, 1e3]}, mu=MU, folds=2, choose_share=0.5)
+        return int(search.fit(*tables[which]).best_index_)
+
+    finding = audit.measure(
+        chosen, neighbours=("without", "with"), claim=curves.gaussian(mu=MU), trials=100, delta=1e-3, confidence=SURE
+    )
+    assert not finding.refuted
 
 
 @pytest.mark.parametrize("name", ["squares", pytest.param("bayes", marks=pytest.mark.slow)])

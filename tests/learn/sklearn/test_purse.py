@@ -122,6 +122,10 @@ def test_a_guarantee_says_what_was_asked(name: str) -> None:
         ({"epsilon": 1.0, "delta": 2.0}, "delta"),
         ({"epsilon": float("nan"), "delta": 1e-6}, "epsilon"),
         ({"mu": 0.0}, "mu"),
+        ({"mu": float("inf")}, "mu"),
+        ({"mu": 1e-14}, "so small"),
+        ({"epsilon": float("inf"), "delta": 1e-6}, "epsilon"),
+        ({"epsilon": "much", "delta": 1e-6}, "epsilon"),
         ({"epsilon": 1.0, "session": 5}, "session"),
     ],
 )

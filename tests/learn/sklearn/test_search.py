@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +18,7 @@ from deniable.learn.sklearn import GridSearch, LogisticRegression, guarantee
 from deniable.learn.sklearn.purse import GaussianPurse
 from deniable.learn.sklearn.search import GAIN, gains, pure_within
 from deniable.ledger import Ledger
+from deniable.mechanisms import MonotoneNoisyMax
 from tests.learn.sklearn.cases import MODELS, table
 
 X, Y = table(60, 2, seed=5)
@@ -84,8 +86,24 @@ def test_the_choice_fits_into_its_share(mu: float) -> None:
     epsilon = pure_within(mu)
     assert epsilon == pytest.approx(np.log(ndtr(mu / 2) / ndtr(-mu / 2)), rel=1e-5)
     assert curves.pure(epsilon=epsilon).gdp() <= mu
-    # k rows of one person: kε must stay within kμ.
-    assert curves.pure(epsilon=5 * pure_within(mu / 5)).gdp() <= mu
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0])
+def test_the_law_of_the_choice_moves_by_no_more_than_its_share(mu: float) -> None:
+    """All scores of three candidates, moved up by 0, 1/2 or 1 each: the exact probabilities of the choice. With moves in
+    both directions, which a row cannot make, the same bound breaks.
+    """
+    epsilon = pure_within(mu)
+    choose = MonotoneNoisyMax(sensitivity=GAIN, scale=GAIN / Fraction(epsilon))
+    base = [GAIN * 3, GAIN * 4, GAIN * 4]
+    one = choose.probabilities(base)
+
+    def apart(moves: Any) -> float:
+        other = choose.probabilities([b + GAIN * m // 2 for b, m in zip(base, moves, strict=True)])
+        return float(np.abs(np.log(other / one)).max())
+
+    assert max(apart(moves) for moves in itertools.product((0, 1, 2), repeat=3)) <= epsilon * (1 + 1e-6)
+    assert apart((2, -2, -2)) > epsilon
 
 
 def test_the_better_candidate_wins() -> None:
@@ -124,6 +142,11 @@ def test_a_ledger_pays_once_for_the_whole_search() -> None:
     GridSearch(MODELS["logistic"](), {"C": [0.1, 1.0]}, session=book, epsilon=0.7).fit(X, Y)
     assert book.charged == book.budget.cost(epsilon=0.7)
     assert len(list(book.entries())) == 2
+
+
+def test_no_rows_can_be_searched() -> None:
+    search = GridSearch(MODELS["logistic"](), {"C": [0.1, 1.0]}, mu=1.0).fit(X[:0], Y[:0])
+    assert search.predict(X).shape == (60,)
 
 
 def test_what_cannot_be_searched_is_said() -> None:

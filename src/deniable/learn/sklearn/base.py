@@ -43,7 +43,8 @@ class Private(BaseEstimator, ABC):
     def _pay(self, *data: Any) -> Self:
         """Learn from data that was validated, and show what was learnt when it is paid for."""
         account = Account.of(epsilon=self.epsilon, delta=self.delta, mu=self.mu, session=self.session)
-        learnt = account.pay(f"fit of {self!r}"[:1000], lambda purse: self._learn(purse, *data))
+        words = f"fit of {copy.copy(self)!r}"[:1000]  # a copy has no session to be described
+        learnt = account.pay(words, lambda purse: self._learn(purse, *data))
         for name, value in learnt.items():
             setattr(self, name, value)
         self.guarantee_ = account.guarantee
@@ -109,13 +110,13 @@ class PrivateClassifier(ClassifierMixin, Private):
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows `X` with labels `y`."""
         table, target = self._target(X, y)
-        classes = self._declared(target)
+        classes = self._labels()
         places = places_of(target, classes)
         kept = places >= 0
         self._pay(table[kept], places[kept], classes)
         return self
 
-    def _declared(self, y: Any) -> Any:
+    def _labels(self) -> Any:
         """The labels, which must be public: which ones occur is not looked at."""
         return declared(self.classes)
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 
+WIDEST: Final = 2**49
+"""Widest noise, in steps: half of what is sure to fit."""
 SAY: Final = "say epsilon= and delta=, or mu=, or session= with one of epsilon= and mu="
 ROWS: Final = "the bounds, labels and other arguments were not made from the data"
 PEOPLE: Final = "nobody owns more of the rows than the unit says"
@@ -98,8 +100,13 @@ class GaussianPurse(Purse):
         self._mu, self._left = Fraction(mu), Fraction(mu) ** 2
 
     def sums(self, *, share: Fraction, square: int, size: int, times: int = 1) -> Sums:
-        noisy = Gaussian.whole(sensitivity=root_up(Fraction(square)), mu=self._charged(share, times), dimension=size)
-        return NoisySums(noisy, times)
+        moved, level = root_up(Fraction(square)), self._charged(share, times)
+        if moved > level * WIDEST:
+            remedy = "spend more, or use fewer features"
+            raise InvalidParameter(
+                "mu", float(self._mu), "is so small that the noise does not fit into 64 bits", remedy
+            )
+        return NoisySums(Gaussian.whole(sensitivity=moved, mu=level, dimension=size), times)
 
     def level(self, *, share: Fraction) -> float:
         return self._charged(share, 1)
@@ -147,9 +154,7 @@ class Account:
             return cls(check.positive("mu", mu), Unit.row())
         if delta is None:
             raise InvalidParameter("delta", NOTHING, "is missing", "Gaussian noise has no pure ε; " + SAY)
-        if check.positive("epsilon", epsilon) == math.inf:
-            raise InvalidParameter("epsilon", epsilon, "must be finite")
-        return cls(gaussian_mu(float(epsilon), check.inner_probability("delta", delta)), Unit.row())
+        return cls(gaussian_mu(check.positive("epsilon", epsilon), check.inner_probability("delta", delta)), Unit.row())
 
     @classmethod
     def _of_session(cls, epsilon: Any, delta: Any, mu: Any, session: Any) -> Account:
@@ -166,9 +171,8 @@ class Account:
 
     @property
     def row_mu(self) -> float:
-        """What is left for tables that differ by one row added or removed.
-
-        A unit of k rows moves a sum by at most k times as far as one row does, so μ/k for a row is μ for the unit.
+        """What is left for tables that differ by one row added or removed: a unit is k rows, and what is μ/k-GDP for
+        one row is μ-GDP for k of them (Dong, Roth & Su 2022, theorem 2.14).
         """
         return root_down((Fraction(self.mu) / self.unit.row_changes) ** 2)
 

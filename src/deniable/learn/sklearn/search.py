@@ -208,10 +208,7 @@ class GridSearch(MetaEstimatorMixin, Private):
 
 
 def pure_within(mu: float) -> float:
-    """The largest ε whose pure ε-DP is μ-GDP: ε = log(Φ(μ/2)/Φ(−μ/2)), rounded down.
-
-    It is superadditive, ε(kμ) ≥ k ε(μ), so what is ε-DP for a row and kε-DP for k of them stays within kμ.
-    """
+    """The largest ε whose pure ε-DP is μ-GDP: ε = log(Φ(μ/2)/Φ(−μ/2)), rounded down."""
     return float(curves.calibrate(lambda e: curves.pure(epsilon=e), mu=mu))
 
 
