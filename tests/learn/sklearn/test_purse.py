@@ -146,6 +146,7 @@ def test_a_session_pays_before_anything_is_learnt() -> None:
     assert json.loads(sealed.answer or b"")["coef_"] == model.coef_.tolist()
     assert book.budget.price(model.guarantee_.curve) <= reserved.cost
     assert model.guarantee_.unit == book.unit
+    assert any("ledger's dataset" in words for words in model.guarantee_.assumptions)
 
 
 def test_a_budget_that_is_spent_refuses_and_learns_nothing() -> None:

@@ -38,6 +38,7 @@ WIDEST: Final = 2**49
 """Widest noise, in steps: half of what is sure to fit."""
 SAY: Final = "say epsilon= and delta=, or mu=, or session= with one of epsilon= and mu="
 ROWS: Final = "the bounds, labels and other arguments were not made from the data"
+DATASET: Final = "the rows that were given are rows of the ledger's dataset"
 PEOPLE: Final = "nobody owns more of the rows than the unit says"
 
 
@@ -179,7 +180,9 @@ class Account:
     @property
     def guarantee(self) -> Guarantee:
         """What holds for everything learnt."""
-        assumptions = (ROWS,) if self.unit.rows == 1 else (ROWS, PEOPLE)
+        assumptions: tuple[str, ...] = (ROWS,) if self.unit.rows == 1 else (ROWS, PEOPLE)
+        if self.ledger is not None:
+            assumptions += (DATASET,)
         return Guarantee(curves.gaussian(mu=self.mu), self.unit, assumptions=assumptions)
 
     def pay(self, words: str, learn: Callable[[Purse], dict[str, Any]]) -> dict[str, Any]:
