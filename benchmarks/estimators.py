@@ -135,10 +135,14 @@ Fit = Callable[[Data, Any, Any, Any], Any]
 """From training rows and targets, and rows to judge, to scores."""
 
 
+def filled(data: Data, X: Any) -> Any:
+    """Rows between their bounds, missing values in the middle: what estimators without rules of their own are given."""
+    return np.clip(np.where(np.isnan(X), (data.low + data.high) / 2, X), data.low, data.high)
+
+
 def scaled(data: Data, X: Any) -> Any:
-    """Rows between −1 and 1, missing values in the middle: what estimators without rules of their own are given."""
-    middle, half = (data.low + data.high) / 2, (data.high - data.low) / 2
-    return (np.clip(np.where(np.isnan(X), middle, X), data.low, data.high) - middle) / half
+    """The same between −1 and 1."""
+    return (filled(data, X) - (data.low + data.high) / 2) / ((data.high - data.low) / 2)
 
 
 def public_linear(data: Data, X: Any, y: Any, rows: Any) -> Any:
@@ -174,6 +178,7 @@ def ours(name: str) -> Fit:
 def dp_ebm(data: Data, X: Any, y: Any, rows: Any) -> Any:
     from interpret.privacy import DPExplainableBoostingClassifier, DPExplainableBoostingRegressor
 
+    X, rows = filled(data, X), filled(data, rows)
     said = {
         "epsilon": EPSILON,
         "delta": DELTA,
@@ -313,7 +318,7 @@ def page(results: dict[str, dict[str, Any]]) -> str:
     titles = list(results)
     heads = [f"{t}, {r['judged by']} ({r['rows']:,} × {r['features']})" for t, r in results.items()]
     lines += ["| | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
-    names = dict.fromkeys(name for t in titles for name in results[t]["found"])
+    names = [*PUBLIC, *LABELS, *NUMBERS, "DP-EBM", *OLD]
     lines += [f"| {n} | " + " | ".join(cell(results[t]["found"].get(n)) for t in titles) + " |" for n in names]
     lines += ["| **to be reached** | " + " | ".join(f"{results[t]['line']:.2f}" for t in titles) + " |"]
     return "\n".join(lines)

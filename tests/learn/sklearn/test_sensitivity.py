@@ -52,7 +52,7 @@ def test_no_row_moves_a_release_further_than_was_paid_for(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_no_row_that_is_searched_for_moves_a_release_further_than_was_paid_for(name: str, data: Any) -> None:
     features = data.draw(st.integers(1, 4))

@@ -157,7 +157,7 @@ class GaussianNB(PrivateClassifier):
         delta: Any = None,
         mu: Any = None,
         session: Any = None,
-        floor: Any = 1e-3,
+        floor: Any = 1e-2,
     ) -> None:
         self.classes = classes
         self.bounds = bounds

@@ -18,8 +18,8 @@ from deniable.learn.sklearn.rows import STEPS, Box, Floats, Gram, longest, produ
 
 SEEDS: Final = 8
 """First centres for each cluster that is asked for, before neighbours among them are joined."""
-STARTS: Final = 8
-ROUNDS: Final = 20
+STARTS: Final = 4
+ROUNDS: Final = 10
 """How often, and for how many rounds, first centres are looked for among noisy averages."""
 SEED_SHARE: Final = Fraction(1, 4)
 """The part of μ² that looks for first centres."""
