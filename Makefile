@@ -76,6 +76,9 @@ endef
 .venv-bench-noise/.ready: pyproject.toml benchmarks/requirements-noise.txt
 	$(call build_env,.venv-bench-noise,-e . -r benchmarks/requirements-noise.txt)
 
+.venv-bench-estimators/.ready: pyproject.toml benchmarks/requirements-estimators.txt
+	$(call build_env,.venv-bench-estimators,-e ".[sklearn]" -r benchmarks/requirements-estimators.txt)
+
 .venv-bench-audit/.ready: pyproject.toml benchmarks/requirements-audit.txt
 	$(call build_env,.venv-bench-audit,-e . -r benchmarks/requirements-audit.txt)
 
@@ -150,6 +153,10 @@ bench-local: .venv-bench-noise/.ready  ## the local model beside pure-ldp, in on
 bench-audit: .venv-bench-audit/.ready  ## audits beside jax-privacy, in one run
 	@.venv-bench-audit/bin/python benchmarks/audit.py
 
+.PHONY: bench-estimators
+bench-estimators: .venv-bench-estimators/.ready  ## private estimators on real data beside diffprivlib and DP-EBM, in one run
+	@.venv-bench-estimators/bin/python benchmarks/estimators.py
+
 .PHONY: bench-queries
 bench-queries: .venv-bench-queries/.ready  ## questions to tables beside plain DuckDB and other libraries, in one run
 	@.venv-bench-queries/bin/python benchmarks/queries.py
@@ -167,6 +174,6 @@ test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a mill
 
 .PHONY: clean
 clean:  ## remove environments, caches and everything built
-	@rm -rf .venv .venv-schemathesis .venv-bench .venv-bench-noise .venv-bench-audit .venv-bench-queries* demo-output site build dist htmlcov .coverage .coverage.* \
+	@rm -rf .venv .venv-schemathesis .venv-bench .venv-bench-noise .venv-bench-audit .venv-bench-estimators* .venv-bench-queries* demo-output site build dist htmlcov .coverage .coverage.* \
 	  .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find src tests docs benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,1 @@
+"""Models: private training for PyTorch, private estimators for scikit-learn."""
