@@ -1,0 +1,453 @@
+"""One backward pass for everything: norms of all per-example gradients, then their clipped sum.
+
+Hooks see what goes into each layer (`calls`). A backward pass that stops at the layers' outputs makes no gradient of any
+parameter. From both, `layers` has the norms in closed form, or `rerun` by running a module again; then the factors, then
+the clipped sums, from the same tensors.
+
+**Nothing of this is believed.** On the first batch, and whenever a call is seen that was not there before, the gradients
+of three examples are compared with what autograd says about their losses alone. A parameter whose gradients differ (it is
+used by other means than its layer, its layer sees no examples, ...) is tried from the next larger module, up to the whole
+model; where that fails as well, the examples cannot be told apart, and training is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import get_gradient_edge
+from torch.utils._pytree import tree_flatten, tree_map
+
+from deniable.errors import InvalidParameter
+from deniable.learn.torch.calls import Call, Key, Listener, gradients, shown
+from deniable.learn.torch.captures import Capture, Uses, Vectors
+from deniable.learn.torch.layers import closed_form, outer_product, passed, summed_to_last
+from deniable.learn.torch.layouts import Layout, candidates, found
+from deniable.learn.torch.rerun import input_layouts, layout_of_input, rerun
+
+TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
+"""How far a probed gradient may be from autograd's, relative to its length, by the coarsest precision in use."""
+
+Block = tuple[int, int]
+Gathered = dict[str, dict[Block, list[Capture]]]
+
+
+@final
+@dataclass(slots=True)
+class Trained:
+    """One parameter that is trained: all its places in the model, and from where its gradients are worked out."""
+
+    name: str
+    tensor: nn.Parameter
+    owners: list[tuple[str, str]]
+    """(path of a module, name in it); several where weights are tied."""
+    unit: str | None
+    """The module that is run again for it; None where closed forms do."""
+
+    def name_in(self, path: str) -> str:
+        """Its name as seen from a module above it."""
+        for owner, local in self.owners:
+            full = f"{owner}.{local}" if owner else local
+            if path == "" or owner == path or owner.startswith(f"{path}."):
+                return full[len(path) + 1 :] if path else full
+        raise AssertionError(path)
+
+
+@final
+class PerExample:
+    """The gradients of one batch, example by example, not summed yet."""
+
+    __slots__ = ("_book", "_uses", "count")
+
+    def __init__(self, book: Bookkeeping, gathered: Gathered, count: int) -> None:
+        self._book, self.count = book, count
+        self._uses = {name: _settled(blocks, book.parameters[name].tensor) for name, blocks in gathered.items()}
+
+    def squared(self) -> Tensor:
+        """‖gradient‖² of each example, over all parameters."""
+        total: Tensor | None = None
+        for name, blocks in self._uses.items():
+            for uses in blocks.values():
+                part = uses.squared()
+                self._book.check_finite(part, name)
+                total = part if total is None else total + part
+        if total is None:
+            raise InvalidParameter("losses", "...", "do not depend on any parameter that is trained")
+        return total
+
+    def summed(self, factors: Tensor) -> Iterator[tuple[str, Tensor, Block]]:
+        """(parameter, Σ_i factors_i × gradient_i, rows of the parameter) for each block."""
+        for name, blocks in self._uses.items():
+            for rows, uses in blocks.items():
+                yield name, uses.summed(factors.to(self._book.parameters[name].tensor.dtype)), rows
+
+    def each(self, name: str, low: int, high: int) -> Tensor | None:
+        """The gradients of one parameter for some examples; None if it was not used."""
+        blocks = self._uses.get(name)
+        if not blocks:
+            return None
+        whole = self._book.parameters[name].tensor
+        made = whole.new_zeros((high - low, *whole.shape))
+        for (start, stop), uses in blocks.items():
+            (made[:, start:stop] if whole.dim() else made).add_(uses.each(low, high))
+        return made
+
+
+def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, Uses]:
+    """Uses by rows; where rows overlap without being the same, everything is held as it is."""
+    spans = sorted(blocks)
+    if all(left[1] <= right[0] for left, right in zip(spans, spans[1:], strict=False)):
+        return {span: Uses(captures) for span, captures in blocks.items()}
+    total: Tensor | None = None
+    for (start, stop), captures in blocks.items():
+        for capture in captures:
+            part = Uses([capture])
+            count = part.squared().shape[0]
+            total = whole.new_zeros((count, *whole.shape)) if total is None else total
+            total[:, start:stop] += part.each(0, count)
+    assert total is not None
+    return {(0, whole.shape[0]): Uses([Vectors(total)])}
+
+
+@final
+class Bookkeeping:
+    """Per-example gradients of a model that stays as it is."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self._modules = dict(model.named_modules())
+        self.parameters = {each.name: each for each in _trained(model, self._modules)}
+        self._learning = True
+        self._closed: set[str] = set()
+        self._units: set[str] = set()
+        self._layouts: dict[Key, list[Layout | None]] = {}
+        self._inputs: dict[Key, list[Layout | None]] = {}
+        """Both were seen to give the right gradients on the batch that taught them."""
+        self.listener = Listener(model, self._wanted)
+
+    def close(self) -> None:
+        """Take all hooks off the model."""
+        self.listener.close()
+
+    def forget(self) -> None:
+        """Drop what was seen of forward passes that no backward pass followed."""
+        self.listener.taken()
+
+    def _wanted(self, path: str, kind: str) -> bool:
+        if kind == "outputs":
+            return self._learning
+        if kind == "layer":
+            return closed_form(self._modules[path]) is not None and (self._learning or path in self._closed)
+        if kind == "heard":
+            return self._learning or path in self._closed
+        return self._learning or path in self._units
+
+    # -- one batch -----------------------------------------------------------------------------------------------------
+
+    def gradients(self, losses: Tensor) -> PerExample:
+        """The per-example gradients behind these losses; the graph is used up."""
+        calls, count = self.listener.taken(), int(losses.shape[0])
+        for call in calls:
+            call.check_unchanged()
+        if count == 1:
+            return self._alone(losses)
+        if self._learning or any(call.key not in self._layouts or not self._still_fits(call, count) for call in calls):
+            return self._learned(losses, calls, count)
+        edges = [edge for call in calls for edge in call.edges]
+        grads = iter(gradients(losses.sum(), edges, keep=False))
+        pulled = {call.key: [next(grads) for _ in call.edges] for call in calls}
+        return PerExample(self, self._gathered(calls, pulled, count, set(self.parameters)), count)
+
+    def _still_fits(self, call: Call, count: int) -> bool:
+        known = self._layouts[call.key]
+        return len(known) == len(call.shapes) and all(
+            layout is None or layout.fits(shape, count) for layout, shape in zip(known, call.shapes, strict=True)
+        )
+
+    def _alone(self, losses: Tensor) -> PerExample:
+        """One example: its gradient is the gradient."""
+        edges = [get_gradient_edge(each.tensor) for each in self.parameters.values()]
+        found = zip(self.parameters, gradients(losses.sum(), edges, keep=False), strict=True)
+        gathered: Gathered = {
+            name: {_all_rows(grad): [Vectors(grad.unsqueeze(0))]} for name, grad in found if grad is not None
+        }
+        return PerExample(self, gathered, 1)
+
+    def _gathered(
+        self, calls: list[Call], pulled: dict[Key, list[Tensor | None]], count: int, names: set[str]
+    ) -> Gathered:
+        """Captures of these parameters from all calls."""
+        found: Gathered = defaultdict(lambda: defaultdict(list))
+        for call in calls:
+            grads = pulled[call.key]
+            if all(grad is None for grad in grads):
+                continue
+            layouts = self._layouts[call.key]
+            for name, rows, capture in self._captured(call, grads, layouts, count, names):
+                found[name][rows].append(capture)
+        return found
+
+    def _captured(
+        self, call: Call, grads: list[Tensor | None], layouts: list[Layout | None], count: int, names: set[str]
+    ) -> Iterator[tuple[str, Block, Capture]]:
+        here = {name: self.parameters[name] for name in names}
+        if call.kind == "unit":
+            wanted = {each.name_in(call.path): each for each in here.values() if each.unit == call.path}
+            if wanted:
+                tensors = {local: each.tensor for local, each in wanted.items()}
+                if call.key not in self._inputs:
+                    self._inputs[call.key] = input_layouts(call, layouts, count)
+                inputs = self._inputs[call.key]
+                for local, capture in self._quietly(lambda: rerun(call, tensors, grads, layouts, inputs, count)).items():
+                    yield wanted[local].name, _all_rows(wanted[local].tensor), capture
+            return
+        closed = {local: each for each in here.values() if each.unit is None for local in _local(each, call.path)}
+        if not closed or grads[0] is None or layouts[0] is None:
+            return
+        seen = passed(call.module, call.x, grads[0], layouts[0], count)
+        if call.kind == "heard":
+            for local, (start, stop) in call.blocks.items():
+                if local in closed:
+                    whole = closed[local].tensor
+                    shape = torch.Size((stop - start, *whole.shape[1:]))
+                    capture = outer_product(seen.g, seen.x, shape) if whole.dim() == 2 else summed_to_last(seen.g)
+                    yield closed[local].name, (start, stop), capture
+            return
+        form = closed_form(call.module)
+        assert form is not None
+        for local, capture in form(seen).items():
+            if local in closed:
+                yield closed[local].name, _all_rows(closed[local].tensor), capture
+
+    def _quietly(self, work: Callable[[], dict[str, Vectors]]) -> dict[str, Vectors]:
+        """Run a module again without the hooks hearing it."""
+        self.listener.paused = True
+        try:
+            return work()
+        finally:
+            self.listener.paused = False
+
+    def check_finite(self, squared: Tensor, name: str) -> None:
+        if not bool(torch.isfinite(squared).all()):
+            rule = "has a gradient that is not finite for some example"
+            raise InvalidParameter("model", name, rule, "look for overflow, a division by zero or log(0) in the model")
+
+    # -- the first batch -----------------------------------------------------------------------------------------------
+
+    def _learned(self, losses: Tensor, calls: list[Call], count: int) -> PerExample:
+        """As `gradients`, with everything compared with autograd for three examples."""
+        names = list(self.parameters)
+        own = [get_gradient_edge(self.parameters[name].tensor) for name in names]
+        edges = [edge for call in calls for edge in call.edges]
+        probes: dict[int, list[Tensor | None]] = {}
+        self._inputs.clear()
+        for example in sorted({0, 1, count - 1}):
+            probes[example] = gradients(losses[example], edges + own, keep=True)
+        truth = {e: dict(zip(names, each[len(edges) :], strict=True)) for e, each in probes.items()}
+        place, pulled = 0, {}
+        grads = gradients(losses.sum(), edges, keep=False)
+        for call in calls:
+            stop = place + len(call.edges)
+            pulled[call.key] = grads[place:stop]
+            self._layouts[call.key] = [
+                found({e: each[at] for e, each in probes.items() if each[at] is not None}, shape, count)
+                for at, shape in zip(range(place, stop), call.shapes, strict=True)
+            ]
+            place = stop
+        self._check_separate(calls, probes, count)
+        tolerance = TOLERANCE[_coarsest(calls)]
+        gathered = self._settle(calls, pulled, truth, count, tolerance)
+        self._learning = False
+        self._closed = {path for each in self.parameters.values() if each.unit is None for path in _sources(each)}
+        self._units = {each.unit for each in self.parameters.values() if each.unit is not None}
+        return PerExample(self, gathered, count)
+
+    def _settle(
+        self,
+        calls: list[Call],
+        pulled: dict[Key, list[Tensor | None]],
+        truth: dict[int, dict[str, Tensor | None]],
+        count: int,
+        tolerance: float,
+    ) -> Gathered:
+        """Captures that agree with the truth, each parameter from the smallest module for which they do."""
+        called = {call.path for call in calls if call.kind == "unit"}
+        gathered: Gathered = {}
+        open_names, reasons = set(self.parameters), {}
+        while open_names:
+            now: Gathered = {}
+            for names in self._together(open_names):
+                try:
+                    now |= self._gathered(calls, pulled, count, names)
+                except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
+                    reasons |= dict.fromkeys(names, type(error).__name__)
+            wrong = {name for name in open_names if not self._agrees(name, now, truth, count, tolerance)}
+            gathered |= {name: blocks for name, blocks in now.items() if name not in wrong}
+            for name in wrong:
+                self._climb(self.parameters[name], called)
+            open_names = wrong
+        return gathered
+
+    def _together(self, names: set[str]) -> list[set[str]]:
+        """Parameters that are worked out together, so that one that cannot be does not take others with it."""
+        by_unit: dict[str | None, set[str]] = defaultdict(set)
+        for name in names:
+            by_unit[self.parameters[name].unit].add(name)
+        closed = by_unit.pop(None, set())
+        return [*({name} for name in closed), *by_unit.values()] if closed else list(by_unit.values())
+
+    def _agrees(
+        self, name: str, gathered: Gathered, truth: dict[int, dict[str, Tensor | None]], count: int, tolerance: float
+    ) -> bool:
+        try:
+            mine = PerExample(self, {name: gathered[name]} if gathered.get(name) else {}, count)
+            for example, values in truth.items():
+                expected, seen = values[name], mine.each(name, example, example + 1)
+                if expected is None or not bool(expected.ne(0).any()):
+                    if seen is not None and float(seen.norm()) > 1e-6:
+                        return False
+                    continue
+                length = math.sqrt(sum(float(v.norm()) ** 2 for v in values.values() if v is not None))
+                allowed = tolerance * (float(expected.norm()) + 1e-3 * length)
+                if seen is None or not float((seen[0] - expected).norm()) <= allowed:
+                    return False
+        except (RuntimeError, ValueError, IndexError):
+            return False
+        return True
+
+    def _climb(self, parameter: Trained, called: set[str]) -> None:
+        """Try the next larger module for this parameter."""
+        if parameter.unit == "":
+            rule = (
+                "gradients of single examples cannot be told apart here: the loss or the forward pass mixes examples, "
+                "draws random numbers inside a module that has to be run again, or uses the parameter outside of the "
+                "model's forward pass"
+            )
+            remedy = "keep examples apart, use layers where they can be (nn.Dropout, nn.Embedding with one id each)"
+            raise InvalidParameter("model", parameter.name, rule, remedy)
+        start = _common([owner for owner, _ in parameter.owners]) if parameter.unit is None else parameter.unit
+        if parameter.unit is None and len(parameter.owners) == 1 and closed_form(self._modules[start]) is None:
+            parameter.unit = start
+            if start in called:
+                return
+        while True:
+            start = start.rpartition(".")[0]
+            if start in called or start == "":
+                parameter.unit = start
+                return
+
+    def _check_separate(self, calls: list[Call], probes: dict[int, list[Tensor | None]], count: int) -> None:
+        """Refuse losses that look at other examples, and models whose answer for one depends on others."""
+        place = 0
+        for call in calls:
+            for shape in call.shapes:
+                grads = {e: each[place] for e, each in probes.items() if each[place] is not None}
+                place += 1
+                exact = [layout for layout in candidates(shape, count) if shape[layout.axis] == count]
+                if call.path != "" or call.kind != "unit" or not exact or found(grads, shape, count) is not None:
+                    continue
+                if any(bool(grad.ne(0).any()) for grad in grads.values()):
+                    rule = "losses[i] depends on the model's answers for other examples than i"
+                    raise InvalidParameter("losses", "...", rule, "give each example a loss of its own: reduction='none'")
+        roots = [call for call in calls if call.path == "" and call.kind == "unit" and call.outputs is not None]
+        for call in roots:
+            self._check_alone(call, count)
+
+    def _check_alone(self, call: Call, count: int) -> None:
+        """The model's answer for the first example must be what it says when asked about that one alone."""
+        layouts = self._layouts[call.key]
+        known = [(i, layout) for i, layout in enumerate(layouts) if layout is not None]
+        if not known:
+            return
+        at, layout = known[0]
+        size = call.shapes[at][layout.axis]
+
+        def first(value: object) -> object:
+            if not isinstance(value, Tensor):
+                return value
+            where = layout_of_input(value, count, layout, size)
+            return value.detach() if where is None else where.split(value.detach(), count)[0]
+
+        args, kwargs = tree_map(first, (call.args, call.kwargs))
+
+        def asked() -> Tensor:
+            return tree_flatten(self.model(*args, **kwargs))[0][call.places[at]]
+
+        self.listener.paused = True
+        try:
+            with torch.no_grad():
+                once, again = asked(), asked()
+        except (RuntimeError, ValueError, IndexError, TypeError):
+            return  # it cannot be asked about one example; the gradients are compared in any case
+        finally:
+            self.listener.paused = False
+        together = layout.split(call.outputs[at], count)[0]
+        if once.shape != together.shape or not torch.equal(once, again):
+            return  # random: not comparable
+        scale = float(together.abs().max()) + 1e-6
+        if float((once - together).abs().max()) > TOLERANCE[call.dtypes[at]] * scale:
+            rule = "its answer for one example depends on the other examples of the batch"
+            raise InvalidParameter("model", shown(call.path), rule, "no batch statistics: use GroupNorm or LayerNorm")
+
+
+def _trained(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[Trained]:
+    owners: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    tensors: dict[int, nn.Parameter] = {}
+    for path, module in modules.items():
+        for local, tensor in module.named_parameters(recurse=False):
+            if tensor.requires_grad:
+                owners[id(tensor)].append((path, local))
+                tensors[id(tensor)] = tensor
+    for key, places in owners.items():
+        path, local = places[0]
+        closed = all(closed_form(modules[owner]) is not None or _in_attention(owner, modules) for owner, _ in places)
+        unit = None if closed else _common([owner for owner, _ in places])
+        yield Trained(f"{path}.{local}" if path else local, tensors[key], places, unit)
+
+
+def _in_attention(path: str, modules: dict[str, nn.Module]) -> bool:
+    here, above = modules[path], modules.get(path.rpartition(".")[0])
+    return type(here) is nn.MultiheadAttention or (type(above) is nn.MultiheadAttention and path.endswith("out_proj"))
+
+
+def _sources(parameter: Trained) -> Iterator[str]:
+    """Modules whose calls its gradients come from; the output projection of attention is used by what it is in."""
+    for owner, _ in parameter.owners:
+        yield owner
+        if owner.endswith("out_proj"):
+            yield owner.rpartition(".")[0]
+
+
+def _local(parameter: Trained, path: str) -> Iterator[str]:
+    """Its names as seen from the module that was called."""
+    for owner, local in parameter.owners:
+        if owner == path:
+            yield local
+        elif owner.endswith("out_proj") and owner.rpartition(".")[0] == path:
+            yield f"out_proj.{local}"
+
+
+def _common(paths: list[str]) -> str:
+    """The path of the smallest module that has all of these in it."""
+    parts = [path.split(".") if path else [] for path in paths]
+    shared = []
+    for names in zip(*parts, strict=False):
+        if len(set(names)) > 1:
+            break
+        shared.append(names[0])
+    return ".".join(shared)
+
+
+def _all_rows(tensor: Tensor) -> Block:
+    return (0, tensor.shape[0] if tensor.dim() else 1)
+
+
+def _coarsest(calls: list[Call]) -> torch.dtype:
+    order = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+    used = {dtype for call in calls for dtype in call.dtypes if dtype in order}
+    return max(used or {torch.float32}, key=order.index)
