@@ -16,25 +16,28 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import get_gradient_edge
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils._pytree import tree_flatten, tree_map
 
 from deniable.errors import InvalidParameter
 from deniable.learn.torch.calls import Call, Key, Listener, gradients, shown
 from deniable.learn.torch.captures import Capture, Uses, Vectors
-from deniable.learn.torch.layers import closed_form, outer_product, passed, summed_to_last
+from deniable.learn.torch.layers import closed_form, outer_product, passed, spread_over, summed_to_last
 from deniable.learn.torch.layouts import Layout, candidates, found
 from deniable.learn.torch.rerun import input_layouts, layout_of_input, rerun
+from deniable.learn.torch.spread import additions, narrowed
 
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
 """How far a probed gradient may be from autograd's, relative to its length, by the coarsest precision in use."""
 
 Block = tuple[int, int]
 Gathered = dict[str, dict[Block, list[Capture]]]
+Pulled = dict[Any, list[Tensor | None]]
+"""Gradients at outputs, by the key of the call; by ("spread", key) where something was added to every example."""
 
 
 @final
@@ -48,6 +51,8 @@ class Trained:
     """(path of a module, name in it); several where weights are tied."""
     unit: str | None
     """The module that is run again for it; None where closed forms do."""
+    is_spread: bool = False
+    """Whether it is added to every example by itself (see `spread`)."""
 
     def name_in(self, path: str) -> str:
         """Its name as seen from a module above it."""
@@ -127,7 +132,9 @@ class Bookkeeping:
         self._units: set[str] = set()
         self._layouts: dict[Key, list[Layout | None]] = {}
         self._inputs: dict[Key, list[Layout | None]] = {}
-        """Both were seen to give the right gradients on the batch that taught them."""
+        self._spread: dict[Key | str, list[Layout | None]] = {}
+        """Of calls, and of parameters by name, that are added to every example. All three were seen to give the right
+        gradients on the batch that taught them."""
         self.listener = Listener(model, self._wanted)
 
     def close(self) -> None:
@@ -158,10 +165,28 @@ class Bookkeeping:
             return self._alone(losses)
         if self._learning or any(call.key not in self._layouts or not self._still_fits(call, count) for call in calls):
             return self._learned(losses, calls, count)
+        spread = self._additions(losses, calls, set(self._spread))
+        if set(spread) != set(self._spread) or any(len(spread[key]) != len(self._spread[key]) for key in spread):
+            return self._learned(losses, calls, count)
         edges = [edge for call in calls for edge in call.edges]
-        grads = iter(gradients(losses.sum(), edges, keep=False))
-        pulled = {call.key: [next(grads) for _ in call.edges] for call in calls}
+        more = [edge for listed in spread.values() for edge in listed]
+        grads = iter(gradients(losses.sum(), [*edges, *more], keep=False))
+        pulled: Pulled = {call.key: [next(grads) for _ in call.edges] for call in calls}
+        pulled |= {("spread", key): [next(grads) for _ in listed] for key, listed in spread.items()}
         return PerExample(self, self._gathered(calls, pulled, count, set(self.parameters)), count)
+
+    def _additions(self, losses: Tensor, calls: list[Call], wanted: set[Key | str] | None) -> dict[Key | str, list[GradientEdge]]:
+        """Where closed-form layers and bare parameters are added to something larger."""
+        nodes: dict[Key | str, object] = {call.key: call.edges[0].node for call in calls if call.kind == "layer"}
+        for name, each in self.parameters.items():
+            if each.unit is not None or each.is_spread:
+                nodes[name] = get_gradient_edge(each.tensor).node
+        if wanted is not None:
+            nodes = {key: node for key, node in nodes.items() if key in wanted}
+        if not nodes:
+            return {}
+        found = additions(losses, nodes.values())
+        return {key: found[node] for key, node in nodes.items() if node in found}
 
     def _still_fits(self, call: Call, count: int) -> bool:
         known = self._layouts[call.key]
@@ -179,17 +204,25 @@ class Bookkeeping:
         return PerExample(self, gathered, 1)
 
     def _gathered(
-        self, calls: list[Call], pulled: dict[Key, list[Tensor | None]], count: int, names: set[str]
+        self, calls: list[Call], pulled: Pulled, count: int, names: set[str]
     ) -> Gathered:
         """Captures of these parameters from all calls."""
         found: Gathered = defaultdict(lambda: defaultdict(list))
         for call in calls:
-            grads = pulled[call.key]
+            spread = call.key in self._spread
+            grads = pulled["spread", call.key] if spread else pulled[call.key]
             if all(grad is None for grad in grads):
                 continue
-            layouts = self._layouts[call.key]
+            layouts = self._spread[call.key] if spread else self._layouts[call.key]
             for name, rows, capture in self._captured(call, grads, layouts, count, names):
                 found[name][rows].append(capture)
+        for name in names:
+            each = self.parameters[name]
+            if each.is_spread:
+                for grad, layout in zip(pulled["spread", name], self._spread[name], strict=True):
+                    if grad is not None and layout is not None:
+                        values = narrowed(layout.split(grad, count), tuple(each.tensor.shape))
+                        found[name][_all_rows(each.tensor)].append(Vectors(values.to(each.tensor.dtype)))
         return found
 
     def _captured(
@@ -197,7 +230,7 @@ class Bookkeeping:
     ) -> Iterator[tuple[str, Block, Capture]]:
         here = {name: self.parameters[name] for name in names}
         if call.kind == "unit":
-            wanted = {each.name_in(call.path): each for each in here.values() if each.unit == call.path}
+            wanted = {each.name_in(call.path): each for each in here.values() if each.unit == call.path and not each.is_spread}
             if wanted:
                 tensors = {local: each.tensor for local, each in wanted.items()}
                 if call.key not in self._inputs:
@@ -209,7 +242,10 @@ class Bookkeeping:
         closed = {local: each for each in here.values() if each.unit is None for local in _local(each, call.path)}
         if not closed or grads[0] is None or layouts[0] is None:
             return
-        seen = passed(call.module, call.x, grads[0], layouts[0], count)
+        if call.key in self._spread:
+            seen = spread_over(call.module, call.x, grads, layouts, call.shapes[0], count)
+        else:
+            seen = passed(call.module, call.x, grads[0], layouts[0], count)
         if call.kind == "heard":
             for local, (start, stop) in call.blocks.items():
                 if local in closed:
@@ -244,33 +280,52 @@ class Bookkeeping:
         names = list(self.parameters)
         own = [get_gradient_edge(self.parameters[name].tensor) for name in names]
         edges = [edge for call in calls for edge in call.edges]
-        probes: dict[int, list[Tensor | None]] = {}
+        spread = self._additions(losses, calls, None)
+        more = [edge for listed in spread.values() for edge in listed]
         self._inputs.clear()
+        probes: dict[int, list[Tensor | None]] = {}
         for example in sorted({0, 1, count - 1}):
-            probes[example] = gradients(losses[example], edges + own, keep=True)
-        truth = {e: dict(zip(names, each[len(edges) :], strict=True)) for e, each in probes.items()}
+            probes[example] = gradients(losses[example], [*edges, *more, *own], keep=True)
+        truth = {e: dict(zip(names, each[len(edges) + len(more) :], strict=True)) for e, each in probes.items()}
+        grads = gradients(losses.sum(), [*edges, *more], keep=False)
         place, pulled = 0, {}
-        grads = gradients(losses.sum(), edges, keep=False)
+
+        def layouts(low: int, high: int) -> list[Layout | None]:
+            found_here = []
+            for at in range(low, high):
+                here = {e: each[at] for e, each in probes.items() if each[at] is not None}
+                shape = next((tuple(each.shape) for each in here.values()), ())
+                found_here.append(found(here, shape, count))
+            return found_here
+
         for call in calls:
             stop = place + len(call.edges)
             pulled[call.key] = grads[place:stop]
-            self._layouts[call.key] = [
-                found({e: each[at] for e, each in probes.items() if each[at] is not None}, shape, count)
-                for at, shape in zip(range(place, stop), call.shapes, strict=True)
-            ]
+            self._layouts[call.key] = layouts(place, stop)
+            place = stop
+        self._spread = {}
+        for key, listed in spread.items():
+            stop = place + len(listed)
+            pulled["spread", key] = grads[place:stop]
+            known = layouts(place, stop)
+            wanted = isinstance(key, str) or self._layouts[key][0] is None
+            if wanted and all(layout is not None for layout in known):
+                self._spread[key] = known
+                if isinstance(key, str):
+                    self.parameters[key].is_spread = True
             place = stop
         self._check_separate(calls, probes, count)
         tolerance = TOLERANCE[_coarsest(calls)]
         gathered = self._settle(calls, pulled, truth, count, tolerance)
         self._learning = False
         self._closed = {path for each in self.parameters.values() if each.unit is None for path in _sources(each)}
-        self._units = {each.unit for each in self.parameters.values() if each.unit is not None}
+        self._units = {each.unit for each in self.parameters.values() if each.unit is not None and not each.is_spread}
         return PerExample(self, gathered, count)
 
     def _settle(
         self,
         calls: list[Call],
-        pulled: dict[Key, list[Tensor | None]],
+        pulled: Pulled,
         truth: dict[int, dict[str, Tensor | None]],
         count: int,
         tolerance: float,
@@ -297,7 +352,8 @@ class Bookkeeping:
         """Parameters that are worked out together, so that one that cannot be does not take others with it."""
         by_unit: dict[str | None, set[str]] = defaultdict(set)
         for name in names:
-            by_unit[self.parameters[name].unit].add(name)
+            each = self.parameters[name]
+            by_unit[None if each.is_spread else each.unit].add(name)
         closed = by_unit.pop(None, set())
         return [*({name} for name in closed), *by_unit.values()] if closed else list(by_unit.values())
 
@@ -322,6 +378,10 @@ class Bookkeeping:
 
     def _climb(self, parameter: Trained, called: set[str]) -> None:
         """Try the next larger module for this parameter."""
+        if parameter.is_spread:
+            parameter.is_spread = False
+            self._spread.pop(parameter.name, None)
+            return
         if parameter.unit == "":
             rule = (
                 "gradients of single examples cannot be told apart here: the loss or the forward pass mixes examples, "

@@ -313,7 +313,7 @@ def _count(capture: Capture) -> int:
 
 
 def _square(values: Tensor, axis: int) -> Tensor:
-    return values.square().sum(axis)
+    return torch.linalg.vector_norm(values, dim=axis).square_()
 
 
 def _chunked(count: int, each: int, most: int, work: Callable[[int, int], Tensor]) -> Tensor:

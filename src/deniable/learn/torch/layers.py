@@ -12,6 +12,9 @@ from torch.nn import functional as F
 
 from deniable.learn.torch.captures import Capture, Convolution, Outer, Rows, Vectors, padded
 from deniable.learn.torch.layouts import Layout
+from deniable.learn.torch.spread import narrowed
+
+_HALF = (torch.bfloat16, torch.float16)
 
 Found = dict[str, Capture]
 """Captures by the name of the parameter inside its module."""
@@ -29,11 +32,29 @@ class Passed:
 
 def passed(module: nn.Module, x: Tensor, g: Tensor, layout: Layout, count: int) -> Passed:
     """The call in one precision: what autocast made half is counted in single, from the halves that were used."""
-    if x.is_floating_point() and x.dtype != g.dtype and g.dtype in (torch.bfloat16, torch.float16):
+    if x.is_floating_point() and x.dtype != g.dtype and g.dtype in _HALF:
         x = x.to(g.dtype)
-    if g.dtype in (torch.bfloat16, torch.float16):
+    if g.dtype in _HALF:
         x, g = (x.float() if x.is_floating_point() else x), g.float()
     return Passed(module, layout.split(x, count), layout.split(g, count))
+
+
+def spread_over(
+    module: nn.Module,
+    x: Tensor,
+    grads: list[Tensor | None],
+    layouts: list[Layout | None],
+    shape: tuple[int, ...],
+    count: int,
+) -> Passed:
+    """The call of a layer that saw no examples, and whose output was added to every one of them."""
+    split = [
+        narrowed(layout.split(grad, count), shape)
+        for grad, layout in zip(grads, layouts, strict=True)
+        if grad is not None and layout is not None
+    ]
+    g = sum(split[1:], start=split[0])
+    return Passed(module, x.unsqueeze(0).expand(count, *x.shape), g.float() if g.dtype in _HALF else g)
 
 
 def outer_product(g: Tensor, x: Tensor, shape: torch.Size) -> Outer:

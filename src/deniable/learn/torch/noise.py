@@ -62,11 +62,10 @@ class ExactNoise(GradientNoise):
 
     def add(self, total: Tensor) -> Tensor:
         scale = float(self._grid.spacing)
-        steps = total.detach().to("cpu", torch.float64).mul(1 / scale).round_()
-        steps = steps.nan_to_num_(nan=0.0).clamp_(-FARTHEST, FARTHEST).to(torch.int64)
+        floats = total.detach().to("cpu", torch.float64, copy=True).mul_(1 / scale).round_().clamp_(-FARTHEST, FARTHEST)
         drawn = noise.rounded_gaussian(sigma=self._width, size=(total.numel(),), entropy=self._entropy)
-        steps += torch.from_numpy(drawn).view(total.shape)
-        return steps.to(torch.float64).mul_(scale).to(total.device, total.dtype)
+        steps = floats.to(torch.int64).add_(torch.from_numpy(drawn).view(total.shape))
+        return floats.copy_(steps).mul_(scale).to(total.device, total.dtype)
 
 
 @final

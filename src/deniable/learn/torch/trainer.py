@@ -209,11 +209,13 @@ class Trainer:
         found = self._book.gradients(losses)
         factors = self._factors(found.squared())
         for name, part, (start, stop) in found.summed(factors):
-            whole = self._parameters[name]
-            if name not in self._sums:
-                self._sums[name] = torch.zeros_like(whole)
-            target = self._sums[name][start:stop] if whole.dim() else self._sums[name]
-            target += part.to(whole.dtype)
+            whole, part = self._parameters[name], part.to(self._parameters[name].dtype)
+            if name not in self._sums and part.shape == whole.shape:
+                self._sums[name] = part
+                continue
+            total = self._sums.setdefault(name, torch.zeros_like(whole))
+            target = total[start:stop] if whole.dim() else total
+            target += part
         self.history.losses(losses)
 
     def _factors(self, squared: Tensor) -> Tensor:
