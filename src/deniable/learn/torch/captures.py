@@ -36,6 +36,9 @@ CPU_ROOM = 2**22
 DEVICE_ROOM = 2**28
 """And on an accelerator, where one large product is quicker than many small ones."""
 
+KEPT = 2
+"""A convolution's gradients are held if they are at most so many times as large as what goes in and out of it."""
+
 MARGIN = 64
 """Rounding errors, in units of the last place, by which an inner product may be off in proportion to its terms."""
 
@@ -74,7 +77,8 @@ class Outer(Capture):
         self.g, self.a, self.shape = g, a, shape
         self._kept: Tensor | None = None
 
-    def _direct(self, low: int, high: int) -> Tensor:
+    def direct(self, low: int, high: int) -> Tensor:
+        """The gradients of some examples, block by block."""
         return torch.matmul(self.g[low:high].transpose(-1, -2), self.a[low:high])
 
     def squared(self) -> Tensor:
@@ -84,7 +88,7 @@ class Outer(Capture):
             return (_square(self.g, 3) * _square(self.a, 3)).flatten(1).sum(1)
         if outs * ins <= places * (outs + ins):
             # No longer than what it is made of: hold the gradients, and their sum comes for nothing.
-            self._kept = self._direct(0, count)
+            self._kept = self.direct(0, count)
             return self._kept.flatten(1).square().sum(1)
         return _chunked(count, 2 * blocks * places * places, room(self.g), self._ghost)
 
@@ -112,7 +116,7 @@ class Outer(Capture):
         return whole.reshape(self.shape)
 
     def each(self, low: int, high: int) -> Tensor:
-        return self._direct(low, high).reshape(high - low, *self.shape)
+        return self.direct(low, high).reshape(high - low, *self.shape)
 
 
 @final
@@ -137,38 +141,46 @@ class Convolution(Capture):
         self._kept: Tensor | None = None
 
     def _unfolded(self, low: int, high: int) -> Outer:
-        """The same as outer products: every window of the input laid out as a row."""
+        """The same as outer products: every window of the input laid out as a row, channels last (long runs copy fast)."""
         x, g = self.x[low:high].flatten(0, 1), self.g[low:high]
         count, more = high - low, self.x.shape[1]
-        out = g.shape[3:]
-        spatial = x.stride()[2:]
-        windows = x.as_strided(
-            (x.shape[0], x.shape[1], *self.kernel, *out),
+        last = x.movedim(1, -1).contiguous()
+        out, spatial = g.shape[3:], last.stride()[1:-1]
+        windows = last.as_strided(
+            (x.shape[0], *out, *self.kernel, x.shape[1]),
             (
-                *x.stride()[:2],
-                *(s * d for s, d in zip(spatial, self.dilation, strict=True)),
+                last.stride(0),
                 *(s * d for s, d in zip(spatial, self.stride, strict=True)),
+                *(s * d for s, d in zip(spatial, self.dilation, strict=True)),
+                1,
             ),
         )
-        places, ins, outs = math.prod(out), self.shape[1] * math.prod(self.kernel), self.shape[0] // self.groups
-        a = windows.reshape(count, more, self.groups, ins, places)
+        places, outs = math.prod(out), self.shape[0] // self.groups
+        a = windows.reshape(count, more * places, -1)
         g = g.reshape(count, more, self.groups, outs, places)
-        if more == 1:
-            return Outer(g[:, 0].transpose(-1, -2), a[:, 0].transpose(-1, -2), self.shape)
-        a, g = (part.permute(0, 2, 1, 4, 3).flatten(2, 3) for part in (a, g))
+        g = g[:, 0].transpose(-1, -2) if more == 1 else g.permute(0, 2, 1, 4, 3).flatten(2, 3)
+        if self.groups == 1:
+            a = a.unsqueeze(1)
+        else:
+            a = a.unflatten(2, (-1, self.groups, self.shape[1])).permute(0, 3, 1, 2, 4).flatten(3)
         return Outer(g, a, self.shape)
+
+    def _ordered(self, flat: Tensor) -> Tensor:
+        """From channels last to the order of the weight: (..., O·K·C) becomes (..., O, C, K)."""
+        split = flat.reshape(*flat.shape[:-1], self.shape[0], *self.kernel, self.shape[1])
+        return split.movedim(-1, -1 - len(self.kernel))
 
     def squared(self) -> Tensor:
         count, more = self.x.shape[:2]
         places = more * math.prod(self.g.shape[3:])
         ins, outs = self.shape[1] * math.prod(self.kernel), self.shape[0] // self.groups
         each = self.groups * places * (ins + outs)
-        if outs * ins <= places * (outs + ins):
-            self._kept = self.x.new_empty((count, math.prod(self.shape)))
+        if outs * ins <= KEPT * places * (outs + ins):
+            kept = self._kept = self.x.new_empty((count, math.prod(self.shape)))
 
             def hold(low: int, high: int) -> Tensor:
-                part = self._unfolded(low, high)._direct(0, high - low).flatten(1)
-                self._kept[low:high] = part  # type: ignore[index]  # made three lines above
+                part = kept[low:high]
+                part.copy_(self._unfolded(low, high).direct(0, high - low).flatten(1))
                 return part.square().sum(1)
 
             return _chunked(count, each, room(self.x), hold)
@@ -176,7 +188,7 @@ class Convolution(Capture):
 
     def summed(self, factors: Tensor) -> Tensor:
         if self._kept is not None:
-            return torch.mv(self._kept.T, factors).reshape(self.shape)
+            return self._ordered(torch.mv(self._kept.T, factors))
         spatial = len(self.kernel)
         weighted = (self.g * factors.view(-1, 1, 1, *([1] * spatial))).flatten(0, 1)
         x = self.x.flatten(0, 1)
@@ -197,7 +209,7 @@ class Convolution(Capture):
         return whole
 
     def each(self, low: int, high: int) -> Tensor:
-        return self._unfolded(low, high).each(0, high - low)
+        return self._ordered(self._unfolded(low, high).direct(0, high - low).flatten(1))
 
 
 @final
@@ -313,7 +325,7 @@ def _count(capture: Capture) -> int:
 
 
 def _square(values: Tensor, axis: int) -> Tensor:
-    return torch.linalg.vector_norm(values, dim=axis).square_()
+    return torch.linalg.vecdot(values, values, dim=axis)
 
 
 def _chunked(count: int, each: int, most: int, work: Callable[[int, int], Tensor]) -> Tensor:
