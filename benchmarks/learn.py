@@ -3,9 +3,9 @@
     python benchmarks/learn.py                 # all contenders that are installed, on four models
     python benchmarks/learn.py --steps 3 --only "CNN 26 k" --threads 1
 
-A step is forward, backward, clipping, noise and an SGD step on one batch that is there already; sampling is left out, for
-everyone. Times are the smallest of several rounds in which contenders take turns; memory is the largest growth of what the
-process holds over one step, each contender in a process of its own.
+A step is forward, backward, clipping, noise and an SGD step on one batch that is there already; sampling is left out,
+for everyone. Times are the smallest of several rounds in which contenders take turns; memory is the largest growth of
+what the process holds over one step, each contender in a process of its own.
 """
 
 from __future__ import annotations

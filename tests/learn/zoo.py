@@ -153,7 +153,9 @@ class Folded(nn.Module):
         count, places = x.shape[:2]
         flat = x.flatten(0, 1) if self.examples_first else x.transpose(0, 1).flatten(0, 1)
         y = self.norm(self.inner(flat))
-        back = y.unflatten(0, (count, places)).mean(1) if self.examples_first else y.unflatten(0, (places, count)).mean(0)
+        back = (
+            y.unflatten(0, (count, places)).mean(1) if self.examples_first else y.unflatten(0, (places, count)).mean(0)
+        )
         return self.head(back)
 
 
@@ -232,27 +234,51 @@ def _convolutions(layer, *, head=True):
 
 ZOO = {
     "linear": (lambda: nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)), _seeded(5)),
-    "linear on places": (lambda: nn.Sequential(nn.Linear(5, 40), nn.Tanh(), nn.Linear(40, 3), nn.Flatten()), _seeded(2, 5)),
-    "linear on many places": (lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3), nn.Flatten()), _seeded(9, 3)),
+    "linear on places": (
+        lambda: nn.Sequential(nn.Linear(5, 40), nn.Tanh(), nn.Linear(40, 3), nn.Flatten()),
+        _seeded(2, 5),
+    ),
+    "linear on many places": (
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3), nn.Flatten()),
+        _seeded(9, 3),
+    ),
     "linear without bias": (lambda: nn.Sequential(nn.Linear(5, 3, bias=False)), _seeded(5)),
     "conv1d": (_convolutions(lambda: nn.Conv1d(3, 4, 3, stride=2, padding=1)), _seeded(3, 11)),
     "conv2d": (_convolutions(lambda: nn.Conv2d(2, 4, 3, padding=1)), _seeded(2, 6, 6)),
     "conv2d few places": (_convolutions(lambda: nn.Conv2d(6, 12, 3)), _seeded(6, 4, 4)),
-    "conv2d strided, dilated, uneven": (_convolutions(lambda: nn.Conv2d(2, 4, (3, 2), stride=(2, 1), dilation=(1, 2), padding=(2, 1))), _seeded(2, 8, 7)),
+    "conv2d strided, dilated, uneven": (
+        _convolutions(lambda: nn.Conv2d(2, 4, (3, 2), stride=(2, 1), dilation=(1, 2), padding=(2, 1))),
+        _seeded(2, 8, 7),
+    ),
     "conv2d grouped": (_convolutions(lambda: nn.Conv2d(4, 8, 3, groups=2)), _seeded(4, 5, 5)),
-    "conv2d depthwise": (_convolutions(lambda: nn.Conv2d(4, 4, 3, groups=4, padding="same", bias=False)), _seeded(4, 5, 5)),
+    "conv2d depthwise": (
+        _convolutions(lambda: nn.Conv2d(4, 4, 3, groups=4, padding="same", bias=False)),
+        _seeded(4, 5, 5),
+    ),
     "conv2d grouped, few places": (_convolutions(lambda: nn.Conv2d(8, 16, 3, groups=2)), _seeded(8, 4, 3)),
-    "conv2d circular": (_convolutions(lambda: nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular")), _seeded(2, 5, 5)),
+    "conv2d circular": (
+        _convolutions(lambda: nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular")),
+        _seeded(2, 5, 5),
+    ),
     "conv3d": (_convolutions(lambda: nn.Conv3d(2, 3, 2, stride=(1, 2, 1))), _seeded(2, 4, 4, 3)),
     "transposed convolution": (_convolutions(lambda: nn.ConvTranspose2d(2, 3, 2)), _seeded(2, 4, 4)),
     "embedding": (lambda: nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(20, 3)), _ids(9, 5)),
-    "embedding with padding": (lambda: nn.Sequential(nn.Embedding(4, 4, padding_idx=2), nn.Flatten(), nn.Linear(20, 3)), _ids(4, 5)),
+    "embedding with padding": (
+        lambda: nn.Sequential(nn.Embedding(4, 4, padding_idx=2), nn.Flatten(), nn.Linear(20, 3)),
+        _ids(4, 5),
+    ),
     "layer norm": (_normed(lambda: nn.LayerNorm(6)), _seeded(5)),
     "layer norm on places": (_normed(lambda: nn.LayerNorm((4, 6))), _seeded(2, 4, 5)),
     "rms norm": (_normed(lambda: nn.RMSNorm(6)), _seeded(3, 5)),
-    "group norm": (lambda: nn.Sequential(nn.Conv2d(2, 6, 3), nn.GroupNorm(3, 6), nn.Flatten(), nn.Linear(54, 3)), _seeded(2, 5, 5)),
+    "group norm": (
+        lambda: nn.Sequential(nn.Conv2d(2, 6, 3), nn.GroupNorm(3, 6), nn.Flatten(), nn.Linear(54, 3)),
+        _seeded(2, 5, 5),
+    ),
     "group norm without places": (_normed(lambda: nn.GroupNorm(2, 6)), _seeded(5)),
-    "instance norm": (lambda: nn.Sequential(nn.Conv1d(2, 4, 2), nn.InstanceNorm1d(4, affine=True), nn.Flatten(), nn.Linear(24, 3)), _seeded(2, 7)),
+    "instance norm": (
+        lambda: nn.Sequential(nn.Conv1d(2, 4, 2), nn.InstanceNorm1d(4, affine=True), nn.Flatten(), nn.Linear(24, 3)),
+        _seeded(2, 7),
+    ),
     "prelu": (_normed(lambda: nn.PReLU()), _seeded(5)),
     "bilinear": (lambda: nn.Sequential(nn.Linear(5, 6), Squared(6)), _seeded(5)),
     "encoder": (Encoder, _ids(30, 6)),
@@ -270,7 +296,12 @@ ZOO = {
     "attention, places first": (lambda: Attending(False, False), _seeded(4, 6)),
     "attention across": (lambda: Attending(True, True), _seeded(4, 6)),
     "attention with bias rows": (lambda: Attending(True, False, add_bias_kv=True), _seeded(4, 6)),
-    "transformer layer": (lambda: nn.Sequential(nn.TransformerEncoderLayer(6, 2, 12, dropout=0.0, batch_first=True), nn.Flatten(), nn.Linear(24, 3)), _seeded(4, 6)),
+    "transformer layer": (
+        lambda: nn.Sequential(
+            nn.TransformerEncoderLayer(6, 2, 12, dropout=0.0, batch_first=True), nn.Flatten(), nn.Linear(24, 3)
+        ),
+        _seeded(4, 6),
+    ),
     "folded, examples first": (lambda: Folded(True), _seeded(4, 5)),
     "folded, places first": (lambda: Folded(False), _seeded(4, 5)),
     "in place": (InPlace, _seeded(5)),
@@ -278,7 +309,10 @@ ZOO = {
     "subclass": (lambda: nn.Sequential(Subclass(5, 6), nn.Tanh(), nn.Linear(6, 3)), _seeded(5)),
     "weight norm": (_parametrized, _seeded(5)),
     "checkpointed": (Checkpointed, _seeded(5)),
-    "partly frozen": (lambda: _frozen(nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))), _seeded(5)),
+    "partly frozen": (
+        lambda: _frozen(nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))),
+        _seeded(5),
+    ),
 }
 
 

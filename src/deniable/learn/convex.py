@@ -1,8 +1,8 @@
 """Private minimisers of convex losses: noise on the minimiser, or on the objective before it is minimised.
 
-Both are about J(θ) = Σ_i ℓ(θ; x_i) + (λ/2)‖θ‖² with ℓ convex in θ. The sum is not divided by the number of records, which
-is protected too. What is needed of ℓ must hold for every θ and every record that can be, not only for those at hand:
-clip the rows to a known length first.
+Both are about J(θ) = Σ_i ℓ(θ; x_i) + (λ/2)‖θ‖² with ℓ convex in θ. The sum is not divided by the number of records,
+which is protected too. What is needed of ℓ must hold for every θ and every record that can be, not only for those at
+hand: clip the rows to a known length first.
 """
 
 from __future__ import annotations
@@ -102,16 +102,16 @@ class ObjectivePerturbation:
     """Minimise J(θ) + <b, θ> with b ~ N(0, noise²) in each coordinate, for a generalised linear loss
     ℓ(θ; x, y) = φ(<θ, x>, y), |φ′|·‖x‖ <= L = `lipschitz` and 0 <= φ″·‖x‖² <= β = `smoothness`.
 
-    For all D, D′ that differ by one record: δ(ε) <= 2 δ_μ(ε - log(1 + β/λ)) with μ = L/noise, wherever
-    ε - log(1 + β/λ) >= μ²/2. Why. To θ belongs exactly one b = -∇J(θ). The two densities of θ differ by a ratio of
-    determinants, 1 + φ″·xᵀH⁻¹x in [1, 1 + β/λ] since the record adds a matrix of rank one to H >= λI, and by
-    exp((±2c<b, x̂> + c²)/2noise²), c = φ′·‖x‖ at most L in size, whatever θ is. <b, x̂> is normal, as the direction x̂ is the
-    record's and not chosen by θ; so the loss is below log(1 + β/λ) + μ²/2 + μ|Z|, Z ~ N(0, 1), and E(1 - e^(ε - loss))_+
-    is at most twice what it is for the Gaussian's own loss μ²/2 + μZ. (Kifer, Smith & Thakurta 2012; this form: Redberg,
+    For all D, D′ that differ by one record: δ(ε) <= 2 δ_μ(ε - log(1 + β/λ)) with μ = L/noise, wherever ε - log(1 + β/λ)
+    >= μ²/2. Why. To θ belongs exactly one b = -∇J(θ). The two densities of θ differ by a ratio of determinants, 1 +
+    φ″·xᵀH⁻¹x in [1, 1 + β/λ] since the record adds a matrix of rank one to H >= λI, and by exp((±2c<b, x̂> +
+    c²)/2noise²), c = φ′·‖x‖ at most L in size, whatever θ is. <b, x̂> is normal, as the direction x̂ is the record's
+    and not chosen by θ; so the loss is below log(1 + β/λ) + μ²/2 + μ|Z|, Z ~ N(0, 1), and E(1 - e^(ε - loss))_+ is at
+    most twice what it is for the Gaussian's own loss μ²/2 + μZ. (Kifer, Smith & Thakurta 2012; this form: Redberg,
     Koskela & Wang 2023, with |log(1 - β/λ)|, which is larger.)
 
-    A solver that stops at ‖∇‖ <= `tolerance` is at most tolerance/λ off; then N(0, `output_noise`²) must be added to each
-    coordinate of what it found, and 2·tolerance/(λ·output_noise) is the μ of that (Iyengar et al. 2019).
+    A solver that stops at ‖∇‖ <= `tolerance` is at most tolerance/λ off; then N(0, `output_noise`²) must be added to
+    each coordinate of what it found, and 2·tolerance/(λ·output_noise) is the μ of that (Iyengar et al. 2019).
 
     The promise is for `delta`: the curve is that of (ε, δ)-DP with the ε found there.
 

@@ -43,7 +43,9 @@ def square_root_coefficients(bands: int) -> tuple[Fraction, ...]:
     return tuple(found)
 
 
-def sensitivity_squared(coefficients: Sequence[Fraction], *, steps: int, separation: int, participations: int) -> Fraction:
+def sensitivity_squared(
+    coefficients: Sequence[Fraction], *, steps: int, separation: int, participations: int
+) -> Fraction:
     """The square of the L2 sensitivity of G -> CG, exactly, C banded lower-triangular Toeplitz with these coefficients.
 
     One record changes at most `participations` rows of G, each by a vector of length at most 1, and two such rows are
@@ -74,9 +76,9 @@ class DPFTRL(Plan):
     of the clipped gradients of batch t; the model moves along C⁻¹M = g + C⁻¹Z, which is post-processing. Each record is
     in one batch of every epoch, always the same, so it takes part `epochs` times, a whole epoch of steps apart.
 
-    For all D, D′ that differ by one record present or blank (its place in the order stays): telling the runs apart is no
-    easier than N(0, 1) from N(μ, 1) with μ = `sensitivity`/noise, also when gradients depend on what was released before
-    (Denisov et al. 2022, Theorem 2.1; sensitivity: Choquette-Choo et al. 2023, see `sensitivity_squared`).
+    For all D, D′ that differ by one record present or blank (its place in the order stays): telling the runs apart is
+    no easier than N(0, 1) from N(μ, 1) with μ = `sensitivity`/noise, also when gradients depend on what was released
+    before (Denisov et al. 2022, Theorem 2.1; sensitivity: Choquette-Choo et al. 2023, see `sensitivity_squared`).
 
     >>> from deniable import learn
     >>> plan = learn.DPFTRL(clip=1.0, batch_size=500, records=60_000, epochs=2, bands=16)
@@ -172,7 +174,8 @@ class DPFTRL(Plan):
 
         It is the largest row norm of B = A C⁻¹, A the prefix sums; independent noise (one band) has √steps.
         """
-        inverse, total, worst = [], 0.0, 0.0
+        inverse: list[float] = []
+        total, worst = 0.0, 0.0
         column = [float(c) for c in self.coefficients]
         prefix = 0.0
         for t in range(self.steps):
@@ -188,8 +191,8 @@ class DPFTRL(Plan):
     def explain(self, *, delta: float = 1e-5) -> str:
         """The plan and its promise in plain words; ε is read at `delta`."""
         lines = [
-            f"{self.epochs} epoch{'s' if self.epochs > 1 else ''} of {self.separation} steps over {self.records} records in "
-            f"a fixed order, {self.batch_size} at a time.",
+            f"{self.epochs} epoch{'s' if self.epochs > 1 else ''} of {self.separation} steps over {self.records} "
+            f"records in a fixed order, {self.batch_size} at a time.",
             f"{self.clip.describe()}; noise is correlated over {self.bands} step{'s' if self.bands > 1 else ''}.",
         ]
         if self.noise is None:

@@ -133,9 +133,9 @@ class Plan(ABC):
     def price(self, budget: Budget, *, unit: Unit, delta: float | None) -> Cost:
         """What the whole run costs a ledger of this budget and unit.
 
-        A run of Gaussian noise without sampling costs its μ². A sampled one is no μ-GDP with a useful μ, but is so up to
-        a δ: with δ(ε) <= δ_μ(ε) + κ(1 - δ_μ(0)) for all ε it is (1 - κ) × (μ-GDP) + κ × anything, and costs μ² and κ.
-        (As δ_μ(ε) <= δ_μ(0) for ε >= 0 the left side is at most (1 - κ)δ_μ(ε) + κ, the profile of that mixture; the
+        A run of Gaussian noise without sampling costs its μ². A sampled one is no μ-GDP with a useful μ, but is so up
+        to a δ: with δ(ε) <= δ_μ(ε) + κ(1 - δ_μ(0)) for all ε it is (1 - κ) × (μ-GDP) + κ × anything, and costs μ² and
+        κ. (As δ_μ(ε) <= δ_μ(0) for ε >= 0 the left side is at most (1 - κ)δ_μ(ε) + κ, the profile of that mixture; the
         reflection δ(-ε) = 1 - e^-ε + e^-ε δ(ε) brings negative ε back to positive ones of the other direction.) κ is
         `delta`: the part of the budget's δ column that the run may take.
         """
@@ -235,9 +235,9 @@ class DPSGD(Plan):
     def compare(self, *, delta: float) -> dict[str, float]:
         """ε of the whole run at `delta`, by the certified curve and by two older routes, each rounded up.
 
-        "Rényi" adds Rényi divergences of whole orders and converts the best of them (Mironov, Talwar & Zhang 2019; Canonne,
-        Kamath & Steinke 2020).
-        "moments accountant" is Abadi et al. (2016): λ = 1, ..., 32 and ε = (A(λ) + log 1/δ)/λ.
+        "Rényi" adds Rényi divergences of whole orders and converts the best of them (Mironov, Talwar & Zhang 2019;
+        Canonne, Kamath & Steinke 2020). "moments accountant" is Abadi et al. (2016): λ = 1, ..., 32 and ε = (A(λ) + log
+        1/δ)/λ.
         """
         from deniable.curves import textbook
 
@@ -252,7 +252,11 @@ class DPSGD(Plan):
     def explain(self, *, delta: float = 1e-5) -> str:
         """The plan and its promise in plain words; ε is read at `delta`."""
         average = "" if self.records is None else f": {self.rate * self.records:.6g} of {self.records} on average"
-        who = f"each record with probability {self.rate:.5g}, on its own coin{average}" if self.rate < 1 else "all records"
+        who = (
+            f"each record with probability {self.rate:.5g}, on its own coin{average}"
+            if self.rate < 1
+            else "all records"
+        )
         lines = [f"Each of {self.steps} steps takes {who}."]
         if self.noise is None:
             lines.append(f"{self.clip.describe()}; the noise is not chosen yet: plan.calibrate(epsilon=, delta=).")

@@ -1,9 +1,9 @@
 """PyTorch models trained under a plan, the model and the optimizer staying what they are. Needs the extra `torch`.
 
-    Trainer      draws batches, clips, adds noise, steps, counts
-    ExactNoise   noise on a grid, exact (the default on a CPU)
-    DeviceNoise  noise by torch's generator on the device (the default elsewhere; an assumption in the guarantee)
-    AdamBC       Adam, corrected for the noise
+Trainer      draws batches, clips, adds noise, steps, counts
+ExactNoise   noise on a grid, exact (the default on a CPU)
+DeviceNoise  noise by torch's generator on the device (the default elsewhere; an assumption in the guarantee)
+AdamBC       Adam, corrected for the noise
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]  # torch brings no typ
 
 
 def block_of(weight: Tensor, module: nn.Module) -> tuple[str, int, int] | None:
-    """Which parameter of the module, and which of its rows, a weight is; None if it is neither one nor a part of one."""
+    """Which parameter of the module, and which of its rows, a weight is; None if it is no part of one."""
     for name, parameter in module.named_parameters():
         if weight is parameter:
             return name, 0, parameter.shape[0]

@@ -1,13 +1,13 @@
 """One backward pass for everything: norms of all per-example gradients, then their clipped sum.
 
-Hooks see what goes into each layer (`calls`). A backward pass that stops at the layers' outputs makes no gradient of any
-parameter. From both, `layers` has the norms in closed form, or `rerun` by running a module again; then the factors, then
-the clipped sums, from the same tensors.
+Hooks see what goes into each layer (`calls`). A backward pass that stops at the layers' outputs makes no gradient of
+any parameter. From both, `layers` has the norms in closed form, or `rerun` by running a module again; then the factors,
+then the clipped sums, from the same tensors.
 
-**Nothing of this is believed.** On the first batch, and whenever a call is seen that was not there before, the gradients
-of three examples are compared with what autograd says about their losses alone. A parameter whose gradients differ (it is
-used by other means than its layer, its layer sees no examples, ...) is tried from the next larger module, up to the whole
-model; where that fails as well, the examples cannot be told apart, and training is refused.
+**Nothing of this is believed.** On the first batch, and whenever a call is seen that was not there before, the
+gradients of three examples are compared with what autograd says about their losses alone. A parameter whose gradients
+differ (it is used by other means than its layer, its layer sees no examples, ...) is tried from the next larger module,
+up to the whole model; where that fails as well, the examples cannot be told apart, and training is refused.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, final
 
 import torch
@@ -27,7 +28,7 @@ from deniable.errors import InvalidParameter
 from deniable.learn.torch.calls import Call, Key, Listener, gradients, shown
 from deniable.learn.torch.captures import Capture, Uses, Vectors
 from deniable.learn.torch.layers import closed_form, outer_product, passed, spread_over, summed_to_last
-from deniable.learn.torch.layouts import Layout, candidates, found
+from deniable.learn.torch.layouts import Layout, Search
 from deniable.learn.torch.rerun import input_layouts, layout_of_input, rerun
 from deniable.learn.torch.spread import additions, narrowed
 
@@ -36,6 +37,8 @@ TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3, torch.bfloat16: 0.2, torc
 
 Block = tuple[int, int]
 Gathered = dict[str, dict[Block, list[Capture]]]
+Truth = dict[str, dict[int, Tensor | None]]
+"""What autograd says of a parameter, for the examples probed."""
 Pulled = dict[Any, list[Tensor | None]]
 """Gradients at outputs, by the key of the call; by ("spread", key) where something was added to every example."""
 
@@ -106,7 +109,7 @@ class PerExample:
 def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, Uses]:
     """Uses by rows; where rows overlap without being the same, everything is held as it is."""
     spans = sorted(blocks)
-    if all(left[1] <= right[0] for left, right in zip(spans, spans[1:], strict=False)):
+    if all(left[1] <= right[0] for left, right in pairwise(spans)):
         return {span: Uses(captures) for span, captures in blocks.items()}
     total: Tensor | None = None
     for (start, stop), captures in blocks.items():
@@ -170,12 +173,20 @@ class Bookkeeping:
             return self._learned(losses, calls, count)
         edges = [edge for call in calls for edge in call.edges]
         more = [edge for listed in spread.values() for edge in listed]
-        grads = iter(gradients(losses.sum(), [*edges, *more], keep=False))
+        # Where no gradient was when the layouts were learnt, one may come up now; then they are learnt again.
+        unlearnt = [call for call in calls if call.key not in self._spread and None in self._layouts[call.key]]
+        grads = iter(gradients(losses.sum(), [*edges, *more], keep=bool(unlearnt)))
         pulled: Pulled = {call.key: [next(grads) for _ in call.edges] for call in calls}
         pulled |= {("spread", key): [next(grads) for _ in listed] for key, listed in spread.items()}
+        for call in unlearnt:
+            for grad, layout in zip(pulled[call.key], self._layouts[call.key], strict=True):
+                if layout is None and _is_something(grad):
+                    return self._learned(losses, calls, count)
         return PerExample(self, self._gathered(calls, pulled, count, set(self.parameters)), count)
 
-    def _additions(self, losses: Tensor, calls: list[Call], wanted: set[Key | str] | None) -> dict[Key | str, list[GradientEdge]]:
+    def _additions(
+        self, losses: Tensor, calls: list[Call], wanted: set[Key | str] | None
+    ) -> dict[Key | str, list[GradientEdge]]:
         """Where closed-form layers and bare parameters are added to something larger."""
         nodes: dict[Key | str, object] = {call.key: call.edges[0].node for call in calls if call.kind == "layer"}
         for name, each in self.parameters.items():
@@ -203,9 +214,7 @@ class Bookkeeping:
         }
         return PerExample(self, gathered, 1)
 
-    def _gathered(
-        self, calls: list[Call], pulled: Pulled, count: int, names: set[str]
-    ) -> Gathered:
+    def _gathered(self, calls: list[Call], pulled: Pulled, count: int, names: set[str]) -> Gathered:
         """Captures of these parameters from all calls."""
         found: Gathered = defaultdict(lambda: defaultdict(list))
         for call in calls:
@@ -230,13 +239,17 @@ class Bookkeeping:
     ) -> Iterator[tuple[str, Block, Capture]]:
         here = {name: self.parameters[name] for name in names}
         if call.kind == "unit":
-            wanted = {each.name_in(call.path): each for each in here.values() if each.unit == call.path and not each.is_spread}
+            wanted = {
+                each.name_in(call.path): each for each in here.values() if each.unit == call.path and not each.is_spread
+            }
             if wanted:
                 tensors = {local: each.tensor for local, each in wanted.items()}
                 if call.key not in self._inputs:
                     self._inputs[call.key] = input_layouts(call, layouts, count)
                 inputs = self._inputs[call.key]
-                for local, capture in self._quietly(lambda: rerun(call, tensors, grads, layouts, inputs, count)).items():
+                for local, capture in self._quietly(
+                    lambda: rerun(call, tensors, grads, layouts, inputs, count)
+                ).items():
                     yield wanted[local].name, _all_rows(wanted[local].tensor), capture
             return
         closed = {local: each for each in here.values() if each.unit is None for local in _local(each, call.path)}
@@ -251,14 +264,14 @@ class Bookkeeping:
                 if local in closed:
                     whole = closed[local].tensor
                     shape = torch.Size((stop - start, *whole.shape[1:]))
-                    capture = outer_product(seen.g, seen.x, shape) if whole.dim() == 2 else summed_to_last(seen.g)
-                    yield closed[local].name, (start, stop), capture
+                    made = outer_product(seen.g, seen.x, shape) if whole.dim() == 2 else summed_to_last(seen.g)
+                    yield closed[local].name, (start, stop), made
             return
         form = closed_form(call.module)
         assert form is not None
-        for local, capture in form(seen).items():
+        for local, found_form in form(seen).items():
             if local in closed:
-                yield closed[local].name, _all_rows(closed[local].tensor), capture
+                yield closed[local].name, _all_rows(closed[local].tensor), found_form
 
     def _quietly(self, work: Callable[[], dict[str, Vectors]]) -> dict[str, Vectors]:
         """Run a module again without the hooks hearing it."""
@@ -283,40 +296,34 @@ class Bookkeeping:
         spread = self._additions(losses, calls, None)
         more = [edge for listed in spread.values() for edge in listed]
         self._inputs.clear()
-        probes: dict[int, list[Tensor | None]] = {}
-        for example in sorted({0, 1, count - 1}):
-            probes[example] = gradients(losses[example], [*edges, *more, *own], keep=True)
-        truth = {e: dict(zip(names, each[len(edges) + len(more) :], strict=True)) for e, each in probes.items()}
+        searches, truth = self._probed(losses, [*edges, *more], own, count)
         grads = gradients(losses.sum(), [*edges, *more], keep=False)
-        place, pulled = 0, {}
-
-        def layouts(low: int, high: int) -> list[Layout | None]:
-            found_here = []
-            for at in range(low, high):
-                here = {e: each[at] for e, each in probes.items() if each[at] is not None}
-                shape = next((tuple(each.shape) for each in here.values()), ())
-                found_here.append(found(here, shape, count))
-            return found_here
-
+        place = 0
+        pulled: Pulled = {}
         for call in calls:
             stop = place + len(call.edges)
             pulled[call.key] = grads[place:stop]
-            self._layouts[call.key] = layouts(place, stop)
+            self._layouts[call.key] = [search.found for search in searches[place:stop]]
+            if call.path == "" and call.kind == "unit" and any(search.mixed for search in searches[place:stop]):
+                rule = "losses[i] depends on the model's answers for other examples than i"
+                raise InvalidParameter("losses", "...", rule, "give each example a loss of its own: reduction='none'")
             place = stop
         self._spread = {}
         for key, listed in spread.items():
             stop = place + len(listed)
             pulled["spread", key] = grads[place:stop]
-            known = layouts(place, stop)
+            known = [search.found for search in searches[place:stop]]
             wanted = isinstance(key, str) or self._layouts[key][0] is None
             if wanted and all(layout is not None for layout in known):
                 self._spread[key] = known
                 if isinstance(key, str):
                     self.parameters[key].is_spread = True
             place = stop
-        self._check_separate(calls, probes, count)
+        for call in calls:
+            if call.path == "" and call.kind == "unit" and call.outputs is not None:
+                self._check_alone(call, count)
         tolerance = TOLERANCE[_coarsest(calls)]
-        gathered = self._settle(calls, pulled, truth, count, tolerance)
+        gathered = self._settle(calls, pulled, dict(zip(names, truth, strict=True)), count, tolerance)
         self._learning = False
         self._closed = {path for each in self.parameters.values() if each.unit is None for path in _sources(each)}
         self._units = {each.unit for each in self.parameters.values() if each.unit is not None and not each.is_spread}
@@ -326,21 +333,21 @@ class Bookkeeping:
         self,
         calls: list[Call],
         pulled: Pulled,
-        truth: dict[int, dict[str, Tensor | None]],
+        truth: Truth,
         count: int,
         tolerance: float,
     ) -> Gathered:
         """Captures that agree with the truth, each parameter from the smallest module for which they do."""
         called = {call.path for call in calls if call.kind == "unit"}
         gathered: Gathered = {}
-        open_names, reasons = set(self.parameters), {}
+        open_names = set(self.parameters)
         while open_names:
             now: Gathered = {}
             for names in self._together(open_names):
                 try:
                     now |= self._gathered(calls, pulled, count, names)
-                except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
-                    reasons |= dict.fromkeys(names, type(error).__name__)
+                except (RuntimeError, ValueError, IndexError, AssertionError, TypeError):
+                    continue  # it cannot be worked out from there
             wrong = {name for name in open_names if not self._agrees(name, now, truth, count, tolerance)}
             gathered |= {name: blocks for name, blocks in now.items() if name not in wrong}
             for name in wrong:
@@ -357,18 +364,18 @@ class Bookkeeping:
         closed = by_unit.pop(None, set())
         return [*({name} for name in closed), *by_unit.values()] if closed else list(by_unit.values())
 
-    def _agrees(
-        self, name: str, gathered: Gathered, truth: dict[int, dict[str, Tensor | None]], count: int, tolerance: float
-    ) -> bool:
+    def _agrees(self, name: str, gathered: Gathered, truth: Truth, count: int, tolerance: float) -> bool:
         try:
             mine = PerExample(self, {name: gathered[name]} if gathered.get(name) else {}, count)
-            for example, values in truth.items():
-                expected, seen = values[name], mine.each(name, example, example + 1)
-                if expected is None or not bool(expected.ne(0).any()):
+            for example, expected in truth[name].items():
+                seen = mine.each(name, example, example + 1)
+                if not _is_something(expected):
                     if seen is not None and float(seen.norm()) > 1e-6:
                         return False
                     continue
-                length = math.sqrt(sum(float(v.norm()) ** 2 for v in values.values() if v is not None))
+                assert expected is not None
+                others = (values[example] for values in truth.values())
+                length = math.sqrt(sum(float(v.norm()) ** 2 for v in others if v is not None))
                 allowed = tolerance * (float(expected.norm()) + 1e-3 * length)
                 if seen is None or not float((seen[0] - expected).norm()) <= allowed:
                     return False
@@ -401,22 +408,27 @@ class Bookkeeping:
                 parameter.unit = start
                 return
 
-    def _check_separate(self, calls: list[Call], probes: dict[int, list[Tensor | None]], count: int) -> None:
-        """Refuse losses that look at other examples, and models whose answer for one depends on others."""
-        place = 0
-        for call in calls:
-            for shape in call.shapes:
-                grads = {e: each[place] for e, each in probes.items() if each[place] is not None}
-                place += 1
-                exact = [layout for layout in candidates(shape, count) if shape[layout.axis] == count]
-                if call.path != "" or call.kind != "unit" or not exact or found(grads, shape, count) is not None:
-                    continue
-                if any(bool(grad.ne(0).any()) for grad in grads.values()):
-                    rule = "losses[i] depends on the model's answers for other examples than i"
-                    raise InvalidParameter("losses", "...", rule, "give each example a loss of its own: reduction='none'")
-        roots = [call for call in calls if call.path == "" and call.kind == "unit" and call.outputs is not None]
-        for call in roots:
-            self._check_alone(call, count)
+    def _probed(
+        self, losses: Tensor, edges: list[GradientEdge], own: list[GradientEdge], count: int
+    ) -> tuple[list[Search], list[dict[int, Tensor | None]]]:
+        """Where the examples are at each edge, and what autograd says of the parameters for the examples probed.
+
+        Three examples are probed, or as many as it takes to see a gradient wherever there is one.
+        """
+        blind = {at for at, grad in enumerate(gradients(losses.sum(), edges, keep=True)) if _is_something(grad)}
+        searches = [Search(count) for _ in edges]
+        truth: list[dict[int, Tensor | None]] = [{} for _ in own]
+        usual = (0, 1, count - 1)
+        for example in sorted(range(count), key=lambda e: (e not in usual, e)):
+            if example not in usual and not blind:
+                break
+            found = gradients(losses[example], [*edges, *own], keep=True)
+            for at, search in enumerate(searches):
+                search.see(example, found[at])
+            for values, grad in zip(truth, found[len(edges) :], strict=True):
+                values[example] = grad
+            blind = {at for at in blind if searches[at].is_blind}
+        return searches, truth
 
     def _check_alone(self, call: Call, count: int) -> None:
         """The model's answer for the first example must be what it says when asked about that one alone."""
@@ -511,3 +523,7 @@ def _coarsest(calls: list[Call]) -> torch.dtype:
     order = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
     used = {dtype for call in calls for dtype in call.dtypes if dtype in order}
     return max(used or {torch.float32}, key=order.index)
+
+
+def _is_something(grad: Tensor | None) -> bool:
+    return grad is not None and bool(grad.ne(0).any())

@@ -44,7 +44,7 @@ class Call:
 
     @property
     def kind(self) -> str:
-        """"layer" for a closed form, "heard" for a map inside attention, "unit" for what is run again."""
+        """ "layer" for a closed form, "heard" for a map inside attention, "unit" for what is run again."""
         return self.key[1]
 
     @property

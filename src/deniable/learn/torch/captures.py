@@ -141,7 +141,7 @@ class Convolution(Capture):
         self._kept: Tensor | None = None
 
     def _unfolded(self, low: int, high: int) -> Outer:
-        """The same as outer products: every window of the input laid out as a row, channels last (long runs copy fast)."""
+        """The same as outer products: every window laid out as a row, channels last, as long runs copy fast."""
         x, g = self.x[low:high].flatten(0, 1), self.g[low:high]
         count, more = high - low, self.x.shape[1]
         last = x.movedim(1, -1).contiguous()
@@ -278,7 +278,11 @@ class Uses:
         if len(self.captures) == 1:
             return self.captures[0].squared()
         kinds = {type(each): each for each in self.captures}
-        if len(self.captures) == 2 and isinstance(o := kinds.get(Outer), Outer) and isinstance(r := kinds.get(Rows), Rows):
+        if (
+            len(self.captures) == 2
+            and isinstance(o := kinds.get(Outer), Outer)
+            and isinstance(r := kinds.get(Rows), Rows)
+        ):
             return (o.squared() + r.squared() + 2 * o.cross(r)).clamp_(min=0)
         first = self.captures[0]
         count, each = _count(first), math.prod(first.shape)
@@ -286,7 +290,12 @@ class Uses:
         device = room(parts[0].each(0, 1))
 
         def direct(low: int, high: int) -> Tensor:
-            return sum((part.each(low, high) for part in parts[1:]), start=parts[0].each(low, high)).flatten(1).square().sum(1)
+            return (
+                sum((part.each(low, high) for part in parts[1:]), start=parts[0].each(low, high))
+                .flatten(1)
+                .square()
+                .sum(1)
+            )
 
         return _chunked(count, len(parts) * each, device, direct)
 
@@ -309,8 +318,8 @@ def _merged(captures: Sequence[Capture]) -> list[Capture]:
     rows = [each for each in captures if isinstance(each, Rows)]
     vectors = [each for each in captures if isinstance(each, Vectors)]
     if outers:
-        joined = (torch.cat([getattr(each, side) for each in outers], 2) for side in ("g", "a"))
-        found.append(Outer(*joined, outers[0].shape) if len(outers) > 1 else outers[0])
+        g, a = (torch.cat([getattr(each, side) for each in outers], 2) for side in ("g", "a"))
+        found.append(Outer(g, a, outers[0].shape) if len(outers) > 1 else outers[0])
     if rows:
         g, ids = (torch.cat([getattr(each, side) for each in rows], 1) for side in ("g", "ids"))
         found.append(Rows(g, ids, rows[0].shape) if len(rows) > 1 else rows[0])

@@ -38,10 +38,8 @@ class Checked:
 
 def some_losses(model: Callable[..., Any], batch: Any) -> Tensor:
     """Some fixed combination of the outputs: as good as any loss for comparing gradients."""
-    if isinstance(batch, dict):
-        out = model(**batch)
-    else:
-        out = model(batch[0] if isinstance(batch, list | tuple) else batch)
+    first = batch[0] if isinstance(batch, list | tuple) else batch
+    out = model(**batch) if isinstance(batch, dict) else model(first)
     total: Any = 0.0
     for part in tree_flatten(out)[0]:
         if isinstance(part, Tensor) and part.is_floating_point():

@@ -62,5 +62,7 @@ class Journal:
             first, *numbers = self.path.read_text().split()
         except (FileNotFoundError, ValueError):
             remedy = "put it back beside the checkpoint: without it steps taken since would be forgotten"
-            raise InvalidParameter("path", self.path.name, "the journal of this checkpoint is missing", remedy) from None
+            raise InvalidParameter(
+                "path", self.path.name, "the journal of this checkpoint is missing", remedy
+            ) from None
         return max((int(each) for each in numbers), default=0) if first == run else 0

@@ -48,7 +48,12 @@ class History:
         if not shown or not console.is_terminal:
             yield lambda _: None
             return
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[words]}"),
+            TimeRemainingColumn(),
+        )
         with Progress(*columns, transient=True, console=console) as progress:
             task = progress.add_task("private steps", total=last, completed=done, words="")
 

@@ -47,13 +47,37 @@ def candidates(shape: tuple[int, ...], count: int) -> Iterator[Layout]:
             yield Layout(axis, blocks=False)
 
 
-def found(probes: dict[int, Tensor], shape: tuple[int, ...], count: int) -> Layout | None:
-    """The layout in which each probed example's gradient is zero at all other examples; None if there is none."""
-    seen = [(example, grad) for example, grad in probes.items() if bool(grad.ne(0).any())]
-    if not seen:
-        return None
-    for layout in candidates(shape, count):
-        rows = ((example, layout.touched(grad, count)) for example, grad in seen)
-        if all(bool(hit[example]) and int(hit.sum()) == 1 for example, hit in rows):
-            return layout
-    return None
+@final
+class Search:
+    """The layouts that are left after some examples' gradients were seen. Nothing of the gradients is kept."""
+
+    __slots__ = ("_count", "_left", "mixed")
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._left: list[Layout] | None = None
+        self.mixed = False
+        """Whether some gradient was not zero at other examples, along an axis that has their number."""
+
+    def see(self, example: int, grad: Tensor | None) -> None:
+        """The gradient of one example's loss: where it is not zero, that example is, and no other."""
+        if grad is None or not bool(grad.ne(0).any()):
+            return
+        shape, kept = tuple(grad.shape), []
+        listed = list(candidates(shape, self._count)) if self._left is None else self._left
+        for layout in listed:
+            hit = layout.touched(grad, self._count)
+            if bool(hit[example]) and int(hit.sum()) == 1:
+                kept.append(layout)
+        own_axis = any(shape[layout.axis] == self._count for layout in candidates(shape, self._count))
+        self._left, self.mixed = kept, self.mixed or (own_axis and not kept)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether no gradient was seen yet."""
+        return self._left is None
+
+    @property
+    def found(self) -> Layout | None:
+        """The most usual of those left; None if there is none."""
+        return self._left[0] if self._left else None

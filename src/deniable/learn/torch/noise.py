@@ -39,9 +39,9 @@ class ExactNoise(GradientNoise):
     """round(N(0, σ²)) on a grid of 2⁻³¹ σ or finer, exact to the last bit, from the operating system's entropy.
 
     A sum is rounded to the grid first. That moves two neighbouring sums apart by at most one step in each of the d
-    coordinates, so the sensitivity grows from Δ to Δ + √d steps, and σ by the same factor; for a million parameters by less
-    than 10⁻⁶. Where the noise of many steps hides one sum (`DPFTRL`), d counts the coordinates of all of them. Then
-    integer noise is added, and only the result becomes a float again (see `noise.Grid`).
+    coordinates, so the sensitivity grows from Δ to Δ + √d steps, and σ by the same factor; for a million parameters by
+    less than 10⁻⁶. Where the noise of many steps hides one sum (`DPFTRL`), d counts the coordinates of all of them.
+    Then integer noise is added, and only the result becomes a float again (see `noise.Grid`).
     """
 
     def __init__(self, *, entropy: noise.Entropy | None = None) -> None:
@@ -82,8 +82,8 @@ class DeviceNoise(GradientNoise):
     @property
     def assumptions(self) -> tuple[str, ...]:
         return (
-            "torch's generator, seeded with 63 secret bits, is as good as chance and its floating-point numbers as good as "
-            "the real ones of a Gaussian, last digits included",
+            "torch's generator, seeded with 63 secret bits, is as good as chance and its floating-point numbers as "
+            "good as the real ones of a Gaussian, last digits included",
         )
 
     def open(self, plan: Plan, coordinates: int) -> None:

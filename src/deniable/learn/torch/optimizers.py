@@ -14,9 +14,9 @@ from deniable.curves import check
 class AdamBC(torch.optim.Optimizer):  # type: ignore[misc]  # torch brings no types where they are checked
     """DP-AdamBC: Adam whose second moment is corrected for the variance of the noise.
 
-    Noise of variance Φ in every gradient makes v larger by Φ in expectation, so that all coordinates are moved alike; here
-    the step is m̂/√max(v̂ - Φ, floor²) (Tang, Shpilevskiy & Lécuyer 2024). `Trainer` sets Φ = (noise·clip/batch)². What is done
-    to noisy gradients costs no privacy.
+    Noise of variance Φ in every gradient makes v larger by Φ in expectation, so that all coordinates are moved alike;
+    here the step is m̂/√max(v̂ - Φ, floor²) (Tang, Shpilevskiy & Lécuyer 2024). `Trainer` sets Φ = (noise·clip/batch)².
+    What is done to noisy gradients costs no privacy.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from deniable.learn.torch.layouts import Layout, candidates
 
 
 def layout_of_input(value: Tensor, count: int, at_output: Layout, size: int) -> Layout | None:
-    """Where the examples are in an input. A guess from its shape; whoever uses it compares the outcome with autograd."""
+    """Where the examples are in an input: a guess from its shape, whose outcome is compared with autograd."""
     axis = at_output.axis
     if value.dim() > axis and value.shape[axis] == size:
         return at_output
@@ -77,7 +77,8 @@ def rerun(
 
         outputs, pull = vjp(forward, parameters)
         fitting = [c.to(o.dtype).reshape(o.shape) for c, o in zip(cotangents, outputs, strict=True)]
-        return pull(fitting)[0]
+        gradients: dict[str, Tensor] = pull(fitting)[0]
+        return gradients
 
     with torch.no_grad(), _step_by_step(call.module):
         found = vmap(one, in_dims=([0] * len(moving), 0), randomness="error")([split[i] for i in moving], pulled)
@@ -85,7 +86,7 @@ def rerun(
 
 
 def _started(call: Call, count: int) -> tuple[Any, ...]:
-    """The arguments; a recurrent layer gets its first state written out, because vmap cannot write into a shared one."""
+    """The arguments; a recurrent layer gets its first state written out: vmap cannot write into a shared one."""
     layer = call.module
     if not isinstance(layer, nn.RNNBase) or len(call.args) + len(call.kwargs) != 1 or not call.args:
         return call.args

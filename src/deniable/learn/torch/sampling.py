@@ -49,8 +49,8 @@ class Records:
 def drawn(plan: Plan, records: Records, step: int, entropy: noise.Entropy | None) -> Places:
     """The records of this process that take part in step `step`.
 
-    For `DPSGD` each by its own exact coin of probability `rate`, fresh in each step; for `DPFTRL` the batch whose turn it
-    is.
+    For `DPSGD` each by its own exact coin of probability `rate`, fresh in each step; for `DPFTRL` the batch whose turn
+    it is.
     """
     if isinstance(plan, DPSGD):
         return records.mine[noise.bernoulli(p=plan.rate, size=(len(records.mine),), entropy=entropy)]

@@ -1,7 +1,7 @@
 """What is made once and added to every example: positions, class tokens, a bare bias.
 
-Autograd sums the gradient of such a tensor over the examples inside the node of the addition. One place before, where the
-sum of both operands is, the examples are still apart, and there the gradient is the same.
+Autograd sums the gradient of such a tensor over the examples inside the node of the addition. One place before, where
+the sum of both operands is, the examples are still apart, and there the gradient is the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Node = Any
 
 
 def additions(losses: Tensor, wanted: Iterable[Node]) -> dict[Node, list[GradientEdge]]:
-    """For each node the places where its output was added to something larger; left out if it was used in another way."""
+    """For each node the places where its output was added to something larger; none if it was used in other ways."""
     targets = set(wanted)
     found: dict[Node, list[GradientEdge]] = {}
     other: set[Node] = set()
@@ -41,7 +41,7 @@ def additions(losses: Tensor, wanted: Iterable[Node]) -> dict[Node, list[Gradien
 def _spreads(node: Node) -> bool:
     """Whether the gradient at a node's output is, summed over what was spread, that of its operands."""
     kind = node.name()
-    return kind == "ExpandBackward0" or (kind == "AddBackward0" and node._saved_alpha == 1)
+    return bool(kind == "ExpandBackward0" or (kind == "AddBackward0" and node._saved_alpha == 1))
 
 
 def narrowed(split: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -1,8 +1,8 @@
 """The trainer: carries a plan out on a model and an optimizer that stay the user's own.
 
-    for x, y in trainer:                                              # true Poisson batches, cut to size
-        losses = cross_entropy(model(x), y, reduction="none")         # one loss for each example
-        trainer.backward(losses)                                      # clipped; noise, step and count by themselves
+for x, y in trainer:                                              # true Poisson batches, cut to size
+    losses = cross_entropy(model(x), y, reduction="none")         # one loss for each example
+    trainer.backward(losses)                                      # clipped; noise, step and count by themselves
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ class Trainer:
     Promise: for all datasets that differ by one record, whoever sees the model after every step can tell them apart no
     better than `guarantee` says: its curve is the plan's, and its assumptions are all there are.
 
-    Iterate over it for batches (all that is left of the plan; `take(n)` for the next n steps) and call `backward` with one
-    loss for each example. `physical_batch` bounds how many examples are held at once; what is promised does not depend
-    on it. Neither the model nor the optimizer is wrapped or changed, and `close` takes the hooks off.
+    Iterate over it for batches (all that is left of the plan; `take(n)` for the next n steps) and call `backward` with
+    one loss for each example. `physical_batch` bounds how many examples are held at once; what is promised does not
+    depend on it. Neither the model nor the optimizer is wrapped or changed, and `close` takes the hooks off.
 
-    `ledger` (or `session`) is charged for the whole run before the first step; sampled training needs `delta`, the part of
-    its δ column. A step counts as taken when it begins. `noise` is `ExactNoise()` on a CPU and `DeviceNoise()` elsewhere.
+    `ledger` (or `session`) is charged for the whole run before the first step; sampled training needs `delta`, the part
+    of its δ column. A step counts as taken when it begins. `noise` is `ExactNoise()` on a CPU and `DeviceNoise()`
+    elsewhere.
     """
 
     def __init__(
@@ -98,7 +99,8 @@ class Trainer:
         self._noise.open(plan, sum(each.numel() for each in self._parameters.values()))
         self._past = _Past(plan) if isinstance(plan, DPFTRL) else None
         self._ledger = _ledger(ledger, session)
-        self._delta, self._entry = delta, None
+        self._delta = delta
+        self._entry: Entry | None = None
         self._after_step, self._progress = after_step, progress
         self._run = secrets.token_hex(16)
         self._journal: checkpoints.Journal | None = None
@@ -199,7 +201,9 @@ class Trainer:
         `losses` has one loss for each example of the batch, in any order.
         """
         if self._open is None:
-            raise InvalidOperation("trainer.backward goes with a batch of this trainer, once: for batch in trainer: ...")
+            raise InvalidOperation(
+                "trainer.backward goes with a batch of this trainer, once: for batch in trainer: ..."
+            )
         border.check_losses(losses, self._open)
         for name, buffer, version in self._versions:
             if buffer._version != version:
@@ -319,7 +323,7 @@ class Trainer:
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Model, optimizer and what was spent, in one file; from now on every step is noted beside it before it begins."""
+        """Model, optimizer and what was spent, in one file; later steps are noted beside it before they begin."""
         place = Path(path)
         if self._rank != 0:
             return
@@ -339,7 +343,7 @@ class Trainer:
         self._journal.begin(self._run, self.steps_taken)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Go on from a checkpoint. What was spent is what it says, or its journal, or this trainer: the most of these."""
+        """Go on from a checkpoint. What was spent is the most of what it, its journal and this trainer say."""
         place = Path(path)
         record = checkpoints.read(place)
         for name, mine in (("plan", repr(self.plan)), ("noise", self.plan.calibrated())):
