@@ -178,7 +178,7 @@ class ObjectivePerturbation:
         low, high = 2.0**-40, 1.0
         while with_noise(high).epsilon > target:
             low, high = high, high * 2
-        for _ in range(60):
+        while high - low > 1e-7 * high:
             middle = (low + high) / 2
             low, high = (low, middle) if with_noise(middle).epsilon <= target else (middle, high)
         return with_noise(high)

@@ -281,8 +281,9 @@ class Bookkeeping:
         finally:
             self.listener.paused = False
 
-    def check_finite(self, squared: Tensor, name: str) -> None:
-        if not bool(torch.isfinite(squared).all()):
+    def check_finite(self, values: Tensor, name: str) -> None:
+        """Refuse what is not finite, by the name of the parameter."""
+        if not bool(torch.isfinite(values).all()):
             rule = "has a gradient that is not finite for some example"
             raise InvalidParameter("model", name, rule, "look for overflow, a division by zero or log(0) in the model")
 
@@ -297,6 +298,10 @@ class Bookkeeping:
         more = [edge for listed in spread.values() for edge in listed]
         self._inputs.clear()
         searches, truth = self._probed(losses, [*edges, *more], own, count)
+        for name, values in zip(names, truth, strict=True):
+            for grad in values.values():
+                if grad is not None:
+                    self.check_finite(grad, name)
         grads = gradients(losses.sum(), [*edges, *more], keep=False)
         place = 0
         pulled: Pulled = {}

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from deniable.errors import InvalidParameter
 from deniable.learn.torch.bookkeeping import Bookkeeping
+from deniable.learn.torch.rerun import plain_kernels
 
 
 @final
@@ -67,7 +68,8 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
     book.listener.paused = True
     try:
         axes = tree_map(lambda each: 0 if isinstance(each, Tensor) else None, batch)
-        truth = vmap(grad(loss), in_dims=(None, axes), randomness="error")(parameters, batch)
+        with plain_kernels(model):
+            truth = vmap(grad(loss), in_dims=(None, axes), randomness="error")(parameters, batch)
     finally:
         book.listener.paused = False
     lengths = sum(each.reshape(count, -1).square().sum(1) for each in truth.values()).sqrt().clamp(min=1e-30)

@@ -80,7 +80,7 @@ def rerun(
         gradients: dict[str, Tensor] = pull(fitting)[0]
         return gradients
 
-    with torch.no_grad(), _step_by_step(call.module):
+    with torch.no_grad(), plain_kernels(call.module):
         found = vmap(one, in_dims=([0] * len(moving), 0), randomness="error")([split[i] for i in moving], pulled)
     return {name: Vectors(value.float() if value.dtype in _HALF else value) for name, value in found.items()}
 
@@ -101,7 +101,7 @@ _HALF = (torch.bfloat16, torch.float16)
 
 
 @contextmanager
-def _step_by_step(module: nn.Module) -> Iterator[None]:
+def plain_kernels(module: nn.Module) -> Iterator[None]:
     """Recurrent layers without their fused kernels, for which vmap has no rule; and no warning that it is slow."""
     recurrent = any(isinstance(each, nn.RNNBase) for each in module.modules())
     before = torch._C._get_mkldnn_enabled(), torch._C._get_cudnn_enabled()
