@@ -51,6 +51,7 @@ def test_epochs_and_batches_say_the_same_as_rates_and_steps():
     plan = learn.DPSGD(clip=1.0, batch_size=250, records=1000, epochs=3)
     assert (plan.rate, plan.steps) == (0.25, 12)
     assert learn.DPSGD(clip=1.0, rate=0.3, epochs=1).steps == 4
+    assert learn.DPSGD(clip=1.0, batch_size=100, records=600, epochs=6).steps == 36  # 1/6 is no float
 
 
 def test_full_batches_are_gaussian_and_need_no_delta_in_a_ledger():

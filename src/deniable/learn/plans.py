@@ -304,7 +304,8 @@ def _steps(steps: int | None, epochs: float | None, rate: float) -> int:
     if check.exactly_one(steps=steps, epochs=epochs) == "steps":
         found = check.integer("steps", steps, 1)
     else:
-        found = max(1, math.ceil(Fraction(check.positive("epochs", epochs)) / Fraction(rate)))
+        # A rate such as 1/6 is stored a little too small; that must not cost a step.
+        found = max(1, math.ceil(check.positive("epochs", epochs) / rate * (1 - 1e-12)))
     if found > MOST_STEPS:
         raise InvalidParameter("steps", found, f"must be at most {MOST_STEPS:,}")
     return found
