@@ -89,7 +89,7 @@ class Outer(Capture):
         if outs * ins <= places * (outs + ins):
             # No longer than what it is made of: hold the gradients, and their sum comes for nothing.
             self._kept = self.direct(0, count)
-            return self._kept.flatten(1).square().sum(1)
+            return _square(self._kept.flatten(1), 1)
         return _chunked(count, 2 * blocks * places * places, room(self.g), self._ghost)
 
     def _ghost(self, low: int, high: int) -> Tensor:
@@ -179,9 +179,10 @@ class Convolution(Capture):
             kept = self._kept = self.x.new_empty((count, math.prod(self.shape)))
 
             def hold(low: int, high: int) -> Tensor:
-                part = kept[low:high]
-                part.copy_(self._unfolded(low, high).direct(0, high - low).flatten(1))
-                return part.square().sum(1)
+                rows, part = self._unfolded(low, high), kept[low:high]
+                blocks = part.view(-1, rows.g.shape[-1], rows.a.shape[-1])
+                torch.bmm(rows.g.transpose(-1, -2).flatten(0, 1), rows.a.flatten(0, 1), out=blocks)
+                return _square(part, 1)
 
             return _chunked(count, each, room(self.x), hold)
         return _chunked(count, each, room(self.x), lambda low, high: self._unfolded(low, high).squared())
@@ -256,7 +257,7 @@ class Vectors(Capture):
         return self.values.reshape(self.values.shape[0], -1)
 
     def squared(self) -> Tensor:
-        return self._rows.square().sum(1)
+        return _square(self._rows, 1)
 
     def summed(self, factors: Tensor) -> Tensor:
         return torch.mv(self._rows.T, factors).reshape(self.shape)

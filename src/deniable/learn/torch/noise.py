@@ -15,6 +15,7 @@ from deniable import noise
 from deniable.learn.plans import Plan
 
 FARTHEST = float(2**62)
+CHUNK = 2**15
 
 
 class GradientNoise(ABC):
@@ -61,11 +62,16 @@ class ExactNoise(GradientNoise):
         self._width = math.ceil((clip * moved / self._grid.spacing + rounding) * level / moved)
 
     def add(self, total: Tensor) -> Tensor:
-        scale = float(self._grid.spacing)
-        floats = total.detach().to("cpu", torch.float64, copy=True).mul_(1 / scale).round_().clamp_(-FARTHEST, FARTHEST)
-        drawn = noise.rounded_gaussian(sigma=self._width, size=(total.numel(),), entropy=self._entropy)
-        steps = floats.to(torch.int64).add_(torch.from_numpy(drawn).view(total.shape))
-        return floats.copy_(steps).mul_(scale).to(total.device, total.dtype)
+        scale, flat = float(self._grid.spacing), total.detach().to("cpu").reshape(-1)
+        steps = torch.from_numpy(noise.rounded_gaussian(sigma=self._width, size=(flat.numel(),), entropy=self._entropy))
+        noisy, floats = torch.empty_like(flat), torch.empty(min(CHUNK, flat.numel()), dtype=torch.float64)
+        for start in range(0, flat.numel(), CHUNK):  # small enough to stay in the caches
+            place = slice(start, start + CHUNK)
+            part = floats[: flat[place].numel()]
+            part.copy_(flat[place]).mul_(1 / scale).round_().clamp_(-FARTHEST, FARTHEST)
+            steps[place].add_(part.to(torch.int64))
+            noisy[place] = torch.mul(steps[place], scale, out=part)
+        return noisy.reshape(total.shape).to(total.device)
 
 
 @final
