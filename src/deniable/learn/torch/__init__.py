@@ -6,33 +6,16 @@ DeviceNoise  noise by torch's generator on the device (the default elsewhere; an
 AdamBC       Adam, corrected for the noise
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
-from deniable.doors import lazy_door
 from deniable.errors import MissingExtra
 
 if find_spec("torch") is None:
     raise MissingExtra("torch", "torch")
 
-if TYPE_CHECKING:
-    from deniable.learn.torch.checking import Checked
-    from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
-    from deniable.learn.torch.optimizers import AdamBC
-    from deniable.learn.torch.trainer import Trainer
-
-_HOMES = {
-    "AdamBC": "optimizers",
-    "Checked": "checking",
-    "DeviceNoise": "noise",
-    "ExactNoise": "noise",
-    "GradientNoise": "noise",
-    "Trainer": "trainer",
-}
+from deniable.learn.torch.checking import Checked
+from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
+from deniable.learn.torch.optimizers import AdamBC
+from deniable.learn.torch.trainer import Trainer
 
 __all__ = ["AdamBC", "Checked", "DeviceNoise", "ExactNoise", "GradientNoise", "Trainer"]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_door(__name__, _HOMES)

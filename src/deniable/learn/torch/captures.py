@@ -85,18 +85,18 @@ class Outer(Capture):
         count, blocks, places, outs = self.g.shape
         ins = self.a.shape[-1]
         if places == 1:
-            return (_square(self.g, 3) * _square(self.a, 3)).flatten(1).sum(1)
+            return (_square(self.g) * _square(self.a)).flatten(1).sum(1)
         if outs * ins <= places * (outs + ins):
             # No longer than what it is made of: hold the gradients, and their sum comes for nothing.
             self._kept = self.direct(0, count)
-            return _square(self._kept.flatten(1), 1)
+            return _square(self._kept.flatten(1))
         return _chunked(count, 2 * blocks * places * places, room(self.g), self._ghost)
 
     def _ghost(self, low: int, high: int) -> Tensor:
         g, a = self.g[low:high], self.a[low:high]
         inner = torch.matmul(g, g.transpose(-1, -2)).mul_(torch.matmul(a, a.transpose(-1, -2)))
-        # Terms of both signs cancel, rounding errors do not: what they can amount to is added.
-        terms = (_square(g, 3).mul_(_square(a, 3))).sqrt_().sum(-1).square_()
+        # Terms of both signs cancel, rounding errors do not: what they may come to is added. The diagonal is ‖g‖²‖a‖².
+        terms = inner.diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt_().sum(-1).square_()
         return (inner.sum((-1, -2)) + MARGIN * torch.finfo(g.dtype).eps * terms).flatten(1).sum(1)
 
     def cross(self, rows: Rows) -> Tensor:
@@ -108,11 +108,12 @@ class Outer(Capture):
     def summed(self, factors: Tensor) -> Tensor:
         if self._kept is not None:
             return torch.mv(self._kept.flatten(1).T, factors).reshape(self.shape)
-        weighted = self.g * factors.view(-1, 1, 1, 1)
-        if self.g.shape[1] == 1:
-            whole = torch.mm(weighted.flatten(0, 2).T, self.a.flatten(0, 2))
+        g, a, weights = self.g, self.a, factors.view(-1, 1, 1, 1)
+        g, a = (g * weights, a) if g.shape[-1] <= a.shape[-1] else (g, a * weights)
+        if g.shape[1] == 1:
+            whole = torch.mm(g.flatten(0, 2).T, a.flatten(0, 2))
         else:
-            whole = torch.einsum("bgto,bgti->goi", weighted, self.a)
+            whole = torch.einsum("bgto,bgti->goi", g, a)
         return whole.reshape(self.shape)
 
     def each(self, low: int, high: int) -> Tensor:
@@ -182,7 +183,7 @@ class Convolution(Capture):
                 rows, part = self._unfolded(low, high), kept[low:high]
                 blocks = part.view(-1, rows.g.shape[-1], rows.a.shape[-1])
                 torch.bmm(rows.g.transpose(-1, -2).flatten(0, 1), rows.a.flatten(0, 1), out=blocks)
-                return _square(part, 1)
+                return _square(part)
 
             return _chunked(count, each, room(self.x), hold)
         return _chunked(count, each, room(self.x), lambda low, high: self._unfolded(low, high).squared())
@@ -257,7 +258,7 @@ class Vectors(Capture):
         return self.values.reshape(self.values.shape[0], -1)
 
     def squared(self) -> Tensor:
-        return _square(self._rows, 1)
+        return _square(self._rows)
 
     def summed(self, factors: Tensor) -> Tensor:
         return torch.mv(self._rows.T, factors).reshape(self.shape)
@@ -334,8 +335,9 @@ def _count(capture: Capture) -> int:
     return int(held.shape[0])
 
 
-def _square(values: Tensor, axis: int) -> Tensor:
-    return torch.linalg.vecdot(values, values, dim=axis)
+def _square(values: Tensor) -> Tensor:
+    """The squared lengths of the last axis, without a temporary of the size of the values."""
+    return torch.matmul(values.unsqueeze(-2), values.unsqueeze(-1))[..., 0, 0]
 
 
 def _chunked(count: int, each: int, most: int, work: Callable[[int, int], Tensor]) -> Tensor:

@@ -307,10 +307,19 @@ class Trainer:
 
     def _reserve(self) -> None:
         """Charge the whole run before anything is released: a plan is fixed in advance, a stopping time is not."""
-        if self._ledger is None or self._entry is not None or self._rank != 0:
+        if self._ledger is None or self._entry is not None:
             return
-        cost = self.plan.price(self._ledger.budget, unit=self._ledger.unit, delta=self._delta)
-        self._entry = self._ledger.reserve(cost, question=self._question, description=f"training: {self.plan!r}")
+        granted = torch.zeros(1)
+        try:
+            if self._rank == 0:
+                cost = self.plan.price(self._ledger.budget, unit=self._ledger.unit, delta=self._delta)
+                said = f"training: {self.plan!r}"
+                self._entry = self._ledger.reserve(cost, question=self._question, description=said)
+                granted += 1
+        finally:
+            self._told(granted)  # the others must not wait for a first process that was refused
+        if not granted:
+            raise InvalidOperation("the first process was not granted the budget; see its error")
 
     def _seal(self) -> None:
         from deniable.ledger import State
