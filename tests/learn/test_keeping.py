@@ -178,13 +178,13 @@ def test_two_processes_do_what_one_does(tmp_path):
 
 def _with_canaries(noise_level):
     """Each canary has a direction of its own, so that without noise it is known by its loss."""
-    x, y = data(40, 100)
-    x[:, :60] = 0
+    x, y = data(40, 240)
+    x[:, :200] = 0
     torch.manual_seed(0)
-    model = nn.Linear(100, 2)
+    model = nn.Linear(240, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=2.0)
-    plan = learn.DPSGD(clip=1.0, rate=0.9, steps=20, noise=noise_level, records=70)
-    canaries = (3 * torch.eye(60, 100), torch.ones(60, dtype=torch.long))
+    plan = learn.DPSGD(clip=1.0, rate=0.9, steps=20, noise=noise_level, records=140)
+    canaries = (3 * torch.eye(200, 240), torch.ones(200, dtype=torch.long))
     return run(Trainer(model, optimizer, plan, (x, y), canaries=canaries, progress=False))
 
 
@@ -193,8 +193,9 @@ def test_audits_of_a_trained_model_stay_below_the_claim():
     trainer = _with_canaries(8.0)
     found = trainer.audit(entropy_loss, delta=1e-5, confidence=1 - 1e-9)
     assert found.epsilon <= trainer.curve.epsilon(delta=1e-5)
-    assert found.canaries == 60
-    # The audit can see: with next to no noise every canary is known (unless one that is in was never drawn: 0.1²⁰).
-    assert _with_canaries(1e-3).audit(entropy_loss, delta=1e-5, confidence=0.99).epsilon > 1
+    assert found.canaries == 200
+    # The audit can see: with next to no noise every canary is known (unless one that is in was never drawn: 0.1²⁰), and
+    # there are 30 that are in and 30 that are out to be guessed but for a chance of 1e-23.
+    assert _with_canaries(1e-3).audit(entropy_loss, delta=1e-5, confidence=0.99, guesses=60).epsilon > 1
     with pytest.raises(InvalidOperation, match="canaries"):
         made().audit(entropy_loss, delta=1e-5, confidence=0.9)

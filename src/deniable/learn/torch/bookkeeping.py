@@ -37,8 +37,6 @@ TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3, torch.bfloat16: 0.2, torc
 
 Block = tuple[int, int]
 Gathered = dict[str, dict[Block, list[Capture]]]
-Truth = dict[str, dict[int, Tensor | None]]
-"""What autograd says of a parameter, for the examples probed."""
 Pulled = dict[Any, list[Tensor | None]]
 """Gradients at outputs, by the key of the call; by ("spread", key) where something was added to every example."""
 
@@ -291,18 +289,12 @@ class Bookkeeping:
 
     def _learned(self, losses: Tensor, calls: list[Call], count: int) -> PerExample:
         """As `gradients`, with everything compared with autograd for three examples."""
-        names = list(self.parameters)
-        own = [get_gradient_edge(self.parameters[name].tensor) for name in names]
         edges = [edge for call in calls for edge in call.edges]
         spread = self._additions(losses, calls, None)
         more = [edge for listed in spread.values() for edge in listed]
         self._inputs.clear()
-        searches, truth = self._probed(losses, [*edges, *more], own, count)
-        for name, values in zip(names, truth, strict=True):
-            for grad in values.values():
-                if grad is not None:
-                    self.check_finite(grad, name)
-        grads = gradients(losses.sum(), [*edges, *more], keep=False)
+        searches, probed = self._probed(losses, [*edges, *more], count)
+        grads = gradients(losses.sum(), [*edges, *more], keep=True)
         place = 0
         pulled: Pulled = {}
         for call in calls:
@@ -327,21 +319,13 @@ class Bookkeeping:
         for call in calls:
             if call.path == "" and call.kind == "unit" and call.outputs is not None:
                 self._check_alone(call, count)
-        tolerance = TOLERANCE[_coarsest(calls)]
-        gathered = self._settle(calls, pulled, dict(zip(names, truth, strict=True)), count, tolerance)
+        gathered = self._settle(calls, pulled, _Truth(self, losses, probed, TOLERANCE[_coarsest(calls)]), count)
         self._learning = False
         self._closed = {path for each in self.parameters.values() if each.unit is None for path in _sources(each)}
         self._units = {each.unit for each in self.parameters.values() if each.unit is not None and not each.is_spread}
         return PerExample(self, gathered, count)
 
-    def _settle(
-        self,
-        calls: list[Call],
-        pulled: Pulled,
-        truth: Truth,
-        count: int,
-        tolerance: float,
-    ) -> Gathered:
+    def _settle(self, calls: list[Call], pulled: Pulled, truth: _Truth, count: int) -> Gathered:
         """Captures that agree with the truth, each parameter from the smallest module for which they do."""
         called = {call.path for call in calls if call.kind == "unit"}
         gathered: Gathered = {}
@@ -353,7 +337,7 @@ class Bookkeeping:
                     now |= self._gathered(calls, pulled, count, names)
                 except (RuntimeError, ValueError, IndexError, AssertionError, TypeError):
                     continue  # it cannot be worked out from there
-            wrong = {name for name in open_names if not self._agrees(name, now, truth, count, tolerance)}
+            wrong = truth.denies(open_names, now, count)
             gathered |= {name: blocks for name, blocks in now.items() if name not in wrong}
             for name in wrong:
                 self._climb(self.parameters[name], called)
@@ -368,25 +352,6 @@ class Bookkeeping:
             by_unit[None if each.is_spread else each.unit].add(name)
         closed = by_unit.pop(None, set())
         return [*({name} for name in closed), *by_unit.values()] if closed else list(by_unit.values())
-
-    def _agrees(self, name: str, gathered: Gathered, truth: Truth, count: int, tolerance: float) -> bool:
-        try:
-            mine = PerExample(self, {name: gathered[name]} if gathered.get(name) else {}, count)
-            for example, expected in truth[name].items():
-                seen = mine.each(name, example, example + 1)
-                if not _is_something(expected):
-                    if seen is not None and float(seen.norm()) > 1e-6:
-                        return False
-                    continue
-                assert expected is not None
-                others = (values[example] for values in truth.values())
-                length = math.sqrt(sum(float(v.norm()) ** 2 for v in others if v is not None))
-                allowed = tolerance * (float(expected.norm()) + 1e-3 * length)
-                if seen is None or not float((seen[0] - expected).norm()) <= allowed:
-                    return False
-        except (RuntimeError, ValueError, IndexError):
-            return False
-        return True
 
     def _climb(self, parameter: Trained, called: set[str]) -> None:
         """Try the next larger module for this parameter."""
@@ -413,27 +378,21 @@ class Bookkeeping:
                 parameter.unit = start
                 return
 
-    def _probed(
-        self, losses: Tensor, edges: list[GradientEdge], own: list[GradientEdge], count: int
-    ) -> tuple[list[Search], list[dict[int, Tensor | None]]]:
-        """Where the examples are at each edge, and what autograd says of the parameters for the examples probed.
+    def _probed(self, losses: Tensor, edges: list[GradientEdge], count: int) -> tuple[list[Search], list[int]]:
+        """Where the examples are at each edge, and which were asked about.
 
-        Three examples are probed, or as many as it takes to see a gradient wherever there is one.
+        Three are, or as many as it takes to see a gradient wherever there is one.
         """
         blind = {at for at, grad in enumerate(gradients(losses.sum(), edges, keep=True)) if _is_something(grad)}
-        searches = [Search(count) for _ in edges]
-        truth: list[dict[int, Tensor | None]] = [{} for _ in own]
-        usual = (0, 1, count - 1)
+        searches, probed, usual = [Search(count) for _ in edges], [], (0, 1, count - 1)
         for example in sorted(range(count), key=lambda e: (e not in usual, e)):
             if example not in usual and not blind:
                 break
-            found = gradients(losses[example], [*edges, *own], keep=True)
-            for at, search in enumerate(searches):
-                search.see(example, found[at])
-            for values, grad in zip(truth, found[len(edges) :], strict=True):
-                values[example] = grad
+            for search, grad in zip(searches, gradients(losses[example], edges, keep=True), strict=True):
+                search.see(example, grad)
+            probed.append(example)
             blind = {at for at in blind if searches[at].is_blind}
-        return searches, truth
+        return searches, probed
 
     def _check_alone(self, call: Call, count: int) -> None:
         """The model's answer for the first example must be what it says when asked about that one alone."""
@@ -470,6 +429,43 @@ class Bookkeeping:
         if float((once - together).abs().max()) > TOLERANCE[call.dtypes[at]] * scale:
             rule = "its answer for one example depends on the other examples of the batch"
             raise InvalidParameter("model", shown(call.path), rule, "no batch statistics: use GroupNorm or LayerNorm")
+
+
+@final
+class _Truth:
+    """What autograd says about single examples, one at a time so that little has to be held."""
+
+    def __init__(self, book: Bookkeeping, losses: Tensor, probed: list[int], tolerance: float) -> None:
+        self._book, self._losses, self._probed, self._tolerance = book, losses, probed, tolerance
+        self._own = [get_gradient_edge(each.tensor) for each in book.parameters.values()]
+
+    def denies(self, names: set[str], gathered: Gathered, count: int) -> set[str]:
+        """Those of the names whose gathered gradients are not autograd's."""
+        wrong: set[str] = set()
+        for example in self._probed:
+            found = gradients(self._losses[example], self._own, keep=True)
+            expected = dict(zip(self._book.parameters, found, strict=True))
+            for name, grad in expected.items():
+                if grad is not None:
+                    self._book.check_finite(grad, name)
+            length = math.sqrt(sum(float(grad.norm()) ** 2 for grad in found if grad is not None))
+            for name in names - wrong:
+                if not self._agrees(name, gathered, expected[name], example, length, count):
+                    wrong.add(name)
+        return wrong
+
+    def _agrees(
+        self, name: str, gathered: Gathered, expected: Tensor | None, example: int, length: float, count: int
+    ) -> bool:
+        try:
+            mine = PerExample(self._book, {name: gathered[name]} if gathered.get(name) else {}, count)
+            seen = mine.each(name, example, example + 1)
+        except (RuntimeError, ValueError, IndexError):
+            return False
+        if expected is None or not _is_something(expected):
+            return seen is None or float(seen.norm()) <= 1e-6
+        allowed = self._tolerance * (float(expected.norm()) + 1e-3 * length)
+        return seen is not None and float((seen[0] - expected).norm()) <= allowed
 
 
 def _trained(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[Trained]:

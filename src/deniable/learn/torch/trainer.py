@@ -274,11 +274,12 @@ class Trainer:
         """The loss and ε so far over the steps. The losses are those of the data: not private, for the owner's eyes."""
         return self.history.figure(self.plan, self.steps_taken, delta)
 
-    def audit(self, losses: Losses, *, delta: float, confidence: float) -> OneRun:
+    def audit(self, losses: Losses, *, delta: float, confidence: float, guesses: int | None = None) -> OneRun:
         """What this one run proves about its own leakage, by the canaries that were given to the trainer.
 
         Each canary was trained on if its fair coin said so, and is guessed by its loss now. Certified from below: far
-        below the claim for most runs, and above it only if something is wrong (Steinke, Nasr & Jagielski 2023).
+        below the claim for most runs, and above it only if something is wrong (Steinke, Nasr & Jagielski 2023). `guesses`
+        is how many canaries are guessed, fixed beforehand; without it several numbers are tried, which is paid for.
         """
         if self._canaries is None:
             rule = "an audit needs canaries that were in the training by coin"
@@ -291,7 +292,7 @@ class Trainer:
         with torch.no_grad():
             scores = -losses(self.model, batch).double().cpu().numpy()
         self.model.train(was)
-        return one_run(scores, self._canaries.included, delta=delta, confidence=confidence)
+        return one_run(scores, self._canaries.included, delta=delta, confidence=confidence, guesses=guesses)
 
     def close(self) -> None:
         """Take the hooks off the model; training is over, and the ledger is told."""
