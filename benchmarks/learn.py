@@ -111,16 +111,17 @@ def _ours(noise_of: Callable[[], object]) -> Callable[[nn.Module, torch.Tensor, 
         plan = learn.DPSGD(clip=CLIP, rate=1.0, steps=10**6, noise=SIGMA)
         trainer = Trainer(model, optimizer, plan, (x, y), noise=noise_of(), progress=False)
 
-        def forever():  # the whole data is one batch, handed over as it is
-            trainer._records.batch = lambda places, device: [x, y]
-            yield from trainer
-
-        batches = forever()
-        next(batches)
+        fetched = trainer._records.batch
+        trainer._records.batch = lambda places, device: [x, y] if len(places) == len(x) else fetched(places, device)
+        batches = iter(trainer)
+        batch = next(batches)
 
         def step() -> None:
-            trainer.backward(F.cross_entropy(model(x), y, reduction="none"))
-            next(batches)
+            nonlocal batch
+            before = trainer.steps_taken
+            while trainer.steps_taken == before:
+                trainer.backward(F.cross_entropy(model(batch[0]), batch[1], reduction="none"))
+                batch = next(batches)
 
         return step
 

@@ -42,14 +42,15 @@ def test_norms_and_sums_are_those_of_single_examples(name):
         squares = sum(g.reshape(count, -1).square().sum(1) for g in truth.values())
         assert close(found.squared(), squares, 1e-6), (count, seed)  # ghost norms have a margin on the safe side
         assert bool((found.squared() >= squares * (1 - 1e-12)).all())
+        for key, value in truth.items():
+            each = found.each(key, 0, count)
+            assert close(value * 0 if each is None else each, value), key
         factors = torch.rand(count, dtype=torch.float64)
         sums = {key: torch.zeros_like(value[0]) for key, value in truth.items()}
         for key, part, (start, stop) in found.summed(factors):
             (sums[key][start:stop] if sums[key].dim() else sums[key]).add_(part)
         for key, value in truth.items():
             assert close(sums[key], torch.tensordot(factors, value, 1)), key
-            each = found.each(key, 0, count)
-            assert close(value * 0 if each is None else each, value), key
     book.close()
 
 

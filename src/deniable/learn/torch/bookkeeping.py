@@ -87,9 +87,9 @@ class PerExample:
         return total
 
     def summed(self, factors: Tensor) -> Iterator[tuple[str, Tensor, Block]]:
-        """(parameter, Σ_i factors_i × gradient_i, rows of the parameter) for each block."""
-        for name, blocks in self._uses.items():
-            for rows, uses in blocks.items():
+        """(parameter, Σ_i factors_i × gradient_i, rows of the parameter) for each block; what is summed is let go."""
+        for name in list(self._uses):
+            for rows, uses in self._uses.pop(name).items():
                 yield name, uses.summed(factors.to(self._book.parameters[name].tensor.dtype)), rows
 
     def each(self, name: str, low: int, high: int) -> Tensor | None:
@@ -128,7 +128,7 @@ class Bookkeeping:
         self.model = model
         self._modules = dict(model.named_modules())
         self.parameters = {each.name: each for each in _trained(model, self._modules)}
-        self._learning = True
+        self.is_learning = True
         self._closed: set[str] = set()
         self._units: set[str] = set()
         self._layouts: dict[Key, list[Layout | None]] = {}
@@ -148,12 +148,12 @@ class Bookkeeping:
 
     def _wanted(self, path: str, kind: str) -> bool:
         if kind == "outputs":
-            return self._learning
+            return self.is_learning
         if kind == "layer":
-            return closed_form(self._modules[path]) is not None and (self._learning or path in self._closed)
+            return closed_form(self._modules[path]) is not None and (self.is_learning or path in self._closed)
         if kind == "heard":
-            return self._learning or path in self._closed
-        return self._learning or path in self._units
+            return self.is_learning or path in self._closed
+        return self.is_learning or path in self._units
 
     # -- one batch -----------------------------------------------------------------------------------------------------
 
@@ -164,7 +164,9 @@ class Bookkeeping:
             call.check_unchanged()
         if count == 1:
             return self._alone(losses)
-        if self._learning or any(call.key not in self._layouts or not self._still_fits(call, count) for call in calls):
+        if self.is_learning or any(
+            call.key not in self._layouts or not self._still_fits(call, count) for call in calls
+        ):
             return self._learned(losses, calls, count)
         spread = self._additions(losses, calls, set(self._spread))
         if set(spread) != set(self._spread) or any(len(spread[key]) != len(self._spread[key]) for key in spread):
@@ -320,7 +322,7 @@ class Bookkeeping:
             if call.path == "" and call.kind == "unit" and call.outputs is not None:
                 self._check_alone(call, count)
         gathered = self._settle(calls, pulled, _Truth(self, losses, probed, TOLERANCE[_coarsest(calls)]), count)
-        self._learning = False
+        self.is_learning = False
         self._closed = {path for each in self.parameters.values() if each.unit is None for path in _sources(each)}
         self._units = {each.unit for each in self.parameters.values() if each.unit is not None and not each.is_spread}
         return PerExample(self, gathered, count)

@@ -60,8 +60,10 @@ def drawn(plan: Plan, records: Records, step: int, entropy: noise.Entropy | None
     return records.mine[within]
 
 
-def parts(places: Places, size: int | None) -> Sequence[Places]:
-    """A batch cut into pieces that fit; none if nobody takes part."""
+def parts(places: Places, size: int | None, *, first: int | None = None) -> Sequence[Places]:
+    """A batch cut into pieces that fit, the first of `first` at most; none if nobody takes part."""
+    if first is not None and len(places) > first:
+        return [*parts(places[:first], size), *parts(places[first:], size)]
     if len(places) == 0:
         return []
     most = len(places) if size is None else size

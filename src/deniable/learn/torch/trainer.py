@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from deniable.queries.session import Session
     from deniable.units import Guarantee
 
+LEARNT = 5
+"""Examples of the very first batch: it is compared with autograd, which costs several passes."""
+
 Losses = Callable[[Any, Any], Tensor]
 """From a model and a batch to one loss for each example."""
 
@@ -173,7 +176,8 @@ class Trainer:
                 if self._journal is not None and self._rank == 0:
                     self._journal.note(self.steps_taken)
                 self._sums = {}
-                for places in parts(drawn(self.plan, self._records, step, self._entropy), self._size):
+                taken = drawn(self.plan, self._records, step, self._entropy)
+                for places in parts(taken, self._size, first=LEARNT if self._book.is_learning else None):
                     yield self._handed_out(self._records.batch(places, self._device), len(places))
                     if self._open is not None:
                         self._open = None
@@ -278,8 +282,8 @@ class Trainer:
         """What this one run proves about its own leakage, by the canaries that were given to the trainer.
 
         Each canary was trained on if its fair coin said so, and is guessed by its loss now. Certified from below: far
-        below the claim for most runs, and above it only if something is wrong (Steinke, Nasr & Jagielski 2023). `guesses`
-        is how many canaries are guessed, fixed beforehand; without it several numbers are tried, which is paid for.
+        below the claim for most runs, and above it only if something is wrong (Steinke, Nasr & Jagielski 2023).
+        `guesses` is how many canaries are guessed, fixed beforehand; without it several numbers are tried and paid for.
         """
         if self._canaries is None:
             rule = "an audit needs canaries that were in the training by coin"
