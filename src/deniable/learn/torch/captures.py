@@ -285,7 +285,8 @@ class Uses:
             and isinstance(o := kinds.get(Outer), Outer)
             and isinstance(r := kinds.get(Rows), Rows)
         ):
-            return (o.squared() + r.squared() + 2 * o.cross(r)).clamp_(min=0)
+            apart = o.squared() + r.squared()
+            return (apart + 2 * o.cross(r)).clamp_(min=0) + MARGIN * torch.finfo(apart.dtype).eps * apart
         first = self.captures[0]
         count, each = _count(first), math.prod(first.shape)
         parts = self.captures
