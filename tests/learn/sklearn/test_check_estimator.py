@@ -25,7 +25,10 @@ from deniable.learn.sklearn import (
 from tests.learn.sklearn.cases import LabelledAdditive, LabelledBayes, LabelledLogistic, LabelledSVC
 
 NO_NOISE = 1e12
-EMPTY = {"check_estimators_empty_data_messages": "no rows is a neighbour of one row, so an error would tell them apart"}
+EMPTY = {
+    "check_estimators_empty_data_messages": "no rows is a neighbour of one row, so an error would tell them apart",
+    "check_dtype_object": "a cell that is no number counts as missing; an error would tell that it is there",
+}
 TARGETS = {"check_supervised_y_no_nan": "a target that is no number is left out; an error would tell that it is there"}
 LABELS = {
     **EMPTY,

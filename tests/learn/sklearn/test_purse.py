@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 from fractions import Fraction
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.model_selection import cross_val_predict
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import deniable
@@ -158,12 +161,39 @@ def test_a_budget_that_is_spent_refuses_and_learns_nothing() -> None:
     assert not hasattr(model, "mean_")
 
 
-def test_a_fit_that_fails_stays_charged() -> None:
+def test_a_fit_that_fails_stays_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Any, purse: Any, *data: Any) -> dict[str, Any]:
+        if len(data[0]):
+            raise MemoryError
+        return {}
+
     book = ledger(Budget(epsilon=1, delta=1e-6))
-    with pytest.raises(InvalidParameter):
-        LogisticRegression(classes=[0, 1], bounds=(1, 0), session=book, epsilon=0.5).fit(X, Y)
+    monkeypatch.setattr(LogisticRegression, "_learn", broken)
+    with pytest.raises(MemoryError):
+        LogisticRegression(classes=[0, 1], bounds=(0, 1), session=book, epsilon=0.5).fit(X, Y)
     assert [entry.state for entry in book.entries()] == [State.RESERVED, State.FAILED]
     assert book.charged == book.budget.cost(epsilon=0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("logistic", {"bounds": (1, 0)}),
+        ("logistic", {"C": -1}),
+        ("logistic", {"mu": 1e-14, "epsilon": None}),
+        ("huber", {"corner": 0}),
+        ("additive", {"epochs": 0}),
+        ("bayes", {"bounds": Bought(share=2)}),
+        ("components", {"n_components": 9}),
+        ("clusters", {"n_clusters": 0}),
+    ],
+)
+def test_a_wrong_parameter_costs_nothing(name: str, said: dict[str, Any]) -> None:
+    """It is found by a fit to no rows, before anything is reserved."""
+    book = ledger(Budget(epsilon=1, delta=1e-6))
+    with pytest.raises(InvalidParameter):
+        MODELS[name](session=book, epsilon=0.5).set_params(**said).fit(X, Y)
+    assert list(book.entries()) == []
 
 
 def test_models_of_any_shape_can_be_sealed() -> None:
@@ -189,6 +219,10 @@ def test_a_person_with_many_rows_gets_as_much_noise_as_their_rows_ask_for() -> N
     assert replaced.row_mu == pytest.approx(0.3)
     assert person.guarantee.unit.rows == 3
     assert any("nobody owns more" in words for words in person.guarantee.assumptions)
+    single = Account.of(
+        epsilon=None, delta=None, mu=0.6, session=ledger(Budget.gaussian(mu=1), Unit.person("id", rows=1))
+    )
+    assert any("nobody owns more" in words for words in single.guarantee.assumptions)
 
 
 def test_a_budget_of_rho_buys_gaussian_noise_and_one_of_epsilon_does_not() -> None:
@@ -205,15 +239,39 @@ def test_a_session_says_delta_itself() -> None:
         MODELS["scaler"](session=ledger(Budget(epsilon=1, delta=1e-6))).fit(X)
 
 
-def test_copies_spend_from_the_same_ledger_and_travel_without_it() -> None:
+@pytest.mark.parametrize("said", [{"epsilon": 0.1}, {"mu": 0.1}], ids=["epsilon", "mu"])
+def test_copies_spend_from_the_same_ledger_and_a_pickle_spends_nothing_without_it(said: dict[str, Any]) -> None:
     book = ledger(Budget(epsilon=1, delta=1e-6))
-    model = MODELS["logistic"](session=book, epsilon=0.1)
+    model = MODELS["logistic"](session=book, **said)
     assert clone(model).session is book
-    learnt = pickle.loads(pickle.dumps(clone(model).fit(X, Y)))
-    assert learnt.session is None
-    assert learnt.predict(X).shape == (40,)
-    with pytest.raises(InvalidParameter):
-        learnt.fit(X, Y)
+    for travelled in (pickle.loads(pickle.dumps(clone(model).fit(X, Y))), copy.deepcopy(clone(model).fit(X, Y))):
+        assert travelled.predict(X).shape == (40,)
+        spent = book.charged
+        with pytest.raises(InvalidParameter, match="does not travel"):
+            clone(travelled).fit(X, Y)
+        assert clone(travelled).set_params(session=book).fit(X, Y).session is book
+        assert book.charged == spent + book.budget.cost(**said)
+    assert pickle.loads(pickle.dumps(MODELS["logistic"](mu=0.1))).fit(X, Y).session is None
+
+
+def test_other_processes_cannot_spend_what_they_cannot_charge() -> None:
+    """joblib pickles estimators for other processes; its threads share the session."""
+    book = ledger(Budget.gaussian(mu=1))
+    model = MODELS["squares"](session=book, mu=0.1)
+    with pytest.raises(InvalidParameter, match="does not travel"):
+        cross_val_score(model, np.nan_to_num(X), Y, cv=2, n_jobs=2, error_score="raise")
+    assert list(book.entries()) == []
+    with joblib.parallel_config("threading"):
+        cross_val_score(model, np.nan_to_num(X), Y, cv=2, n_jobs=2, error_score="raise")
+    assert book.charged == book.budget.cost(mu=0.1) + book.budget.cost(mu=0.1)
+
+
+def test_a_refused_fit_leaves_nothing_that_looks_like_a_model() -> None:
+    model = MODELS["logistic"](session=ledger(Budget.gaussian(mu=1)), mu=2.0)
+    with pytest.raises(BudgetExceeded):
+        model.fit(X, Y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
 
 
 def test_cross_validation_by_scikit_learn_is_charged_fit_by_fit() -> None:

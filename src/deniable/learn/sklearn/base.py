@@ -5,7 +5,7 @@ it. An error is an output too: nothing that a row says, not even that there are 
 
 =====================================  =================================================================================
 a feature beyond its bounds            counts as the bound
-NaN or missing                         counts as the middle of the bounds (additive models give it a bin of its own)
+NaN, missing or no number              counts as the middle of the bounds (additive models give it a bin of its own)
 a label that is not among `classes`    the row is left out, as if it were not there
 a target that is NaN                   the row is left out; beyond its bounds, it counts as the bound
 =====================================  =================================================================================
@@ -20,13 +20,12 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.learn.sklearn.purse import Account, Ints, Purse
+from deniable.learn.sklearn import incoming
+from deniable.learn.sklearn.purse import Account, Ints, LeftBehind, Purse
 from deniable.learn.sklearn.rows import Bought, Box, Floats
-from deniable.mechanisms import values
 from deniable.units import Guarantee
 
 
@@ -40,15 +39,27 @@ class Private(BaseEstimator, ABC):
     guarantee_: Guarantee
     """What holds for everything that `fit` learnt, for all tables that differ by the guarantee's unit."""
 
-    def _pay(self, *data: Any) -> Self:
-        """Learn from data that was validated, and show what was learnt when it is paid for."""
+    def _pay(self, *rows: Any, public: tuple[Any, ...] = ()) -> Self:
+        """Learn from rows that were validated, and show what was learnt when it is paid for.
+
+        With a ledger, a fit to none of the rows comes first: what is wrong with a parameter is then free of charge.
+        """
         account = Account.of(epsilon=self.epsilon, delta=self.delta, mu=self.mu, session=self.session)
-        words = f"fit of {copy.copy(self)!r}"[:1000]  # a copy has no session to be described
-        learnt = account.pay(words, lambda purse: self._learn(purse, *data))
+        nobody = [each[:0] for each in rows]
+        learnt = account.pay(
+            f"fit of {self._without_session()!r}"[:1000],
+            lambda purse: self._learn(purse, *rows, *public),
+            rehearse=lambda purse: self._learn(purse, *nobody, *public),
+        )
         for name, value in learnt.items():
             setattr(self, name, value)
         self.guarantee_ = account.guarantee
         return self
+
+    def _without_session(self) -> Self:
+        made = copy.copy(self)
+        made.session = None
+        return made
 
     @abstractmethod
     def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
@@ -56,14 +67,10 @@ class Private(BaseEstimator, ABC):
 
     def _table(self, X: Any, *, reset: bool) -> Floats:
         """X as floats. Its width, type and column names are public; what its rows say raises nothing."""
-        try:
-            found = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
-        except ValueError as error:
-            if "could not convert" not in str(error):
-                raise
-            # numpy quotes the text that it could not read.
-            raise InvalidParameter("X", NOTHING, "must hold numbers only", "encode other columns first") from None
-        return np.asarray(found)
+        found = incoming.table(X)
+        # Of a list scikit-learn would look at the first row.
+        validate_data(self, X if hasattr(X, "shape") else found, reset=reset, skip_check_array=True)
+        return found
 
     def _asked(self, X: Any) -> Floats:
         """Rows to be judged by what was learnt."""
@@ -73,9 +80,8 @@ class Private(BaseEstimator, ABC):
     def _target(self, X: Any, y: Any) -> tuple[Floats, Any]:
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None")
-        table = self._table(X, reset=True)
-        target = column_or_1d(y, warn=True)
-        check_consistent_length(table, target)
+        table, target = self._table(X, reset=True), incoming.one_column(y)
+        incoming.as_long(table, target)
         return table, target
 
     def _box(self, bounds: Any, X: Floats, purse: Purse) -> Box:
@@ -86,13 +92,17 @@ class Private(BaseEstimator, ABC):
 
     def __sklearn_clone__(self) -> Self:
         # A session is an account; a copy of it would be a second one.
-        made: Self = super().__sklearn_clone__() if self.session is None else copy.copy(self).__sklearn_clone__()
+        made: Self = BaseEstimator.__sklearn_clone__(self if self.session is None else self._without_session())
         made.session = self.session
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was learnt may travel; the account it was paid from may not.
-        return {**super().__getstate__(), "session": None}
+        # What was learnt may travel; the account it was paid from may not, and nothing may be spent in its stead.
+        state: dict[str, Any] = super().__getstate__()
+        return {**state, "session": None if self.session is None else LeftBehind()}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "guarantee_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -111,10 +121,10 @@ class PrivateClassifier(ClassifierMixin, Private):
         """Learn from rows `X` with labels `y`."""
         table, target = self._target(X, y)
         classes = self._labels()
+        of_one_kind(target, classes)
         places = places_of(target, classes)
         kept = places >= 0
-        self._pay(table[kept], places[kept], classes)
-        return self
+        return self._pay(table[kept], places[kept], public=(classes,))
 
     def _labels(self) -> Any:
         """The labels, which must be public: which ones occur is not looked at."""
@@ -129,11 +139,10 @@ class PrivateRegressor(RegressorMixin, Private):
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows `X` with targets `y`."""
         table, target = self._target(X, y)
-        numbers = values.column(target)
+        numbers = incoming.numbers(target)
         kept = ~np.isnan(numbers)
         target_box = Box.of(self.target_bounds, features=1, parameter="target_bounds")
-        self._pay(table[kept], numbers[kept], target_box)
-        return self
+        return self._pay(table[kept], numbers[kept], public=(target_box,))
 
 
 def declared(classes: Any) -> Any:
@@ -142,11 +151,14 @@ def declared(classes: Any) -> Any:
         remedy = "which labels occur in the data is private: declare all that may, as in classes=[0, 1]"
         raise InvalidParameter("classes", classes, "must be a list of labels", remedy)
     listed = list(classes)
+    kinds = "must be labels of one kind, which can be sorted"
     try:
         given = np.asarray(listed)
         found = np.unique(given)
     except (TypeError, ValueError):
-        raise InvalidParameter("classes", NOTHING, "must be labels of one kind, which can be sorted") from None
+        raise InvalidParameter("classes", NOTHING, kinds) from None
+    if given.dtype.kind == "U" and not all(isinstance(label, str) for label in listed):
+        raise InvalidParameter("classes", NOTHING, kinds, "a number beside a text would be taken for a text")
     if given.ndim != 1 or len(found) < 2 or len(found) != len(listed) or _has_nan(found):
         raise InvalidParameter("classes", NOTHING, "must be two different labels or more, none of them missing")
     return found
@@ -154,6 +166,17 @@ def declared(classes: Any) -> Any:
 
 def _has_nan(labels: Any) -> bool:
     return labels.dtype.kind == "f" and bool(np.isnan(labels).any())
+
+
+def of_one_kind(y: Any, classes: Any) -> None:
+    """Refuses labels none of which can be declared, as far as types tell: they are public, and which labels occur is
+    not.
+    """
+    texts, numbers = "US", "biuf"
+    kinds = y.dtype.kind, classes.dtype.kind
+    if (kinds[0] in texts and kinds[1] in numbers) or (kinds[0] in numbers and kinds[1] in texts):
+        rule = "are texts where y holds numbers, or the other way round"
+        raise InvalidParameter("classes", NOTHING, rule, "declare labels as they stand in y")
 
 
 def places_of(y: Any, classes: Any) -> Ints:

@@ -132,6 +132,18 @@ def root_down(square: Fraction) -> float:
 
 
 @final
+class LeftBehind:
+    """Stands where an estimator's session was before it was pickled. What cannot be charged must not be spent, so a fit
+    asks for the session again.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<left behind>"
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Account:
     """Who pays for a fit: nobody but the caller's word, or the ledger of a session."""
@@ -159,6 +171,9 @@ class Account:
 
     @classmethod
     def _of_session(cls, epsilon: Any, delta: Any, mu: Any, session: Any) -> Account:
+        if isinstance(session, LeftBehind):
+            remedy = "set_params(session=...) gives it again; in cross-validation, n_jobs=1 or joblib's threads keep it"
+            raise InvalidParameter("session", session, "does not travel with a pickled estimator", remedy)
         ledger: Ledger = getattr(session, "ledger", session)
         if not callable(getattr(ledger, "reserve", None)):
             raise InvalidParameter("session", type(session).__name__, "must be a session or a ledger")
@@ -180,17 +195,20 @@ class Account:
     @property
     def guarantee(self) -> Guarantee:
         """What holds for everything learnt."""
-        assumptions: tuple[str, ...] = (ROWS,) if self.unit.rows == 1 else (ROWS, PEOPLE)
+        assumptions: tuple[str, ...] = (ROWS,) if self.unit.column is None else (ROWS, PEOPLE)
         if self.ledger is not None:
             assumptions += (DATASET,)
         return Guarantee(curves.gaussian(mu=self.mu), self.unit, assumptions=assumptions)
 
-    def pay(self, words: str, learn: Callable[[Purse], dict[str, Any]]) -> dict[str, Any]:
+    def pay(
+        self, words: str, learn: Callable[[Purse], dict[str, Any]], *, rehearse: Callable[[Purse], object]
+    ) -> dict[str, Any]:
         """What `learn` learns. With a ledger: reserved before it looks at a row, sealed before anyone sees it; what
-        fails stays charged.
+        fails stays charged. `rehearse` looks at no row, and may fail for free.
         """
         if self.ledger is None or self.cost is None:
             return learn(GaussianPurse(self.row_mu))
+        rehearse(GaussianPurse(self.row_mu))
         question = hashlib.sha256(words.encode()).hexdigest()
         entry: Entry = self.ledger.reserve(self.cost, question=question, description=words)
         try:

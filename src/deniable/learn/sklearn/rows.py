@@ -29,6 +29,9 @@ STEPS: Final = 2**16
 """Half the width of a feature, in steps."""
 EXACT: Final = 2**53
 """Whole numbers up to here are floats without rounding."""
+NARROWEST: Final = 1e-100
+WIDEST: Final = 1e100
+"""How far apart bounds may be: their squares, and weights divided by them, are still numbers."""
 HAIR: Final = 1 - 2.0**-40
 """Shrinking aims this much below the length allowed, so that roundings do not lead beyond it."""
 
@@ -104,9 +107,11 @@ class Box:
     @classmethod
     def _checked(cls, low: Floats, high: Floats, names: list[Any], parameter: str) -> Box:
         for name, a, b in zip(names, low.tolist(), high.tolist(), strict=True):
-            if not (math.isfinite(a) and math.isfinite(b) and a < b and math.isfinite(b - a)):
-                rule = f"of feature {name!r} must be finite, and low less than high"
-                raise InvalidParameter(parameter, (a, b), rule)
+            of = "" if parameter == "target_bounds" else f"of feature {name!r} "
+            if not (math.isfinite(a) and math.isfinite(b) and a < b):
+                raise InvalidParameter(parameter, (a, b), f"{of}must be finite, and low less than high")
+            if not NARROWEST <= b - a <= WIDEST:
+                raise InvalidParameter(parameter, (a, b), f"{of}must be 1e-100 to 1e100 apart")
         return cls(low, high)
 
     @property

@@ -10,18 +10,19 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, check_consistent_length, get_tags
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from deniable import curves, noise
 from deniable.curves import check
-from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.learn.sklearn import incoming
 from deniable.learn.sklearn.base import Private, places_of
 from deniable.learn.sklearn.descent import FINE, REACH, UNIT, Logistic
 from deniable.learn.sklearn.purse import Ints, Purse, root_down
 from deniable.learn.sklearn.rows import Floats, part
-from deniable.mechanisms import MonotoneNoisyMax, values
+from deniable.mechanisms import MonotoneNoisyMax
 from deniable.units import Guarantee
 
 GAIN = UNIT**2
@@ -128,13 +129,13 @@ class GridSearch(MetaEstimatorMixin, Private):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows `X` with labels or targets `y`."""
-        check_consistent_length(X, y)
-        for each in parts_of(self.estimator):
-            if not (each.epsilon is each.delta is each.mu is each.session is None):
-                raise InvalidParameter(
-                    "estimator", type(each).__name__, "says what to spend, and the search does too", "leave it out"
-                )
-        self._pay(X, y)
+        if y is None:
+            raise InvalidParameter("y", NOTHING, "is missing", "a search needs labels or targets to judge by")
+        rows, target = incoming.rows_of(X), incoming.one_column(y)
+        incoming.as_long(rows, target)
+        self._pay(rows, target)
+        for each in parts_of(self.best_estimator_):
+            each.guarantee_ = self.guarantee_  # which parameters won is part of what the winner shows
         if hasattr(self.best_estimator_, "n_features_in_"):
             self.n_features_in_ = self.best_estimator_.n_features_in_
         return self
@@ -165,6 +166,9 @@ class GridSearch(MetaEstimatorMixin, Private):
         made = clone(self.estimator).set_params(**candidate)
         steps = list(parts_of(made))
         for step in steps:
+            if not (step.epsilon is step.delta is step.mu is step.session is None):
+                rule = "says what to spend, and the search does too"
+                raise InvalidParameter("estimator", type(step).__name__, rule, "leave it out")
             step.set_params(mu=root_down(Fraction(level) ** 2 / len(steps)))
         return made
 
@@ -213,17 +217,24 @@ def pure_within(mu: float) -> float:
 
 
 def gains(model: Any, X: Any, y: Any) -> Ints:
-    """What each row adds to the score of a model: from 0 to GAIN, in whole numbers, by that row alone."""
+    """What each row adds to the score of a model: from 0 to GAIN, in whole numbers, by that row alone. Whatever a model
+    makes of a row, infinite or no number, stays between them.
+    """
+    with np.errstate(all="ignore"):  # a warning is an output, and a row must not raise one
+        return np.clip(_gains(model, X, y), 0, GAIN)
+
+
+def _gains(model: Any, X: Any, y: Any) -> Ints:
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     if not _num_samples(X):
         return np.zeros(0, dtype=np.int64)
     if not is_classifier(last):
         if not hasattr(last, "target_box_"):
             raise InvalidParameter("estimator", type(last).__name__, "has no score that a search could use")
-        box, target = last.target_box_, values.column(np.asarray(y))
-        with np.errstate(all="ignore"):
-            missed = np.abs(model.predict(X) - box.clamp(target[:, None])[:, 0]) / (box.high - box.low)
-        found = np.floor(GAIN * (1 - np.clip(missed, 0.0, 1.0) ** 2)).astype(np.int64)
+        box, target = last.target_box_, incoming.numbers(np.asarray(y))
+        missed = np.abs(model.predict(X) - box.clamp(target[:, None])[:, 0]) / (box.high - box.low)
+        known = np.clip(np.nan_to_num(missed, nan=1.0), 0.0, 1.0)
+        found = np.floor(GAIN * (1 - known**2)).astype(np.int64)
         return np.where(np.isnan(target), 0, found)
     places = places_of(y, last.classes_)
     known = places >= 0
@@ -248,4 +259,4 @@ def _log_density(model: Any, X: Any) -> Floats:
 
 
 def _tables(scores: Floats) -> Ints:
-    return np.clip(np.floor(scores * FINE), -REACH * FINE, REACH * FINE).astype(np.int64)
+    return np.clip(np.floor(np.nan_to_num(scores) * FINE), -REACH * FINE, REACH * FINE).astype(np.int64)
