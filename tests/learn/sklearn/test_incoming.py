@@ -19,7 +19,32 @@ from tests.learn.sklearn.cases import MODELS, TARGET, TWO
 SURE = 1e9
 """A μ so large that there is next to no noise."""
 SECRET = 4217.125
-ODD: list[Any] = ["weird", None, b"x", {"a": 1}, [1, 2], object(), 1j, float("nan"), 10**400, pd.NA, np.array([1, 2])]
+
+
+class Hostile:
+    """A label that raises whenever it is looked at."""
+
+    def __hash__(self) -> int:
+        raise RuntimeError(SECRET)
+
+    def __float__(self) -> float:
+        raise RuntimeError(SECRET)
+
+
+ODD: list[Any] = [
+    "weird",
+    None,
+    b"x",
+    {"a": 1},
+    [1, 2],
+    object(),
+    1j,
+    float("nan"),
+    10**400,
+    pd.NA,
+    Hostile(),
+    np.array([1, 2]),
+]
 
 
 @pytest.fixture

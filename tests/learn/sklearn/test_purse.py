@@ -65,12 +65,14 @@ def test_sums_are_released_as_often_as_paid_for() -> None:
         sums.release(np.zeros(1, dtype=np.int64))
 
 
+@pytest.mark.parametrize("mu", [0.5, 0.3, 1.7])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_fit_spends_its_purse_and_nothing_is_left_over(name: str) -> None:
-    model, purse = MODELS[name](), Recorder(0.5)
+def test_a_fit_spends_its_purse_and_nothing_is_left_over(name: str, mu: float) -> None:
+    """In rational numbers: Σ(Δ/σ)² ≤ μ², without a tolerance."""
+    model, purse = MODELS[name](), Recorder(mu)
     model._learn(purse, *data_of(model, X, Y))
-    spent = sum(release.square / release.sigma**2 for release in purse.log)
-    assert 0.25 * (1 - 1e-6) < spent <= 0.25 * (1 + 1e-12)
+    spent = sum(Fraction(release.square) / Fraction(release.sigma) ** 2 for release in purse.log)
+    assert Fraction(mu) ** 2 * (1 - Fraction(1, 10**6)) < spent <= Fraction(mu) ** 2
 
 
 def test_bounds_are_bought_for_their_share_and_not_beside_it() -> None:
@@ -90,6 +92,7 @@ def test_what_bought_bounds_promise_together_is_their_share(features: int, monke
     class Counted:
         def __init__(self, **said: Any) -> None:
             self.inner = Bounds(**said)
+            self.exponents = self.inner.exponents
 
         def release(self, column: Any) -> Any:
             released.append(self.inner)

@@ -162,6 +162,12 @@ def test_a_share_is_a_part_of_the_whole(share: float) -> None:
         MODELS["scaler"](mu=1.0).set_params(bounds=Bought(share=share)).fit([[1.0]])
 
 
+@pytest.mark.parametrize("exponents", [(-301, 0), (0, 301), (3, 2), 5])
+def test_powers_that_are_looked_at_are_those_of_numbers(exponents: Any) -> None:
+    with pytest.raises(InvalidParameter, match="exponents"):
+        MODELS["scaler"](mu=1.0).set_params(bounds=Bought(share=0.5, exponents=exponents)).fit([[1.0]])
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -188,5 +188,5 @@ def places_of(y: Any, classes: Any) -> Ints:
 def _place(known: dict[Any, int], label: Any) -> int:
     try:
         return known.get(label, -1)
-    except TypeError:  # a label that cannot be hashed is none of them
+    except Exception:  # a label that cannot be hashed or compared is none of them
         return -1

@@ -32,6 +32,8 @@ EXACT: Final = 2**53
 NARROWEST: Final = 1e-100
 WIDEST: Final = 1e100
 """How far apart bounds may be: their squares, and weights divided by them, are still numbers."""
+FAR: Final = 300
+"""The same for powers of two."""
 HAIR: Final = 1 - 2.0**-40
 """Shrinking aims this much below the length allowed, so that roundings do not lead beyond it."""
 
@@ -55,6 +57,8 @@ class Bought:
         features = X.shape[1]
         level = purse.level(share=part("share", self.share))
         found = Bounds(unit=Unit.row(), mu=root_down(Fraction(level) ** 2 / features), exponents=self.exponents)
+        if found.exponents[0] < -FAR or found.exponents[1] > FAR:
+            raise InvalidParameter("exponents", self.exponents, f"must lie between -{FAR} and {FAR}")
         ends = [found.release(X[:, j]) or (-1.0, 1.0) for j in range(features)]
         return Box(np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
 
