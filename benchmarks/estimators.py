@@ -4,8 +4,9 @@
 
 ε = 1 and δ = 1e-6 everywhere. Every library is given the same public bounds and is left at its defaults otherwise; ours
 were chosen with the first three tables in view. The other three were named, and their bounds written down, before
-anything was fitted to them, and nothing was changed afterwards. A figure is the mean over random splits (three quarters to fit, one to judge), with
-the standard deviation of one split. diffprivlib runs in an environment of its own, with an older scikit-learn.
+anything was fitted to them, and nothing was changed afterwards. A figure is the mean over random splits (three quarters
+to fit, one to judge), with the standard deviation of one split. diffprivlib runs in an environment of its own, with an
+older scikit-learn.
 """
 
 from __future__ import annotations
