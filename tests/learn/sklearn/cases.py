@@ -28,10 +28,8 @@ from deniable.learn.sklearn import (
     Ridge,
     StandardScaler,
 )
-from deniable.learn.sklearn.base import Private, PrivateClassifier, PrivateRegressor, declared, places_of
+from deniable.learn.sklearn.base import Private
 from deniable.learn.sklearn.purse import GaussianPurse, Ints, Purse, Sums
-from deniable.learn.sklearn.rows import Box
-from deniable.mechanisms import values
 
 TWO: dict[str, Any] = {"classes": [0, 1], "bounds": (-1, 1)}
 MANY: dict[str, Any] = {"classes": [0, 1, 2], "bounds": (-1, 1)}
@@ -64,17 +62,19 @@ def fitted(model: Private, X: Any, y: Any) -> Any:
 
 
 def data_of(model: Private, X: Any, y: Any) -> tuple[Any, ...]:
-    """What `fit` hands to `_learn`."""
-    table = np.asarray(X, dtype=np.float64)
-    if isinstance(model, PrivateClassifier):
-        classes = declared(model.classes)
-        places = places_of(y, classes)
-        return table[places >= 0], places[places >= 0], classes
-    if isinstance(model, PrivateRegressor):
-        numbers = values.column(np.asarray(y))
-        kept = ~np.isnan(numbers)
-        return table[kept], numbers[kept], Box.of(model.target_bounds, features=1)
-    return (table,)
+    """What `fit` itself hands to `_learn`."""
+    handed: list[Any] = []
+
+    def keep(*rows: Any, public: tuple[Any, ...] = ()) -> Private:
+        handed.extend((*rows, *public))
+        return model
+
+    model._pay = keep
+    try:
+        fitted(model, X, y)
+    finally:
+        del model._pay
+    return tuple(handed)
 
 
 @dataclass

@@ -208,6 +208,13 @@ def test_what_cannot_be_searched_is_said() -> None:
         GridSearch(MODELS["clusters"](), {"steps": [1, 2]}, mu=1.0).fit(X, Y)
 
 
-def test_a_step_that_learns_nothing_is_an_assumption_of_the_whole() -> None:
-    model = make_pipeline(FunctionTransformer(np.tanh), MODELS["logistic"](mu=0.4)).fit(np.zeros((60, 2)), Y)
-    assert any("look at each row by itself" in words for words in guarantee(model).assumptions)
+def test_a_step_that_learns_nothing_is_an_assumption_of_the_whole_wherever_it_stands() -> None:
+    curved = FunctionTransformer(np.tanh)
+    flat = make_pipeline(curved, MODELS["logistic"](mu=0.4))
+    deep = make_pipeline(make_pipeline(MODELS["scaler"](mu=0.1), curved, MODELS["scaler"](mu=0.1)), flat)
+    search = GridSearch(make_pipeline(curved, MODELS["logistic"]()), {"logisticregression__C": [1]}, mu=0.4)
+    for model in (flat, deep, search):
+        promise = guarantee(model.fit(np.zeros((60, 2)), Y))
+        assert sum("look at each row by itself" in words for words in promise.assumptions) == 1
+    plain = make_pipeline("passthrough", MODELS["logistic"](mu=0.4)).fit(np.zeros((60, 2)), Y)
+    assert not any("look at each row by itself" in words for words in guarantee(plain).assumptions)

@@ -29,22 +29,22 @@ def moved(model: Any, X: Any, y: Any, row: Any, label: Any) -> tuple[float, list
     purse = Recorder(MU)
     model._learn(purse, *data_of(model, X, y))
     mine = replayed(model, purse.log, X, y)
-    # The new row comes first, so that every other row changes its place.
-    more = np.concatenate([np.atleast_2d(row), X]), np.concatenate([[label], y])
+    # The new row comes first, so that every other row changes its place; in a list, so that it may hold anything.
+    more = [list(row), *X.tolist()], [label, *y.tolist()]
     theirs = replayed(model, purse.log, *more)
     apart = [squared(a, b) for a, b in zip(mine, theirs, strict=True)]
     spent = sum(each / release.sigma**2 for each, release in zip(apart, purse.log, strict=True))
     return spent, [each / release.square for each, release in zip(apart, purse.log, strict=True)]
 
 
-CORNERS = list(itertools.product((-1.0, 1.0), repeat=2))
-ODD = [(np.nan, np.nan), (np.inf, -np.inf), (0.0, 0.0), (1e300, -1e300), (np.nan, 1.0)]
+CORNERS: list[Any] = list(itertools.product((-1.0, 1.0), repeat=2))
+ODD = [(np.nan, np.nan), (np.inf, -np.inf), (0.0, 0.0), (1e300, -1e300), (np.nan, 1.0), ("weird", None), (10**400, {})]
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_row_moves_a_release_further_than_was_paid_for(name: str) -> None:
     X, y = table(12, 2, seed=1)
-    for row, label in itertools.product(CORNERS + ODD, (0, 1, 2)):
+    for row, label in itertools.product(CORNERS + ODD, (0, 1, 2, "weird")):
         spent, shares = moved(MODELS[name](), X, y, row, label)
         assert max(shares) <= 1
         assert spent <= LIMIT

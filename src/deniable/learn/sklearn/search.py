@@ -35,16 +35,29 @@ def parts_of(model: Any) -> Iterator[Private]:
     if isinstance(model, Private):
         yield model
     elif isinstance(model, Pipeline):
-        for _, step in model.steps:
-            if step is not None and not isinstance(step, str) and (isinstance(step, Pipeline) or _learns(step)):
+        for step in _steps_of(model):
+            if isinstance(step, Pipeline) or _learns(step):
                 yield from parts_of(step)
     else:
         rule = "learns from rows without privacy, so nothing can be promised about the whole"
         raise InvalidParameter("estimator", type(model).__name__, rule, "use the estimators of deniable.learn.sklearn")
 
 
+def _steps_of(pipeline: Pipeline) -> list[Any]:
+    """Its steps, without those that let rows through as they are."""
+    return [step for _, step in pipeline.steps if step is not None and not isinstance(step, str)]
+
+
 def _learns(step: Any) -> bool:
     return isinstance(step, Private) or bool(get_tags(step).requires_fit)
+
+
+def _assumed(model: Any) -> tuple[str, ...]:
+    """What a promise about a model assumes of steps that are not ours, however deep inside."""
+    if not isinstance(model, Pipeline):
+        return ()
+    foreign = (_assumed(step) if isinstance(step, Pipeline) else not _learns(step) for step in _steps_of(model))
+    return (STATELESS,) if any(foreign) else ()
 
 
 def guarantee(model: Any) -> Guarantee:
@@ -65,11 +78,8 @@ def guarantee(model: Any) -> Guarantee:
     if len({each.guarantee_.unit for each in parts}) != 1:
         raise InvalidOperation("the steps of this pipeline promise nothing, or something about different units")
     words = dict.fromkeys(word for each in parts for word in each.guarantee_.assumptions)
-    if isinstance(model, Pipeline) and len(parts) < len(model.steps):
-        words[STATELESS] = None
-    return Guarantee(
-        curves.product(each.guarantee_.curve for each in parts), parts[0].guarantee_.unit, assumptions=tuple(words)
-    )
+    whole = curves.product(each.guarantee_.curve for each in parts)
+    return Guarantee(whole, parts[0].guarantee_.unit, assumptions=(*words, *_assumed(model)))
 
 
 @final
@@ -134,6 +144,8 @@ class GridSearch(MetaEstimatorMixin, Private):
         rows, target = incoming.rows_of(X), incoming.one_column(y)
         incoming.as_long(rows, target)
         self._pay(rows, target)
+        promise, more = self.guarantee_, _assumed(self.best_estimator_)
+        self.guarantee_ = Guarantee(promise.curve, promise.unit, assumptions=promise.assumptions + more)
         for each in parts_of(self.best_estimator_):
             each.guarantee_ = self.guarantee_  # which parameters won is part of what the winner shows
         if hasattr(self.best_estimator_, "n_features_in_"):
