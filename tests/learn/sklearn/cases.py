@@ -174,7 +174,7 @@ class _PublicLabels:
     """The labels of y are taken for public, as scikit-learn's checks have it; for these tests only."""
 
     def fit(self, X: Any, y: Any) -> Any:
-        self._found = np.unique(np.asarray(y))
+        self._found = np.unique(np.asarray(np.asarray(y).tolist()))
         return super().fit(X, y)
 
     def _labels(self) -> Any:

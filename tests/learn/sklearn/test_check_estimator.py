@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from deniable.learn.sklearn import (
     PCA,
     AdditiveRegressor,
+    GridSearch,
     HuberRegressor,
     KMeans,
     LinearRegression,
@@ -51,17 +52,26 @@ CASES: list[tuple[Any, dict[str, str]]] = [
     (StandardScaler(**SAID), EMPTY),
     (PCA(**SAID), EMPTY),
     (KMeans(n_clusters=3, steps=2, random_state=0, **SAID), CLUSTERS),
+    (GridSearch(LabelledBayes(classes=[0, 1], bounds=(-20, 20)), {"floor": [1e-6]}, mu=NO_NOISE, folds=2), LABELS),
+    (
+        GridSearch(LinearRegression(bounds=(-20, 20), target_bounds=(-100, 100)), {}, mu=NO_NOISE, folds=2),
+        EMPTY | TARGETS,
+    ),
 ]
 
 
-SLOW = (LabelledAdditive, AdditiveRegressor, KMeans)
+SLOW = (LabelledAdditive, AdditiveRegressor, KMeans, GridSearch)
 
 
 @pytest.mark.parametrize(
     ("model", "exceptions"),
     [
-        pytest.param(*case, id=type(case[0]).__name__, marks=[pytest.mark.slow] if isinstance(case[0], SLOW) else [])
-        for case in CASES
+        pytest.param(
+            *case,
+            id=f"{type(case[0]).__name__}-{number}",
+            marks=[pytest.mark.slow] if isinstance(case[0], SLOW) else [],
+        )
+        for number, case in enumerate(CASES)
     ],
 )
 def test_scikit_learn_finds_no_fault(model: Any, exceptions: dict[str, str]) -> None:

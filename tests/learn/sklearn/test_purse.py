@@ -261,16 +261,16 @@ def test_copies_spend_from_the_same_ledger_and_a_pickle_spends_nothing_without_i
 def test_other_processes_cannot_spend_what_they_cannot_charge() -> None:
     """joblib pickles estimators for other processes."""
     book = ledger(Budget.gaussian(mu=1))
+    model = MODELS["squares"](session=book, mu=0.1)
     with pytest.raises(InvalidParameter, match="does not travel"):
-        model = MODELS["squares"](session=book, mu=0.1)
         cross_val_score(model, np.nan_to_num(X), Y, cv=2, n_jobs=2, error_score="raise")
     assert list(book.entries()) == []
 
 
 def test_threads_share_the_session() -> None:
     book = ledger(Budget.gaussian(mu=1))
+    model = MODELS["squares"](session=book, mu=0.1)
     with joblib.parallel_config("threading"):
-        model = MODELS["squares"](session=book, mu=0.1)
         cross_val_score(model, np.nan_to_num(X), Y, cv=2, n_jobs=2, error_score="raise")
     assert book.charged == book.budget.cost(mu=0.1) + book.budget.cost(mu=0.1)
 

@@ -77,9 +77,13 @@ class Private(BaseEstimator, ABC):
         check_is_fitted(self)
         return self._table(X, reset=False)
 
-    def _target(self, X: Any, y: Any) -> tuple[Floats, Any]:
+    def _require(self, y: Any) -> None:
         if y is None:
-            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None")
+            rule = f"is missing. This {type(self).__name__} estimator requires y to be passed, but the target y is None"
+            raise InvalidParameter("y", NOTHING, rule)
+
+    def _target(self, X: Any, y: Any) -> tuple[Floats, Any]:
+        self._require(y)
         table, target = self._table(X, reset=True), incoming.one_column(y)
         incoming.as_long(table, target)
         return table, target

@@ -16,7 +16,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from deniable import curves, noise
 from deniable.curves import check
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.learn.sklearn import incoming
 from deniable.learn.sklearn.base import Private, places_of
 from deniable.learn.sklearn.descent import FINE, REACH, UNIT, Logistic
@@ -139,8 +139,7 @@ class GridSearch(MetaEstimatorMixin, Private):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows `X` with labels or targets `y`."""
-        if y is None:
-            raise InvalidParameter("y", NOTHING, "is missing", "a search needs labels or targets to judge by")
+        self._require(y)
         rows, target = incoming.rows_of(X), incoming.one_column(y)
         incoming.as_long(rows, target)
         self._pay(rows, target)
