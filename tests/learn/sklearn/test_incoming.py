@@ -98,6 +98,7 @@ SHAPES: list[tuple[str, Any, Any, str]] = [
     ("texts", np.full((7, 2), str(SECRET)), np.zeros(7), "must hold numbers"),
     ("dates", np.full((7, 2), "2020-01-01", dtype="datetime64[D]"), np.zeros(7), "must hold numbers"),
     ("sparse", sparse.csr_array(np.full((7, 2), SECRET)), np.zeros(7), "sparse"),
+    ("masked", np.ma.masked_array(np.full((7, 2), SECRET), mask=True), np.zeros(7), "must not be masked"),
     ("scalar", SECRET, np.zeros(7), "two dimensions"),
     ("frame", pd.DataFrame({"a": [1.0], "surname": [str(SECRET)]}), [0], "column 'surname' must hold numbers"),
     ("dated", pd.DataFrame({"a": [1.0], "born": pd.to_datetime(["2020-01-01"])}), [0], "column 'born' must hold"),

@@ -114,6 +114,7 @@ def test_clusters_are_found() -> None:
         model = KMeans(n_clusters=4, bounds=(-5, 5), mu=level, random_state=1).fit(rows)
         assert adjusted_rand_score(which, model.predict(rows)) > 0.95
     assert not hasattr(model, "labels_")
+    assert KMeans(n_clusters=200, bounds=(-5, 5), mu=0.5, steps=1).fit(rows).cluster_centers_.shape == (200, 2)
     assert np.array_equal(model.transform(rows).argmin(axis=1), model.predict(rows))
 
 

@@ -124,6 +124,7 @@ def test_bins_hold_what_they_should_and_missing_values_have_their_own() -> None:
         (5, "must be a pair"),
         ("01", "must be a pair"),
         (("a", "b"), "must hold numbers"),
+        ([(0, 1), (2, 3)], r"tuple\(zip\(\*pairs\)\)"),
         ((0, 1e-101), "1e-100 to 1e100 apart"),
         ((-1e101, 1e101), "1e-100 to 1e100 apart"),
         ({"age": (0, 1)}, "names columns, and X has none"),
@@ -138,6 +139,8 @@ def test_an_error_about_bounds_names_the_column() -> None:
     frame = pd.DataFrame({"age": [20.0], "weight": [60.0]})
     with pytest.raises(InvalidParameter, match="'weight'"):
         MODELS["scaler"](mu=1.0).set_params(bounds={"age": (0, 100)}).fit(frame)
+    with pytest.raises(InvalidParameter, match="must hold numbers for column 'weight'"):
+        MODELS["scaler"](mu=1.0).set_params(bounds={"age": (0, 100), "weight": ("light", "heavy")}).fit(frame)
     with pytest.raises(InvalidParameter, match="'age' must be finite, and low less than high"):
         MODELS["scaler"](mu=1.0).set_params(bounds={"age": (100, 0), "weight": (0, 200)}).fit(frame)
     model = MODELS["scaler"](mu=1e9).set_params(bounds={"weight": (0, 200), "age": (0, 100)}).fit(frame)

@@ -200,6 +200,8 @@ def test_what_cannot_be_searched_is_said() -> None:
         GridSearch(Public(), {"C": [1]}, mu=1.0).fit(X, Y)
     with pytest.raises(InvalidParameter, match="the search does too"):
         GridSearch(MODELS["logistic"](mu=1.0), {"C": [1]}, mu=1.0).fit(X, Y)
+    with pytest.raises(InvalidParameter, match="put both grids into one"):
+        GridSearch(GridSearch(MODELS["bayes"](), {}), {"folds": [2]}, mu=1.0).fit(X, Y)
     with pytest.raises(InvalidParameter, match="leave something"):
         GridSearch(MODELS["logistic"](), {"C": [1]}, mu=1.0, search_share=0.9, choose_share=0.1).fit(X, Y)
     with pytest.raises(InvalidParameter, match="folds"):

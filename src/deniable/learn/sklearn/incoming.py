@@ -75,6 +75,8 @@ def as_given(name: str, given: Any) -> NDArray[Any]:
     """An array whose cells are what they were in a list."""
     if hasattr(given, "tocsr"):
         raise _refused(name, "must not be sparse", "call .toarray()")
+    if isinstance(given, np.ma.MaskedArray):
+        raise _refused(name, "must not be masked", "fill the masked entries first: .filled(np.nan)")
     try:
         return np.asarray(given, dtype=object) if isinstance(given, Sequence) else np.asarray(given)
     except Exception:  # its own message may show data

@@ -89,8 +89,12 @@ class Box:
             raise InvalidParameter(parameter, NOTHING, "is missing", remedy)
         if isinstance(bounds, Mapping):
             return cls._of_names(bounds, names, parameter)
+        if isinstance(bounds, list) and bounds and all(isinstance(end, tuple) for end in bounds):
+            remedy = "for pairs by feature, write tuple(zip(*pairs))"  # of two features, they could be taken for ends
+            raise InvalidParameter(parameter, bounds, "must be a pair (lows, highs), not a list of pairs", remedy)
         if not isinstance(bounds, Sequence | np.ndarray) or isinstance(bounds, str) or len(bounds) != 2:
-            raise InvalidParameter(parameter, bounds, "must be a pair (low, high)", "or a dict of pairs by column")
+            remedy = "" if parameter == "target_bounds" else "or a dict of pairs by column"
+            raise InvalidParameter(parameter, bounds, "must be a pair (low, high)", remedy)
         ends = [_ends(parameter, end, features) for end in bounds]
         label = list(range(features)) if names is None else list(names)
         return cls._checked(ends[0], ends[1], label, parameter)
@@ -104,8 +108,8 @@ class Box:
             pair = bounds.get(name)
             if not isinstance(pair, Sequence | np.ndarray) or isinstance(pair, str) or len(pair) != 2:
                 raise InvalidParameter(parameter, NOTHING, f"must have a pair (low, high) for column {name!r}")
-            pairs.append(pair)
-        low, high = (_ends(parameter, [pair[end] for pair in pairs], len(pairs)) for end in (0, 1))
+            pairs.append([_ends(parameter, end, 1, f" for column {name!r}")[0] for end in pair])
+        low, high = np.array(pairs).T
         return cls._checked(low, high, list(names), parameter)
 
     @classmethod
@@ -138,11 +142,11 @@ class Box:
         return np.clip(np.rint(np.nan_to_num(share) * STEPS), -STEPS, STEPS)
 
 
-def _ends(parameter: str, end: Any, features: int) -> Floats:
+def _ends(parameter: str, end: Any, features: int, where: str = "") -> Floats:
     try:
         found = np.asarray(end, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidParameter(parameter, NOTHING, "must hold numbers") from None
+        raise InvalidParameter(parameter, NOTHING, f"must hold numbers{where}") from None
     if found.ndim == 0:
         return np.full(features, float(found))
     if found.shape != (features,):

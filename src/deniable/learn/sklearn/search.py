@@ -177,6 +177,8 @@ class GridSearch(MetaEstimatorMixin, Private):
         made = clone(self.estimator).set_params(**candidate)
         steps = list(parts_of(made))
         for step in steps:
+            if isinstance(step, GridSearch):
+                raise InvalidParameter("estimator", type(step).__name__, "searches itself", "put both grids into one")
             if not (step.epsilon is step.delta is step.mu is step.session is None):
                 rule = "says what to spend, and the search does too"
                 raise InvalidParameter("estimator", type(step).__name__, rule, "leave it out")

@@ -237,14 +237,19 @@ def _joined(sums: Floats, clusters: int, random: Any) -> Floats:
     for _ in range(STARTS):
         centres = points[_far_apart(points, weights, clusters, random)]
         for _ in range(ROUNDS):
-            away = ((points[:, None, :] - centres) ** 2).sum(axis=2)
-            share = weights[:, None] * (away.argmin(axis=1)[:, None] == np.arange(clusters))
+            share = weights[:, None] * (_away(points, centres).argmin(axis=1)[:, None] == np.arange(clusters))
             held = share.sum(axis=0)[:, None]
             centres = np.where(held > 0, share.T @ points / np.maximum(held, 1e-300), centres)
-        cost = float((weights * ((points[:, None, :] - centres) ** 2).sum(axis=2).min(axis=1)).sum())
+        cost = float((weights * _away(points, centres).min(axis=1)).sum())
         if cost < least:
             best, least = centres, cost
     return np.rint(best)
+
+
+def _away(points: Floats, centres: Floats) -> Floats:
+    """The squared distance of each point from each centre."""
+    found = (points**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1) - 2 * (points @ centres.T)
+    return np.asarray(np.maximum(found, 0.0))
 
 
 def _far_apart(points: Floats, weights: Floats, count: int, random: Any) -> list[int]:
@@ -253,10 +258,11 @@ def _far_apart(points: Floats, weights: Floats, count: int, random: Any) -> list
     """
     chosen: list[int] = []
     away = np.ones(len(points))
-    for _ in range(count):
+    for number in range(count):
         chance = weights * away
         total = float(chance.sum())
         chance = chance / total if total > 0 else np.full(len(points), 1 / len(points))
         chosen.append(int(random.choice(len(points), p=chance)))
-        away = ((points[:, None, :] - points[chosen]) ** 2).sum(axis=2).min(axis=1)
+        latest = _away(points, points[chosen[-1:]])[:, 0]
+        away = np.minimum(away, latest) if number else latest
     return chosen
