@@ -148,10 +148,10 @@ class _Replayed(Sums):
         return release.answer
 
 
-def replayed(model: Private, log: list[Release], X: Any, y: Any) -> list[Ints]:
-    """The exact sums of a fit on these rows, given the answers of another."""
+def replayed(model: Private, log: list[Release], data: tuple[Any, ...]) -> list[Ints]:
+    """The exact sums of a fit to this data, given the answers of another."""
     purse = Replayer(log)
-    model._learn(purse, *data_of(model, X, y))
+    model._learn(purse, *data)
     assert len(purse.totals) == len(log)
     return purse.totals
 

@@ -34,11 +34,12 @@ class Fits:
             "without": (X, y),
             "with": (np.concatenate([X, [[1.0, 1.0]]]), np.append(y, 1)),
         }
+        self.data = {name: data_of(self.model, *table) for name, table in self.tables.items()}
 
     def release(self, which: str) -> float:
         purse = Recorder(MU, width=self.width)
-        self.model._learn(purse, *data_of(self.model, *self.tables[which]))
-        without, present = (replayed(self.model, purse.log, *self.tables[name]) for name in ("without", "with"))
+        self.model._learn(purse, *self.data[which])
+        without, present = (replayed(self.model, purse.log, self.data[name]) for name in ("without", "with"))
         ratio = 0.0
         for release, a, b in zip(purse.log, without, present, strict=True):
             difference = (b - a).astype(np.float64) / release.sigma

@@ -26,12 +26,12 @@ LIMIT = MU**2 * (1 + 1e-12)
 
 def moved(model: Any, X: Any, y: Any, row: Any, label: Any) -> tuple[float, list[float]]:
     """Σ‖Δ‖²/σ² between these rows and the same with one more; and ‖Δ‖² over what was paid for, release by release."""
-    purse = Recorder(MU)
-    model._learn(purse, *data_of(model, X, y))
-    mine = replayed(model, purse.log, X, y)
+    purse, data = Recorder(MU), data_of(model, X, y)
+    model._learn(purse, *data)
+    mine = replayed(model, purse.log, data)
     # The new row comes first, so that every other row changes its place; in a list, so that it may hold anything.
     more = [list(row), *X.tolist()], [label, *y.tolist()]
-    theirs = replayed(model, purse.log, *more)
+    theirs = replayed(model, purse.log, data_of(model, *more))
     apart = [squared(a, b) for a, b in zip(mine, theirs, strict=True)]
     spent = sum(each / release.sigma**2 for each, release in zip(apart, purse.log, strict=True))
     return spent, [each / release.square for each, release in zip(apart, purse.log, strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Self, final
 
 import numpy as np
@@ -224,6 +225,7 @@ class GridSearch(MetaEstimatorMixin, Private):
         return tags
 
 
+@lru_cache(maxsize=64)
 def pure_within(mu: float) -> float:
     """The largest ε whose pure ε-DP is μ-GDP: ε = log(Φ(μ/2)/Φ(−μ/2)), rounded down."""
     return float(curves.calibrate(lambda e: curves.pure(epsilon=e), mu=mu))
