@@ -392,7 +392,8 @@ class QuantileRegressor(_SlopesRegressor):
 
     For all neighbours D, D′ that differ by one row: as `LogisticRegression`, with derivatives between −q and 1 − q, so
     a row moves a gradient by at most max(q, 1 − q)‖u‖. The corner of the loss is rounded off over `corner`, a part of
-    half the width of the target's bounds.
+    half the width of the target's bounds. Its slopes are flat, so it takes more steps than other losses; what they cost
+    in noise, the mean of the last half gives back.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -414,7 +415,7 @@ class QuantileRegressor(_SlopesRegressor):
         quantile: Any = 0.5,
         corner: Any = 0.1,
         alpha: Any = 0.0,
-        steps: Any = 16,
+        steps: Any = 100,
         row_norm: Any = None,
     ) -> None:
         self.bounds = bounds
