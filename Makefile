@@ -19,6 +19,8 @@ BIN := .venv/bin
 TO_RUN := demo
 # A comma written into a call would end its argument.
 WITH_SPARK := .[dev,spark]
+# pip finds a small wheel for processors by this version; others bring gigabytes for accelerators.
+TORCH := torch==2.13.0
 # One worker per file at a time: the code blocks of a page share a namespace.
 IN_PARALLEL := -n 2 --dist loadfile
 
@@ -61,7 +63,7 @@ endef
 	$(call build_env,.venv,-e ".[dev]")
 
 .venv/.ready-with-spark: .venv/.ready-to-develop
-	$(call build_env,.venv,-e "$(WITH_SPARK)")
+	$(call build_env,.venv,-e "$(WITH_SPARK)" $(TORCH))
 
 # Apart: it brings a plugin of its own for pytest.
 .venv-schemathesis/.ready: pyproject.toml
@@ -70,11 +72,17 @@ endef
 .venv-bench-queries/.ready: pyproject.toml benchmarks/requirements-queries.txt
 	$(call build_env,.venv-bench-queries,-e ".[sql]" -r benchmarks/requirements-queries.txt)
 
+.venv-bench-learn/.ready: pyproject.toml benchmarks/requirements-learn.txt
+	$(call build_env,.venv-bench-learn,-e . -r benchmarks/requirements-learn.txt)
+
 .venv-bench/.ready: pyproject.toml benchmarks/requirements.txt
 	$(call build_env,.venv-bench,-e . -r benchmarks/requirements.txt)
 
 .venv-bench-noise/.ready: pyproject.toml benchmarks/requirements-noise.txt
 	$(call build_env,.venv-bench-noise,-e . -r benchmarks/requirements-noise.txt)
+
+.venv-bench-estimators/.ready: pyproject.toml benchmarks/requirements-estimators.txt
+	$(call build_env,.venv-bench-estimators,-e ".[sklearn]" -r benchmarks/requirements-estimators.txt)
 
 .venv-bench-audit/.ready: pyproject.toml benchmarks/requirements-audit.txt
 	$(call build_env,.venv-bench-audit,-e . -r benchmarks/requirements-audit.txt)
@@ -89,11 +97,11 @@ demo: .venv/.ready-to-run  ## questions to a real table, and a tour of curves; p
 
 .PHONY: test
 test: .venv/.ready-to-develop  ## the tests, doctests and code blocks of the docs that are quick and need nothing but Python
-	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow and not spark and not postgres and not browser"
+	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow and not spark and not postgres and not browser and not torch"
 
-# Spark needs Java, the ledger's tests a Postgres server and the console's a browser.
+# Learning needs torch, Spark Java, the ledger's tests a Postgres server and the console's a browser.
 .PHONY: test-all
-test-all: .venv/.ready-with-spark  ## everything, the slow ones and those of Spark, Postgres and the browser too
+test-all: .venv/.ready-with-spark  ## everything, the slow ones and those of torch, Spark, Postgres and the browser too
 	$(call from_debian,command -v java,default-jre-headless)
 	$(call from_debian,ls /usr/lib/postgresql/*/bin/initdb || command -v initdb,postgresql)
 	$(call from_debian,command -v chromium,chromium)
@@ -108,7 +116,7 @@ redteam: .venv/.ready-to-develop .venv-schemathesis/.ready  ## every attack, and
 
 .PHONY: coverage
 coverage: .venv/.ready-to-develop  ## the tests, and which lines they miss
-	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not spark and not postgres and not browser" --cov --cov-report=term --cov-report=html
+	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not spark and not postgres and not browser and not torch" --cov --cov-report=term --cov-report=html
 
 .PHONY: pictures
 pictures: .venv/.ready-to-develop  ## draw the pictures of the docs again
@@ -151,9 +159,17 @@ bench-local: .venv-bench-noise/.ready  ## the local model beside pure-ldp, in on
 bench-audit: .venv-bench-audit/.ready  ## audits beside jax-privacy, in one run
 	@.venv-bench-audit/bin/python benchmarks/audit.py
 
+.PHONY: bench-estimators
+bench-estimators: .venv-bench-estimators/.ready  ## private estimators on real data beside diffprivlib and DP-EBM, in one run
+	@.venv-bench-estimators/bin/python benchmarks/estimators.py
+
 .PHONY: bench-queries
 bench-queries: .venv-bench-queries/.ready  ## questions to tables beside plain DuckDB and other libraries, in one run
 	@.venv-bench-queries/bin/python benchmarks/queries.py
+
+.PHONY: bench-learn
+bench-learn: .venv-bench-learn/.ready  ## private training beside plain training, Opacus and vmap, in one process
+	@.venv-bench-learn/bin/python benchmarks/learn.py
 
 .PHONY: bench-server
 bench-server: .venv/.ready-to-develop  ## the server under load: questions and prices a second
@@ -168,6 +184,6 @@ test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a mill
 
 .PHONY: clean
 clean:  ## remove environments, caches and everything built
-	@rm -rf .venv .venv-schemathesis .venv-bench .venv-bench-noise .venv-bench-audit .venv-bench-queries* demo-output site build dist htmlcov .coverage .coverage.* \
+	@rm -rf .venv .venv-schemathesis .venv-bench .venv-bench-noise .venv-bench-audit .venv-bench-estimators* .venv-bench-learn .venv-bench-queries* demo-output site build dist htmlcov .coverage .coverage.* \
 	  .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find src tests docs benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -23,3 +23,7 @@ pytest_collect_file = Sybil(
 
 # Spark comes with an extra of its own; without it that engine cannot even be imported.
 collect_ignore = [] if importlib.util.find_spec("pyspark") else ["src/deniable/queries/engines/spark.py"]
+
+# The same of torch, its room and its page.
+if importlib.util.find_spec("torch") is None:
+    collect_ignore += ["src/deniable/learn/torch", "docs/learn.md", "tests/learn/runs.py", "tests/learn/zoo.py"]

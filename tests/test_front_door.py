@@ -7,11 +7,13 @@ import importlib
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import deniable
+from deniable.errors import MissingExtra
 
 SOURCE = Path(deniable.__file__).parent
 
@@ -76,7 +78,7 @@ def rooms_behind_lazy_doors() -> list[str]:
 
 
 def test_the_front_door_and_the_rooms_with_many_names_are_lazy() -> None:
-    lazy = {"attacks", "audit", "curves", "local", "mechanisms", "queries", "testing"}
+    lazy = {"attacks", "audit", "curves", "learn", "learn.sklearn", "local", "mechanisms", "queries", "testing"}
     assert rooms_behind_lazy_doors() == ["deniable", *(f"deniable.{room}" for room in sorted(lazy))]
 
 
@@ -84,6 +86,10 @@ def test_the_front_door_and_the_rooms_with_many_names_are_lazy() -> None:
 def test_every_name_opens_and_is_found_in_its_home(room: str) -> None:
     door = importlib.import_module(room)
     for name, home in door._HOMES.items():
+        if (room, name) == ("deniable.learn", "torch") and find_spec("torch") is None:
+            with pytest.raises(MissingExtra, match=r"deniable\[torch\]"):
+                door.__getattr__(name)
+            continue
         module = importlib.import_module(f"{room}.{home}")
         expected = module if home == name else getattr(module, name)
         assert door.__getattr__(name) is expected

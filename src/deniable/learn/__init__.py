@@ -1,0 +1,42 @@
+"""Models: training plans, which are maths, and what carries them out.
+
+    plans      DPSGD: noise and sampling of private gradient descent, and its curve
+    factorised DPFTRL: noise that is correlated over the steps, for data that comes in a fixed order
+    convex     output and objective perturbation for convex losses
+    torch      Trainer: a plan carried out on a PyTorch model that stays as it is (needs the extra `torch`)
+    sklearn    private estimators for scikit-learn (needs the extra `sklearn`)
+
+>>> import deniable as dn
+>>> plan = dn.learn.DPSGD(clip=1.0, rate=256 / 60_000, steps=3_000).calibrate(epsilon=3, delta=1e-5)
+>>> plan.curve.epsilon(delta=1e-5) <= 3
+True
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deniable.doors import lazy_door
+
+if TYPE_CHECKING:
+    from deniable.learn import sklearn, torch
+    from deniable.learn.convex import ObjectivePerturbation, OutputPerturbation
+    from deniable.learn.factorised import DPFTRL
+    from deniable.learn.plans import DPSGD, Automatic, Flat, Plan
+
+_HOMES = {
+    "Automatic": "plans",
+    "DPFTRL": "factorised",
+    "DPSGD": "plans",
+    "Flat": "plans",
+    "ObjectivePerturbation": "convex",
+    "OutputPerturbation": "convex",
+    "Plan": "plans",
+    "sklearn": "sklearn",
+    "torch": "torch",
+}
+
+__all__ = ["DPFTRL", "DPSGD", "Automatic", "Flat", "ObjectivePerturbation", "OutputPerturbation", "Plan", "sklearn", "torch"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_door(__name__, _HOMES)

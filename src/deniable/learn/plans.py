@@ -1,0 +1,311 @@
+"""Plans of private training: how gradients are clipped, who takes part, how much noise, how often. No torch here.
+
+A plan couples the parts that a guarantee rests on, so that they cannot be mismatched later; `Trainer` only carries it
+out. Its `curve` is what the whole run promises, whichever of the steps are looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Self, final
+
+from deniable.curves import check
+from deniable.curves.looks import rounded_up
+from deniable.errors import InvalidParameter
+from deniable.units import Guarantee, Unit
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+    from deniable.ledger import Budget, Cost
+
+__all__ = ["DPSGD", "Automatic", "Clipping", "Flat", "Plan"]
+
+MOST_STEPS = 10**9
+ORDERS = range(2, 65)
+"""Orders of Rényi divergences that are tried for comparison."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """Flat clipping: a gradient longer than `norm` is shortened to it, any other is left as it is (Abadi et al. 2016).
+
+    For all examples the clipped gradient is min(1, norm/‖g‖)·g, of length at most `norm`.
+    """
+
+    norm: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "norm", check.positive("clip", self.norm))
+
+    def describe(self) -> str:
+        return f"gradients longer than {self.norm:g} are shortened to it"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Automatic:
+    """Automatic clipping: every gradient becomes norm·g/(‖g‖ + stability), shorter than `norm`, whatever its length.
+
+    With it the best `norm` and the learning rate are one parameter (Bu, Wang, Zha & Karypis 2023, AUTO-S).
+    """
+
+    norm: float
+    stability: float = 0.01
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "norm", check.positive("clip", self.norm))
+        object.__setattr__(self, "stability", check.positive("stability", self.stability))
+
+    def describe(self) -> str:
+        return f"every gradient is brought to a length below {self.norm:g}"
+
+
+Clipping = Flat | Automatic
+
+
+class Plan(ABC):
+    """What a private training run promises and how. Frozen; `noise` None means not calibrated yet."""
+
+    __slots__ = ()
+
+    clip: Clipping
+    noise: float | None
+    steps: int
+    records: int | None
+
+    @property
+    @abstractmethod
+    def curve(self) -> Curve:
+        """The promise of the whole run, for one record present or absent."""
+
+    @abstractmethod
+    def so_far(self, steps: int) -> Curve:
+        """The promise of the first `steps` steps, that number being fixed before the run."""
+
+    @property
+    @abstractmethod
+    def assumptions(self) -> tuple[str, ...]:
+        """What the curve rests on, in words."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """The plan and its promise in plain words."""
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one record moves what noise is added to, over the whole run, in units of the clipping norm."""
+        return 1.0
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether the curve is that of Gaussian noise, so that its μ needs no δ."""
+        return False
+
+    @property
+    def sigma(self) -> float:
+        """The standard deviation of the noise in each coordinate of a sum of clipped gradients: noise × clip."""
+        return self.calibrated() * self.clip.norm
+
+    def calibrated(self) -> float:
+        """The noise, or InvalidParameter where there is none yet."""
+        if self.noise is None:
+            raise InvalidParameter("noise", None, "is not chosen yet", "write plan.calibrate(epsilon=, delta=)")
+        return self.noise
+
+    def calibrate(self, *, epsilon: float, delta: float) -> Self:
+        """The same plan with the least noise for which the whole run is (ε, δ)-DP, by the certified curve."""
+        from deniable.curves import calibrate
+
+        least = calibrate(lambda noise: self._with(noise).curve, epsilon=epsilon, delta=delta)
+        return self._with(least)
+
+    @abstractmethod
+    def _with(self, noise: float) -> Self: ...
+
+    def guarantee(self, *more: str) -> Guarantee:
+        """The whole promise: the curve, for one record, and what it rests on."""
+        return Guarantee(self.curve, Unit.row(), assumptions=(*self.assumptions, *more))
+
+    def price(self, budget: Budget, *, unit: Unit, delta: float | None) -> Cost:
+        """What the whole run costs a ledger of this budget and unit.
+
+        A run of Gaussian noise without sampling costs its μ². A sampled one is no μ-GDP with a useful μ, but is so up
+        to a δ: with δ(ε) <= δ_μ(ε) + κ(1 - δ_μ(0)) for all ε it is (1 - κ) × (μ-GDP) + κ × anything, and costs μ² and
+        κ. (As δ_μ(ε) <= δ_μ(0) for ε >= 0 the left side is at most (1 - κ)δ_μ(ε) + κ, the profile of that mixture; the
+        reflection δ(-ε) = 1 - e^-ε + e^-ε δ(ε) brings negative ε back to positive ones of the other direction.) κ is
+        `delta`: the part of the budget's δ column that the run may take.
+        """
+        curve = self.curve if unit.row_changes == 1 else self.curve.group(size=unit.row_changes)
+        if budget.currency != "mu2" or (self.is_gaussian and unit.row_changes == 1):
+            return budget.price(curve)
+        if delta is None:
+            remedy = "say how much of the budget's delta column the run may take"
+            raise InvalidParameter("delta", None, "is needed to charge sampled training to a ledger", remedy)
+        from deniable import curves
+
+        allowed = check.inner_probability("delta", delta)
+        share = allowed
+        for _ in range(20):
+            mu = curve.gdp(delta=share)
+            if not math.isfinite(mu):
+                break
+            advantage = curves.gaussian(mu=mu).advantage()
+            if share <= allowed * (1 - advantage) * (1 - 1e-12):
+                return budget.cost(mu=Fraction(mu), delta=Fraction(allowed))
+            share = allowed * (1 - advantage) * (1 - 1e-6)
+        raise InvalidParameter("delta", delta, "is too small to tell what this run costs", "raise it, or add noise")
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class DPSGD(Plan):
+    """Gradient descent on Poisson samples: each record takes part in each step with probability `rate`, on its own
+    coin; clipped gradients are added up, and N(0, (noise·clip)²) to every coordinate of the sum.
+
+    For all D, D′ that differ by one record added or removed, telling the runs apart, every step seen, is no easier than
+    the curve gaussian(sigma=noise).sampled(rate=rate) ** steps (Abadi et al. 2016; sampling by Zhu, Dong & Wang 2022,
+    Theorem 11; composition adaptive). Give `rate` or `batch_size` (which needs the public number of `records`), and
+    `steps` or `epochs`.
+
+    >>> from deniable import learn
+    >>> plan = learn.DPSGD(clip=1.0, batch_size=8192, records=60_000, steps=293).calibrate(epsilon=3, delta=1e-5)
+    >>> plan
+    DPSGD(clip=1.0, rate=0.136533, steps=293, noise=3.39945)
+    >>> print(plan.explain())
+    Each of 293 steps takes each record with probability 0.13653, on its own coin: 8192 of 60000 on average.
+    gradients longer than 1 are shortened to it; their sum gets Gaussian noise of standard deviation 3.3995.
+    Between data that differ by one record, whoever sees every step reaches ε = 3 at δ = 1e-05.
+    By the Rényi route the same run would have to say ε = 3.2..., by Abadi's moments accountant ε = 3.7...
+
+    A rate is taken as the binary fraction that its float stores, by the sampler and by the curve alike.
+    """
+
+    clip: Clipping
+    rate: float
+    steps: int
+    noise: float | None
+    records: int | None
+
+    def __init__(
+        self,
+        *,
+        clip: float | Clipping,
+        rate: float | None = None,
+        batch_size: int | None = None,
+        records: int | None = None,
+        steps: int | None = None,
+        epochs: float | None = None,
+        noise: float | None = None,
+    ) -> None:
+        known = None if records is None else check.integer("records", records, 1)
+        share = _rate(rate, batch_size, known)
+        fill = object.__setattr__
+        fill(self, "clip", clipping(clip))
+        fill(self, "rate", share)
+        fill(self, "steps", _steps(steps, epochs, share))
+        fill(self, "noise", None if noise is None else check.positive("noise", noise))
+        fill(self, "records", known)
+
+    def _with(self, noise: float) -> Self:
+        return type(self)(clip=self.clip, rate=self.rate, records=self.records, steps=self.steps, noise=noise)
+
+    @property
+    def curve(self) -> Curve:
+        return self.so_far(self.steps)
+
+    def so_far(self, steps: int) -> Curve:
+        from deniable import curves
+
+        once = curves.gaussian(sigma=self.calibrated())
+        return (once if self.rate == 1 else once.sampled(rate=self.rate)) ** steps
+
+    @property
+    def is_gaussian(self) -> bool:
+        return self.rate == 1
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        drawn = ("every record is drawn by its own coin in each step and the drawn ones are not told",)
+        return drawn if self.rate < 1 else ()
+
+    def compare(self, *, delta: float) -> dict[str, float]:
+        """ε of the whole run at `delta`, by the certified curve and by two older routes, each rounded up.
+
+        "Rényi" adds Rényi divergences of whole orders and converts the best of them (Mironov, Talwar & Zhang 2019;
+        Canonne, Kamath & Steinke 2020). "moments accountant" is Abadi et al. (2016): λ = 1, ..., 32 and ε = (A(λ) + log
+        1/δ)/λ.
+        """
+        from deniable.curves import textbook
+
+        curve, small = self.curve, check.inner_probability("delta", delta)
+        divergences = {order: curve.renyi_function(float(order)) for order in ORDERS}
+        renyi = min(textbook.renyi_to_epsilon(order=a, renyi=d, delta=small) for a, d in divergences.items())
+        moments = min(
+            textbook.renyi_to_epsilon_mironov(order=a, renyi=d, delta=small) for a, d in divergences.items() if a <= 33
+        )
+        return {"certified": curve.epsilon(delta=small), "Rényi": renyi, "moments accountant": moments}
+
+    def explain(self, *, delta: float = 1e-5) -> str:
+        """The plan and its promise in plain words; ε is read at `delta`."""
+        average = "" if self.records is None else f": {self.rate * self.records:.6g} of {self.records} on average"
+        who = (
+            f"each record with probability {self.rate:.5g}, on its own coin{average}"
+            if self.rate < 1
+            else "all records"
+        )
+        lines = [f"Each of {self.steps} steps takes {who}."]
+        if self.noise is None:
+            lines.append(f"{self.clip.describe()}; the noise is not chosen yet: plan.calibrate(epsilon=, delta=).")
+            return "\n".join(lines)
+        spread = rounded_up(self.sigma)
+        lines.append(f"{self.clip.describe()}; their sum gets Gaussian noise of standard deviation {spread}.")
+        found = {name: rounded_up(value) for name, value in self.compare(delta=delta).items()}
+        lines.append(
+            "Between data that differ by one record, whoever sees every step reaches "
+            f"ε = {found['certified']} at δ = {delta:g}."
+        )
+        lines.append(
+            f"By the Rényi route the same run would have to say ε = {found['Rényi']}, "
+            f"by Abadi's moments accountant ε = {found['moments accountant']}."
+        )
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        clip = f"{self.clip.norm!r}" if isinstance(self.clip, Flat) else repr(self.clip)
+        noise = "" if self.noise is None else f", noise={self.noise:.6g}"
+        return f"DPSGD(clip={clip}, rate={self.rate:.6g}, steps={self.steps}{noise})"
+
+
+def clipping(value: float | Clipping) -> Clipping:
+    """A number means flat clipping at it."""
+    return value if isinstance(value, Flat | Automatic) else Flat(value)
+
+
+def _rate(rate: float | None, batch_size: int | None, records: int | None) -> float:
+    if check.exactly_one(rate=rate, batch_size=batch_size) == "rate":
+        share = check.probability("rate", rate)
+        if share == 0:
+            raise InvalidParameter("rate", rate, "must be above 0: nobody would take part")
+        return share
+    size = check.integer("batch_size", batch_size, 1)
+    if records is None:
+        remedy = "give records=, a number that may be known, or rate= instead"
+        raise InvalidParameter("batch_size", size, "needs the public number of records", remedy)
+    if size > records:
+        raise InvalidParameter("batch_size", size, f"must be at most the {records} records")
+    return float(Fraction(size, records))
+
+
+def _steps(steps: int | None, epochs: float | None, rate: float) -> int:
+    if check.exactly_one(steps=steps, epochs=epochs) == "steps":
+        found = check.integer("steps", steps, 1)
+    else:
+        # A rate such as 1/6 is stored a little too small; that must not cost a step.
+        found = max(1, math.ceil(check.positive("epochs", epochs) / rate * (1 - 1e-12)))
+    if found > MOST_STEPS:
+        raise InvalidParameter("steps", found, f"must be at most {MOST_STEPS:,}")
+    return found

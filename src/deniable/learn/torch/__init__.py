@@ -1,0 +1,21 @@
+"""PyTorch models trained under a plan, the model and the optimizer staying what they are. Needs the extra `torch`.
+
+Trainer      draws batches, clips, adds noise, steps, counts
+ExactNoise   noise on a grid, exact (the default on a CPU)
+DeviceNoise  noise by torch's generator on the device (the default elsewhere; an assumption in the guarantee)
+AdamBC       Adam, corrected for the noise
+"""
+
+from importlib.util import find_spec
+
+from deniable.errors import MissingExtra
+
+if find_spec("torch") is None:
+    raise MissingExtra("torch", "torch")
+
+from deniable.learn.torch.checking import Checked
+from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
+from deniable.learn.torch.optimizers import AdamBC
+from deniable.learn.torch.trainer import Trainer
+
+__all__ = ["AdamBC", "Checked", "DeviceNoise", "ExactNoise", "GradientNoise", "Trainer"]

@@ -1,0 +1,63 @@
+"""nn.MultiheadAttention: its projections, which no module call shows, heard from inside.
+
+The layer hands its weights to one function of torch. While it runs, that function is replaced, for this call only, by a
+twin of the same code whose `linear` writes down what it was given. Nothing is patched that another call could see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, final
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+Heard = Callable[[Tensor, Tensor, Tensor | None, Tensor], None]
+"""Told of input, weight, bias and output."""
+
+
+def _twin(function: Any, names: dict[str, Any]) -> FunctionType:
+    made = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _listening(heard: Heard) -> FunctionType:
+    """A twin of torch's attention function that tells of each linear map."""
+
+    def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        out = F.linear(x, weight, bias)
+        heard(x, weight, bias, out)
+        return out
+
+    names = {**vars(F), "linear": linear, "has_torch_function": lambda _: False}
+    for helper in ("_in_projection_packed", "_in_projection"):
+        names[helper] = _twin(getattr(F, helper), names)
+    return _twin(F.multi_head_attention_forward, names)
+
+
+@final
+class Listening(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types where they are checked
+    """While entered, attention runs as its twin."""
+
+    def __init__(self, heard: Heard) -> None:
+        super().__init__()
+        self._twin = _listening(heard)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        run = self._twin if func is F.multi_head_attention_forward else func
+        return run(*args, **(kwargs or {}))
+
+
+def block_of(weight: Tensor, module: nn.Module) -> tuple[str, int, int] | None:
+    """Which parameter of the module, and which of its rows, a weight is; None if it is no part of one."""
+    for name, parameter in module.named_parameters():
+        if weight is parameter:
+            return name, 0, parameter.shape[0]
+        whole = weight.untyped_storage().data_ptr() == parameter.untyped_storage().data_ptr()
+        if whole and weight.stride() == parameter.stride() and weight.shape[1:] == parameter.shape[1:]:
+            start = (weight.storage_offset() - parameter.storage_offset()) // max(1, parameter.stride(0))
+            return name, start, start + weight.shape[0]
+    return None

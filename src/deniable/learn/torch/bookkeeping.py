@@ -1,0 +1,532 @@
+"""One backward pass for everything: norms of all per-example gradients, then their clipped sum.
+
+Hooks see what goes into each layer (`calls`). A backward pass that stops at the layers' outputs makes no gradient of
+any parameter. From both, `layers` has the norms in closed form, or `rerun` by running a module again; then the factors,
+then the clipped sums, from the same tensors.
+
+**Nothing of this is believed.** On the first batch, and whenever a call is seen that was not there before, the
+gradients of three examples are compared with what autograd says about their losses alone. A parameter whose gradients
+differ (it is used by other means than its layer, its layer sees no examples, ...) is tried from the next larger module,
+up to the whole model; where that fails as well, the examples cannot be told apart, and training is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.utils._pytree import tree_flatten, tree_map
+
+from deniable.errors import InvalidParameter
+from deniable.learn.torch.calls import Call, Key, Listener, gradients, shown
+from deniable.learn.torch.captures import Capture, Uses, Vectors
+from deniable.learn.torch.layers import closed_form, outer_product, passed, spread_over, summed_to_last
+from deniable.learn.torch.layouts import Layout, Search
+from deniable.learn.torch.rerun import input_layouts, layout_of_input, rerun
+from deniable.learn.torch.spread import additions, narrowed
+
+TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
+"""How far a probed gradient may be from autograd's, relative to its length, by the coarsest precision in use."""
+
+Block = tuple[int, int]
+Gathered = dict[str, dict[Block, list[Capture]]]
+Pulled = dict[Any, list[Tensor | None]]
+"""Gradients at outputs, by the key of the call; by ("spread", key) where something was added to every example."""
+
+
+@final
+@dataclass(slots=True)
+class Trained:
+    """One parameter that is trained: all its places in the model, and from where its gradients are worked out."""
+
+    name: str
+    tensor: nn.Parameter
+    owners: list[tuple[str, str]]
+    """(path of a module, name in it); several where weights are tied."""
+    unit: str | None
+    """The module that is run again for it; None where closed forms do."""
+    is_spread: bool = False
+    """Whether it is added to every example by itself (see `spread`)."""
+
+    def name_in(self, path: str) -> str:
+        """Its name as seen from a module above it."""
+        for owner, local in self.owners:
+            full = f"{owner}.{local}" if owner else local
+            if path == "" or owner == path or owner.startswith(f"{path}."):
+                return full[len(path) + 1 :] if path else full
+        raise AssertionError(path)
+
+
+@final
+class PerExample:
+    """The gradients of one batch, example by example, not summed yet."""
+
+    __slots__ = ("_book", "_uses", "count")
+
+    def __init__(self, book: Bookkeeping, gathered: Gathered, count: int) -> None:
+        self._book, self.count = book, count
+        self._uses = {name: _settled(blocks, book.parameters[name].tensor) for name, blocks in gathered.items()}
+
+    def squared(self) -> Tensor:
+        """‖gradient‖² of each example, over all parameters."""
+        total: Tensor | None = None
+        for name, blocks in self._uses.items():
+            for uses in blocks.values():
+                part = uses.squared()
+                self._book.check_finite(part, name)
+                total = part if total is None else total + part
+        if total is None:
+            raise InvalidParameter("losses", "...", "do not depend on any parameter that is trained")
+        return total
+
+    def summed(self, factors: Tensor) -> Iterator[tuple[str, Tensor, Block]]:
+        """(parameter, Σ_i factors_i × gradient_i, rows of the parameter) for each block; what is summed is let go."""
+        for name in list(self._uses):
+            for rows, uses in self._uses.pop(name).items():
+                yield name, uses.summed(factors.to(self._book.parameters[name].tensor.dtype)), rows
+
+    def each(self, name: str, low: int, high: int) -> Tensor | None:
+        """The gradients of one parameter for some examples; None if it was not used."""
+        blocks = self._uses.get(name)
+        if not blocks:
+            return None
+        whole = self._book.parameters[name].tensor
+        made = whole.new_zeros((high - low, *whole.shape))
+        for (start, stop), uses in blocks.items():
+            (made[:, start:stop] if whole.dim() else made).add_(uses.each(low, high))
+        return made
+
+
+def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, Uses]:
+    """Uses by rows; where rows overlap without being the same, everything is held as it is."""
+    spans = sorted(blocks)
+    if all(left[1] <= right[0] for left, right in pairwise(spans)):
+        return {span: Uses(captures) for span, captures in blocks.items()}
+    total: Tensor | None = None
+    for (start, stop), captures in blocks.items():
+        for capture in captures:
+            part = Uses([capture])
+            count = part.squared().shape[0]
+            total = whole.new_zeros((count, *whole.shape)) if total is None else total
+            total[:, start:stop] += part.each(0, count)
+    assert total is not None
+    return {(0, whole.shape[0]): Uses([Vectors(total)])}
+
+
+@final
+class Bookkeeping:
+    """Per-example gradients of a model that stays as it is."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self._modules = dict(model.named_modules())
+        self.parameters = {each.name: each for each in _trained(model, self._modules)}
+        self.is_learning = True
+        self._closed: set[str] = set()
+        self._units: set[str] = set()
+        self._layouts: dict[Key, list[Layout | None]] = {}
+        self._inputs: dict[Key, list[Layout | None]] = {}
+        self._spread: dict[Key | str, list[Layout | None]] = {}
+        """Of calls, and of parameters by name, that are added to every example. All three were seen to give the right
+        gradients on the batch that taught them."""
+        self.listener = Listener(model, self._wanted)
+
+    def close(self) -> None:
+        """Take all hooks off the model."""
+        self.listener.close()
+
+    def forget(self) -> None:
+        """Drop what was seen of forward passes that no backward pass followed."""
+        self.listener.taken()
+
+    def _wanted(self, path: str, kind: str) -> bool:
+        if kind == "outputs":
+            return self.is_learning
+        if kind == "layer":
+            return closed_form(self._modules[path]) is not None and (self.is_learning or path in self._closed)
+        if kind == "heard":
+            return self.is_learning or path in self._closed
+        return self.is_learning or path in self._units
+
+    # -- one batch -----------------------------------------------------------------------------------------------------
+
+    def gradients(self, losses: Tensor) -> PerExample:
+        """The per-example gradients behind these losses; the graph is used up."""
+        calls, count = self.listener.taken(), int(losses.shape[0])
+        for call in calls:
+            call.check_unchanged()
+        if count == 1:
+            return self._alone(losses)
+        if self.is_learning or any(
+            call.key not in self._layouts or not self._still_fits(call, count) for call in calls
+        ):
+            return self._learned(losses, calls, count)
+        spread = self._additions(losses, calls, set(self._spread))
+        if set(spread) != set(self._spread) or any(len(spread[key]) != len(self._spread[key]) for key in spread):
+            return self._learned(losses, calls, count)
+        edges = [edge for call in calls for edge in call.edges]
+        more = [edge for listed in spread.values() for edge in listed]
+        # Where no gradient was when the layouts were learnt, one may come up now; then they are learnt again.
+        unlearnt = [call for call in calls if call.key not in self._spread and None in self._layouts[call.key]]
+        grads = iter(gradients(losses.sum(), [*edges, *more], keep=bool(unlearnt)))
+        pulled: Pulled = {call.key: [next(grads) for _ in call.edges] for call in calls}
+        pulled |= {("spread", key): [next(grads) for _ in listed] for key, listed in spread.items()}
+        for call in unlearnt:
+            for grad, layout in zip(pulled[call.key], self._layouts[call.key], strict=True):
+                if layout is None and _is_something(grad):
+                    return self._learned(losses, calls, count)
+        return PerExample(self, self._gathered(calls, pulled, count, set(self.parameters)), count)
+
+    def _additions(
+        self, losses: Tensor, calls: list[Call], wanted: set[Key | str] | None
+    ) -> dict[Key | str, list[GradientEdge]]:
+        """Where closed-form layers and bare parameters are added to something larger."""
+        nodes: dict[Key | str, object] = {call.key: call.edges[0].node for call in calls if call.kind == "layer"}
+        for name, each in self.parameters.items():
+            if each.unit is not None or each.is_spread:
+                nodes[name] = get_gradient_edge(each.tensor).node
+        if wanted is not None:
+            nodes = {key: node for key, node in nodes.items() if key in wanted}
+        if not nodes:
+            return {}
+        found = additions(losses, nodes.values())
+        return {key: found[node] for key, node in nodes.items() if node in found}
+
+    def _still_fits(self, call: Call, count: int) -> bool:
+        known = self._layouts[call.key]
+        return len(known) == len(call.shapes) and all(
+            layout is None or layout.fits(shape, count) for layout, shape in zip(known, call.shapes, strict=True)
+        )
+
+    def _alone(self, losses: Tensor) -> PerExample:
+        """One example: its gradient is the gradient."""
+        edges = [get_gradient_edge(each.tensor) for each in self.parameters.values()]
+        found = zip(self.parameters, gradients(losses.sum(), edges, keep=False), strict=True)
+        gathered: Gathered = {
+            name: {_all_rows(grad): [Vectors(grad.unsqueeze(0))]} for name, grad in found if grad is not None
+        }
+        return PerExample(self, gathered, 1)
+
+    def _gathered(self, calls: list[Call], pulled: Pulled, count: int, names: set[str]) -> Gathered:
+        """Captures of these parameters from all calls."""
+        found: Gathered = defaultdict(lambda: defaultdict(list))
+        for call in calls:
+            spread = call.key in self._spread
+            grads = pulled["spread", call.key] if spread else pulled[call.key]
+            if all(grad is None for grad in grads):
+                continue
+            layouts = self._spread[call.key] if spread else self._layouts[call.key]
+            for name, rows, capture in self._captured(call, grads, layouts, count, names):
+                found[name][rows].append(capture)
+        for name in names:
+            each = self.parameters[name]
+            if each.is_spread:
+                for grad, layout in zip(pulled["spread", name], self._spread[name], strict=True):
+                    if grad is not None and layout is not None:
+                        values = narrowed(layout.split(grad, count), tuple(each.tensor.shape))
+                        found[name][_all_rows(each.tensor)].append(Vectors(values.to(each.tensor.dtype)))
+        return found
+
+    def _captured(
+        self, call: Call, grads: list[Tensor | None], layouts: list[Layout | None], count: int, names: set[str]
+    ) -> Iterator[tuple[str, Block, Capture]]:
+        here = {name: self.parameters[name] for name in names}
+        if call.kind == "unit":
+            wanted = {
+                each.name_in(call.path): each for each in here.values() if each.unit == call.path and not each.is_spread
+            }
+            if wanted:
+                tensors = {local: each.tensor for local, each in wanted.items()}
+                if call.key not in self._inputs:
+                    self._inputs[call.key] = input_layouts(call, layouts, count)
+                inputs = self._inputs[call.key]
+                for local, capture in self._quietly(
+                    lambda: rerun(call, tensors, grads, layouts, inputs, count)
+                ).items():
+                    yield wanted[local].name, _all_rows(wanted[local].tensor), capture
+            return
+        closed = {local: each for each in here.values() if each.unit is None for local in _local(each, call.path)}
+        if not closed or grads[0] is None or layouts[0] is None:
+            return
+        if call.key in self._spread:
+            seen = spread_over(call.module, call.x, grads, layouts, call.shapes[0], count)
+        else:
+            seen = passed(call.module, call.x, grads[0], layouts[0], count)
+        if call.kind == "heard":
+            for local, (start, stop) in call.blocks.items():
+                if local in closed:
+                    whole = closed[local].tensor
+                    shape = torch.Size((stop - start, *whole.shape[1:]))
+                    made = outer_product(seen.g, seen.x, shape) if whole.dim() == 2 else summed_to_last(seen.g)
+                    yield closed[local].name, (start, stop), made
+            return
+        form = closed_form(call.module)
+        assert form is not None
+        for local, found_form in form(seen).items():
+            if local in closed:
+                yield closed[local].name, _all_rows(closed[local].tensor), found_form
+
+    def _quietly(self, work: Callable[[], dict[str, Vectors]]) -> dict[str, Vectors]:
+        """Run a module again without the hooks hearing it."""
+        self.listener.paused = True
+        try:
+            return work()
+        finally:
+            self.listener.paused = False
+
+    def check_finite(self, values: Tensor, name: str) -> None:
+        """Refuse what is not finite, by the name of the parameter."""
+        if not bool(torch.isfinite(values).all()):
+            rule = "has a gradient that is not finite for some example"
+            raise InvalidParameter("model", name, rule, "look for overflow, a division by zero or log(0) in the model")
+
+    # -- the first batch -----------------------------------------------------------------------------------------------
+
+    def _learned(self, losses: Tensor, calls: list[Call], count: int) -> PerExample:
+        """As `gradients`, with everything compared with autograd for three examples."""
+        edges = [edge for call in calls for edge in call.edges]
+        spread = self._additions(losses, calls, None)
+        more = [edge for listed in spread.values() for edge in listed]
+        self._inputs.clear()
+        searches, probed = self._probed(losses, [*edges, *more], count)
+        grads = gradients(losses.sum(), [*edges, *more], keep=True)
+        place = 0
+        pulled: Pulled = {}
+        for call in calls:
+            stop = place + len(call.edges)
+            pulled[call.key] = grads[place:stop]
+            self._layouts[call.key] = [search.found for search in searches[place:stop]]
+            if call.path == "" and call.kind == "unit" and any(search.mixed for search in searches[place:stop]):
+                rule = "losses[i] depends on the model's answers for other examples than i"
+                raise InvalidParameter("losses", "...", rule, "give each example a loss of its own: reduction='none'")
+            place = stop
+        self._spread = {}
+        for key, listed in spread.items():
+            stop = place + len(listed)
+            pulled["spread", key] = grads[place:stop]
+            known = [search.found for search in searches[place:stop]]
+            wanted = isinstance(key, str) or self._layouts[key][0] is None
+            if wanted and all(layout is not None for layout in known):
+                self._spread[key] = known
+                if isinstance(key, str):
+                    self.parameters[key].is_spread = True
+            place = stop
+        for call in calls:
+            if call.path == "" and call.kind == "unit" and call.outputs is not None:
+                self._check_alone(call, count)
+        gathered = self._settle(calls, pulled, _Truth(self, losses, probed, TOLERANCE[_coarsest(calls)]), count)
+        self.is_learning = False
+        self._closed = {path for each in self.parameters.values() if each.unit is None for path in _sources(each)}
+        self._units = {each.unit for each in self.parameters.values() if each.unit is not None and not each.is_spread}
+        return PerExample(self, gathered, count)
+
+    def _settle(self, calls: list[Call], pulled: Pulled, truth: _Truth, count: int) -> Gathered:
+        """Captures that agree with the truth, each parameter from the smallest module for which they do."""
+        called = {call.path for call in calls if call.kind == "unit"}
+        gathered: Gathered = {}
+        open_names = set(self.parameters)
+        while open_names:
+            now: Gathered = {}
+            for names in self._together(open_names):
+                try:
+                    now |= self._gathered(calls, pulled, count, names)
+                except (RuntimeError, ValueError, IndexError, AssertionError, TypeError):
+                    continue  # it cannot be worked out from there
+            wrong = truth.denies(open_names, now, count)
+            gathered |= {name: blocks for name, blocks in now.items() if name not in wrong}
+            for name in wrong:
+                self._climb(self.parameters[name], called)
+            open_names = wrong
+        return gathered
+
+    def _together(self, names: set[str]) -> list[set[str]]:
+        """Parameters that are worked out together, so that one that cannot be does not take others with it."""
+        by_unit: dict[str | None, set[str]] = defaultdict(set)
+        for name in names:
+            each = self.parameters[name]
+            by_unit[None if each.is_spread else each.unit].add(name)
+        closed = by_unit.pop(None, set())
+        return [*({name} for name in closed), *by_unit.values()] if closed else list(by_unit.values())
+
+    def _climb(self, parameter: Trained, called: set[str]) -> None:
+        """Try the next larger module for this parameter."""
+        if parameter.is_spread:
+            parameter.is_spread = False
+            self._spread.pop(parameter.name, None)
+            return
+        if parameter.unit == "":
+            rule = (
+                "gradients of single examples cannot be told apart here: the loss or the forward pass mixes examples, "
+                "draws random numbers inside a module that has to be run again, or uses the parameter outside of the "
+                "model's forward pass"
+            )
+            remedy = "keep examples apart, use layers where they can be (nn.Dropout, nn.Embedding with one id each)"
+            raise InvalidParameter("model", parameter.name, rule, remedy)
+        start = _common([owner for owner, _ in parameter.owners]) if parameter.unit is None else parameter.unit
+        if parameter.unit is None and len(parameter.owners) == 1 and closed_form(self._modules[start]) is None:
+            parameter.unit = start
+            if start in called:
+                return
+        while True:
+            start = start.rpartition(".")[0]
+            if start in called or start == "":
+                parameter.unit = start
+                return
+
+    def _probed(self, losses: Tensor, edges: list[GradientEdge], count: int) -> tuple[list[Search], list[int]]:
+        """Where the examples are at each edge, and which were asked about.
+
+        Three are, or as many as it takes to see a gradient wherever there is one.
+        """
+        blind = {at for at, grad in enumerate(gradients(losses.sum(), edges, keep=True)) if _is_something(grad)}
+        searches, probed, usual = [Search(count) for _ in edges], [], (0, 1, count - 1)
+        for example in sorted(range(count), key=lambda e: (e not in usual, e)):
+            if example not in usual and not blind:
+                break
+            for search, grad in zip(searches, gradients(losses[example], edges, keep=True), strict=True):
+                search.see(example, grad)
+            probed.append(example)
+            blind = {at for at in blind if searches[at].is_blind}
+        return searches, probed
+
+    def _check_alone(self, call: Call, count: int) -> None:
+        """The model's answer for the first example must be what it says when asked about that one alone."""
+        layouts = self._layouts[call.key]
+        known = [(i, layout) for i, layout in enumerate(layouts) if layout is not None]
+        if not known:
+            return
+        at, layout = known[0]
+        size = call.shapes[at][layout.axis]
+
+        def first(value: object) -> object:
+            if not isinstance(value, Tensor):
+                return value
+            where = layout_of_input(value, count, layout, size)
+            return value.detach() if where is None else where.split(value.detach(), count)[0]
+
+        args, kwargs = tree_map(first, (call.args, call.kwargs))
+
+        def asked() -> Tensor:
+            return tree_flatten(self.model(*args, **kwargs))[0][call.places[at]]
+
+        self.listener.paused = True
+        try:
+            with torch.no_grad():
+                once, again = asked(), asked()
+        except (RuntimeError, ValueError, IndexError, TypeError):
+            return  # it cannot be asked about one example; the gradients are compared in any case
+        finally:
+            self.listener.paused = False
+        together = layout.split(call.outputs[at], count)[0]
+        if once.shape != together.shape or not torch.equal(once, again):
+            return  # random: not comparable
+        scale = float(together.abs().max()) + 1e-6
+        if float((once - together).abs().max()) > TOLERANCE[call.dtypes[at]] * scale:
+            rule = "its answer for one example depends on the other examples of the batch"
+            raise InvalidParameter("model", shown(call.path), rule, "no batch statistics: use GroupNorm or LayerNorm")
+
+
+@final
+class _Truth:
+    """What autograd says about single examples, one at a time so that little has to be held."""
+
+    def __init__(self, book: Bookkeeping, losses: Tensor, probed: list[int], tolerance: float) -> None:
+        self._book, self._losses, self._probed, self._tolerance = book, losses, probed, tolerance
+        self._own = [get_gradient_edge(each.tensor) for each in book.parameters.values()]
+
+    def denies(self, names: set[str], gathered: Gathered, count: int) -> set[str]:
+        """Those of the names whose gathered gradients are not autograd's."""
+        wrong: set[str] = set()
+        for example in self._probed:
+            found = gradients(self._losses[example], self._own, keep=True)
+            expected = dict(zip(self._book.parameters, found, strict=True))
+            for name, grad in expected.items():
+                if grad is not None:
+                    self._book.check_finite(grad, name)
+            length = math.sqrt(sum(float(grad.norm()) ** 2 for grad in found if grad is not None))
+            for name in names - wrong:
+                if not self._agrees(name, gathered, expected[name], example, length, count):
+                    wrong.add(name)
+        return wrong
+
+    def _agrees(
+        self, name: str, gathered: Gathered, expected: Tensor | None, example: int, length: float, count: int
+    ) -> bool:
+        try:
+            mine = PerExample(self._book, {name: gathered[name]} if gathered.get(name) else {}, count)
+            seen = mine.each(name, example, example + 1)
+        except (RuntimeError, ValueError, IndexError):
+            return False
+        if expected is None or not _is_something(expected):
+            return seen is None or float(seen.norm()) <= 1e-6
+        allowed = self._tolerance * (float(expected.norm()) + 1e-3 * length)
+        return seen is not None and float((seen[0] - expected).norm()) <= allowed
+
+
+def _trained(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[Trained]:
+    owners: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    tensors: dict[int, nn.Parameter] = {}
+    for path, module in modules.items():
+        for local, tensor in module.named_parameters(recurse=False):
+            if tensor.requires_grad:
+                owners[id(tensor)].append((path, local))
+                tensors[id(tensor)] = tensor
+    for key, places in owners.items():
+        path, local = places[0]
+        closed = all(closed_form(modules[owner]) is not None or _in_attention(owner, modules) for owner, _ in places)
+        unit = None if closed else _common([owner for owner, _ in places])
+        yield Trained(f"{path}.{local}" if path else local, tensors[key], places, unit)
+
+
+def _in_attention(path: str, modules: dict[str, nn.Module]) -> bool:
+    here, above = modules[path], modules.get(path.rpartition(".")[0])
+    return type(here) is nn.MultiheadAttention or (type(above) is nn.MultiheadAttention and path.endswith("out_proj"))
+
+
+def _sources(parameter: Trained) -> Iterator[str]:
+    """Modules whose calls its gradients come from; the output projection of attention is used by what it is in."""
+    for owner, _ in parameter.owners:
+        yield owner
+        if owner.endswith("out_proj"):
+            yield owner.rpartition(".")[0]
+
+
+def _local(parameter: Trained, path: str) -> Iterator[str]:
+    """Its names as seen from the module that was called."""
+    for owner, local in parameter.owners:
+        if owner == path:
+            yield local
+        elif owner.endswith("out_proj") and owner.rpartition(".")[0] == path:
+            yield f"out_proj.{local}"
+
+
+def _common(paths: list[str]) -> str:
+    """The path of the smallest module that has all of these in it."""
+    parts = [path.split(".") if path else [] for path in paths]
+    shared = []
+    for names in zip(*parts, strict=False):
+        if len(set(names)) > 1:
+            break
+        shared.append(names[0])
+    return ".".join(shared)
+
+
+def _all_rows(tensor: Tensor) -> Block:
+    return (0, tensor.shape[0] if tensor.dim() else 1)
+
+
+def _coarsest(calls: list[Call]) -> torch.dtype:
+    order = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+    used = {dtype for call in calls for dtype in call.dtypes if dtype in order}
+    return max(used or {torch.float32}, key=order.index)
+
+
+def _is_something(grad: Tensor | None) -> bool:
+    return grad is not None and bool(grad.ne(0).any())

@@ -1,0 +1,110 @@
+"""What cannot be trained privately, refused before anything is read, by the name of the module or parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
+
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.learn.torch.calls import shown
+
+_WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule")
+
+
+def check_model(model: Any) -> nn.Module:
+    """A model whose answer for one example can be its own."""
+    if not isinstance(model, nn.Module):
+        raise InvalidParameter("model", type(model).__name__, "must be an nn.Module")
+    for path, module in model.named_modules():
+        kind = type(module).__name__
+        if kind in _WRAPPERS or isinstance(module, torch.jit.ScriptModule):
+            remedy = "give the model itself; Trainer(process_group=) trains on several processes"
+            raise InvalidParameter("model", shown(path), f"is wrapped in {kind}, which hides its layers", remedy)
+        if isinstance(module, nn.modules.lazy.LazyModuleMixin) and module.has_uninitialized_params():
+            raise InvalidParameter("model", shown(path), "has not found its size yet", "run the model once first")
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            own = any(each.requires_grad for each in module.parameters(recurse=False))
+            if module.training or own:
+                rule = f"is {kind}: what it says about one example depends on the others in the batch"
+                remedy = "use nn.GroupNorm or nn.LayerNorm, or freeze it: module.eval() and requires_grad_(False)"
+                raise InvalidParameter("model", shown(path), rule, remedy)
+        if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
+            rule = f"is {kind} with running statistics, which keep averages of the data without noise"
+            raise InvalidParameter("model", shown(path), rule, "write track_running_stats=False")
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (module.max_norm or module.scale_grad_by_freq):
+            rule = "changes its rows, or their gradients, by what else is in the batch"
+            raise InvalidParameter("model", shown(path), rule, "leave out max_norm and scale_grad_by_freq")
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and not parameter.is_leaf:
+            rule = "is the result of a computation, not a leaf, so no optimizer can change it"
+            raise InvalidParameter("model", name, rule, "detach it: nn.Parameter(value.detach())")
+        if parameter.requires_grad and parameter.numel() == 0:
+            raise InvalidParameter("model", name, "has no numbers in it", "remove it, or freeze it")
+        if parameter.requires_grad and not parameter.is_floating_point():
+            raise InvalidParameter("model", name, "is not made of real numbers", "freeze it")
+    if not any(each.requires_grad for each in model.parameters()):
+        raise InvalidParameter("model", type(model).__name__, "has nothing to train", "requires_grad_(True) somewhere")
+    return model
+
+
+def check_optimizer(optimizer: Any, model: nn.Module) -> torch.optim.Optimizer:
+    """An optimizer of exactly the parameters that are trained."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidParameter("optimizer", type(optimizer).__name__, "must be a torch.optim.Optimizer")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise InvalidParameter("optimizer", "LBFGS", "asks for gradients several times a step", "use SGD or Adam")
+    names = {id(each): name for name, each in model.named_parameters()}
+    trained = {id(each) for each in model.parameters() if each.requires_grad}
+    held = set()
+    for place, group in enumerate(optimizer.param_groups):
+        if not group["params"]:
+            raise InvalidParameter("optimizer", f"param_groups[{place}]", "has no parameters", "leave the group out")
+        for each in group["params"]:
+            if id(each) not in names:
+                rule = "has a parameter that is not the model's"
+                remedy = "make the optimizer after the model was moved, loaded or changed: Adam(model.parameters())"
+                raise InvalidParameter("optimizer", f"param_groups[{place}]", rule, remedy)
+            held.add(id(each))
+    missing = [names[each] for each in trained - held]
+    if missing:
+        rule = "is trained, but the optimizer does not have it"
+        raise InvalidParameter("optimizer", min(missing), rule, "add it, or freeze it: requires_grad_(False)")
+    return optimizer
+
+
+def check_dataset(dataset: Any) -> Any:
+    """Records by number; a tuple of tensors will do."""
+    if isinstance(dataset, DataLoader | Sampler):
+        rule = "brings a sampler of its own, and the guarantee needs each record drawn by its own coin"
+        remedy = "give the dataset itself; collate= takes what the loader had"
+        raise InvalidParameter("dataset", type(dataset).__name__, rule, remedy)
+    if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):
+        rule = "must have a length and records by number: a stream cannot be sampled"
+        raise InvalidParameter("dataset", type(dataset).__name__, rule)
+    if isinstance(dataset, tuple) and dataset and all(isinstance(each, torch.Tensor) for each in dataset):
+        if len({each.shape[0] for each in dataset}) != 1:
+            raise InvalidParameter("dataset", NOTHING, "must have tensors of one length")
+        return TensorDataset(*dataset)
+    if not hasattr(dataset, "__getitem__"):
+        raise InvalidParameter("dataset", type(dataset).__name__, "must give records by number")
+    return dataset
+
+
+def check_losses(losses: Any, count: int) -> torch.Tensor:
+    """One finite loss for each example, with a graph behind it."""
+    if not isinstance(losses, torch.Tensor):
+        raise InvalidParameter("losses", type(losses).__name__, "must be a tensor with one loss for each example")
+    if losses.dim() != 1 or losses.shape[0] != count:
+        shape, remedy = tuple(losses.shape), "reduction='none', and a mean over everything but the first axis"
+        raise InvalidParameter("losses", shape, f"must have the shape ({count},): one loss for each example", remedy)
+    if not losses.requires_grad:
+        rule = "have no graph behind them: nothing in the model was trained on the way"
+        raise InvalidParameter("losses", NOTHING, rule, "compute them outside of torch.no_grad()")
+    if not bool(torch.isfinite(losses.detach()).all()):
+        rule = "are not all finite: some are NaN or infinite"
+        raise InvalidParameter("losses", NOTHING, rule, "lower the learning rate, or look for log(0) and 0/0")
+    return losses

@@ -1,0 +1,172 @@
+"""What was seen of a forward pass: one record for each call of a module, made by hooks that change nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.utils._pytree import tree_flatten
+
+from deniable.errors import InvalidParameter
+from deniable.learn.torch.attention import Listening, block_of
+
+Key = tuple[str, str, int]
+"""Path of the module, kind of record, and which of its calls it was."""
+
+
+@final
+@dataclass(slots=True)
+class Call:
+    """One call: enough to reach the gradient at its outputs, and to run it again."""
+
+    key: Key
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    edges: list[GradientEdge]
+    shapes: list[tuple[int, ...]]
+    dtypes: list[torch.dtype]
+    places: list[int]
+    """Which of the flattened outputs the edges belong to."""
+    blocks: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of a linear map inside attention: which rows of which parameters it used."""
+    outputs: Any = None
+    versions: list[tuple[Tensor, int]] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        return self.key[0]
+
+    @property
+    def kind(self) -> str:
+        """ "layer" for a closed form, "heard" for a map inside attention, "unit" for what is run again."""
+        return self.key[1]
+
+    @property
+    def x(self) -> Tensor:
+        return self.args[0]
+
+    def check_unchanged(self) -> None:
+        """Refuse an input that was written over after the layer had read it."""
+        for tensor, version in self.versions:
+            if tensor._version != version:
+                rule = "its input was changed in place after it was used, so its gradient cannot be known"
+                raise InvalidParameter("model", shown(self.path), rule, "do not write into inputs of layers")
+
+
+def shown(path: str) -> str:
+    """A module's path for people."""
+    return path or "(the model itself)"
+
+
+@final
+class Listener:
+    """Hooks on every module that has something to train, and what they saw since it was last asked."""
+
+    def __init__(self, model: nn.Module, wanted: Callable[[str, str], bool]) -> None:
+        self.model, self.wanted = model, wanted
+        self.paused = False
+        self.calls: list[Call] = []
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._modes: list[Listening | None] = []
+        self._handles: list[Any] = []
+        for path, module in model.named_modules():
+            if any(each.requires_grad for each in module.parameters()):
+                self._listen(path, module)
+
+    def _listen(self, path: str, module: nn.Module) -> None:
+        if type(module) is nn.MultiheadAttention:
+            before = module.register_forward_pre_hook(lambda m, _: self._enter(path, m))
+            self._handles.append(before)
+            self._handles.append(module.register_forward_hook(lambda m, a, o: self._leave(), always_call=True))
+        self._handles.append(
+            module.register_forward_hook(lambda m, a, k, o: self._seen(path, m, a, k, o), with_kwargs=True)
+        )
+
+    def taken(self) -> list[Call]:
+        """The calls since the last time, and forget them."""
+        calls, self.calls = self.calls, []
+        self._counts.clear()
+        return calls
+
+    def close(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    # -- hooks ---------------------------------------------------------------------------------------------------------
+
+    def _off(self) -> bool:
+        return self.paused or not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1
+
+    def _seen(self, path: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        if self._off():
+            return
+        for kind in ("layer", "unit"):
+            if self.wanted(path, kind):
+                self._keep(path, kind, module, args, kwargs, output)
+
+    def _keep(
+        self, path: str, kind: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> Call | None:
+        flat = tree_flatten(output)[0]
+        places = [i for i, each in enumerate(flat) if isinstance(each, Tensor) and each.requires_grad]
+        if not places:
+            return None
+        if kind == "layer":
+            args, kwargs = ((*args, *kwargs.values())[:1]), {}
+        tensors = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
+        key = (path, kind, self._counts[path, kind])
+        self._counts[path, kind] += 1
+        made = [flat[i] for i in places]
+        call = Call(
+            key,
+            module,
+            tuple(each.detach() if isinstance(each, Tensor) else each for each in args),
+            kwargs,
+            [get_gradient_edge(each) for each in made],
+            [tuple(each.shape) for each in made],
+            [each.dtype for each in made],
+            places,
+            outputs=[each.detach() for each in made] if path == "" and self.wanted("", "outputs") else None,
+            versions=[(each, each._version) for each in tensors],
+        )
+        self.calls.append(call)
+        return call
+
+    def _enter(self, path: str, module: nn.Module) -> None:
+        if self._off() or not self.wanted(path, "heard"):
+            self._modes.append(None)
+            return
+
+        def heard(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+            blocks = {}
+            for part in (weight, bias):
+                block = None if part is None else block_of(part, module)
+                if block is not None:
+                    blocks[block[0]] = block[1:]
+            call = self._keep(path, "heard", module, (x,), {}, out) if blocks else None
+            if call is not None:
+                call.blocks = blocks
+
+        mode = Listening(heard)
+        mode.__enter__()
+        self._modes.append(mode)
+
+    def _leave(self) -> None:
+        mode = self._modes.pop() if self._modes else None
+        if mode is not None:
+            mode.__exit__(None, None, None)
+
+
+def gradients(losses: Tensor, edges: Iterable[GradientEdge], *, keep: bool) -> list[Tensor | None]:
+    """The gradients of one number at all of these places, by one backward pass that makes nothing else."""
+    listed = list(edges)
+    if not listed:
+        return []
+    return list(torch.autograd.grad(losses, listed, allow_unused=True, retain_graph=keep))

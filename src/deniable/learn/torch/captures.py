@@ -1,0 +1,357 @@
+"""What is known of the per-example gradients of one parameter, from one use of it: enough for norms and clipped sums.
+
+A capture stands for B gradients without holding them where it can. It answers three questions:
+
+    squared()       ‖G_i‖² of each example
+    summed(c)       Σ_i c_i G_i
+    each(low, high) the gradients of some examples themselves
+
+=============  ============================================  =======================================================
+capture        G_i                                           ‖G_i‖²
+=============  ============================================  =======================================================
+Outer          Σ_t g_it a_itᵀ                                Σ_ts (g_it·g_is)(a_it·a_is), or of G_i itself if shorter
+Convolution    the same over unfolded windows                the same
+Rows           row v: Σ_{t: id_it = v} g_it                  sum over equal ids first
+Vectors        held as it is                                 as it is
+=============  ============================================  =======================================================
+
+The first line with the inner products is the ghost norm (Goodfellow 2015; Li et al. 2022); all of it from one backward
+pass is book-keeping (Bu, Wang, Zha & Karypis 2023).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+CPU_ROOM = 2**22
+"""Numbers that a temporary may have on a CPU: 16 MB of single precision stay near the caches."""
+
+DEVICE_ROOM = 2**28
+"""And on an accelerator, where one large product is quicker than many small ones."""
+
+KEPT = 2
+"""A convolution's gradients are held if they are at most so many times as large as what goes in and out of it."""
+
+MARGIN = 64
+"""Rounding errors, in units of the last place, by which an inner product may be off in proportion to its terms."""
+
+
+def room(tensor: Tensor) -> int:
+    return CPU_ROOM if tensor.device.type == "cpu" else DEVICE_ROOM
+
+
+class Capture(ABC):
+    """The gradients of one parameter, or of a block of its rows, for B examples."""
+
+    __slots__ = ("shape",)
+    shape: torch.Size
+    """Of the parameter, or of the block."""
+
+    @abstractmethod
+    def squared(self) -> Tensor:
+        """‖G_i‖², on the safe side of the rounding that ghost norms suffer."""
+
+    @abstractmethod
+    def summed(self, factors: Tensor) -> Tensor:
+        """Σ_i factors_i G_i."""
+
+    @abstractmethod
+    def each(self, low: int, high: int) -> Tensor:
+        """G_low, ..., G_{high-1} in one tensor."""
+
+
+@final
+class Outer(Capture):
+    """Sums of outer products over places t: g of shape (B, G, T, o), a of shape (B, G, T, i), G independent blocks."""
+
+    __slots__ = ("_kept", "a", "g")
+
+    def __init__(self, g: Tensor, a: Tensor, shape: torch.Size) -> None:
+        self.g, self.a, self.shape = g, a, shape
+        self._kept: Tensor | None = None
+
+    def direct(self, low: int, high: int) -> Tensor:
+        """The gradients of some examples, block by block."""
+        return torch.matmul(self.g[low:high].transpose(-1, -2), self.a[low:high])
+
+    def squared(self) -> Tensor:
+        count, blocks, places, outs = self.g.shape
+        ins = self.a.shape[-1]
+        if places == 1:
+            return (_square(self.g) * _square(self.a)).flatten(1).sum(1)
+        if outs * ins <= places * (outs + ins):
+            # No longer than what it is made of: hold the gradients, and their sum comes for nothing.
+            self._kept = self.direct(0, count)
+            return _square(self._kept.flatten(1))
+        return _chunked(count, 2 * blocks * places * places, room(self.g), self._ghost)
+
+    def _ghost(self, low: int, high: int) -> Tensor:
+        g, a = self.g[low:high], self.a[low:high]
+        inner = torch.matmul(g, g.transpose(-1, -2)).mul_(torch.matmul(a, a.transpose(-1, -2)))
+        # Terms of both signs cancel, rounding errors do not: what they may come to is added. The diagonal is ‖g‖²‖a‖².
+        terms = inner.diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt_().sum(-1).square_()
+        return (inner.sum((-1, -2)) + MARGIN * torch.finfo(g.dtype).eps * terms).flatten(1).sum(1)
+
+    def cross(self, rows: Rows) -> Tensor:
+        """<G_i, R_i> with the rows of an embedding that shares the weight."""
+        g, a = self.g[:, 0], self.a[:, 0]
+        heard = torch.gather(g, 2, rows.ids.unsqueeze(1).expand(-1, g.shape[1], -1))
+        return (heard * torch.matmul(a, rows.g.transpose(1, 2))).flatten(1).sum(1)
+
+    def summed(self, factors: Tensor) -> Tensor:
+        if self._kept is not None:
+            return torch.mv(self._kept.flatten(1).T, factors).reshape(self.shape)
+        g, a, weights = self.g, self.a, factors.view(-1, 1, 1, 1)
+        g, a = (g * weights, a) if g.shape[-1] <= a.shape[-1] else (g, a * weights)
+        if g.shape[1] == 1:
+            whole = torch.mm(g.flatten(0, 2).T, a.flatten(0, 2))
+        else:
+            whole = torch.einsum("bgto,bgti->goi", g, a)
+        return whole.reshape(self.shape)
+
+    def each(self, low: int, high: int) -> Tensor:
+        return self.direct(low, high).reshape(high - low, *self.shape)
+
+
+@final
+class Convolution(Capture):
+    """A convolution: x of shape (B, m, C, ...), padded already, and g of shape (B, m, O, ...)."""
+
+    __slots__ = ("_kept", "dilation", "g", "groups", "kernel", "stride", "x")
+
+    def __init__(
+        self,
+        g: Tensor,
+        x: Tensor,
+        shape: torch.Size,
+        *,
+        stride: Sequence[int],
+        dilation: Sequence[int],
+        groups: int,
+    ) -> None:
+        self.g, self.x, self.shape = g, x, shape
+        self.stride, self.dilation, self.groups = tuple(stride), tuple(dilation), groups
+        self.kernel = tuple(shape[2:])
+        self._kept: Tensor | None = None
+
+    def _unfolded(self, low: int, high: int) -> Outer:
+        """The same as outer products: every window laid out as a row, channels last, as long runs copy fast."""
+        x, g = self.x[low:high].flatten(0, 1), self.g[low:high]
+        count, more = high - low, self.x.shape[1]
+        last = x.movedim(1, -1).contiguous()
+        out, spatial = g.shape[3:], last.stride()[1:-1]
+        windows = last.as_strided(
+            (x.shape[0], *out, *self.kernel, x.shape[1]),
+            (
+                last.stride(0),
+                *(s * d for s, d in zip(spatial, self.stride, strict=True)),
+                *(s * d for s, d in zip(spatial, self.dilation, strict=True)),
+                1,
+            ),
+        )
+        places, outs = math.prod(out), self.shape[0] // self.groups
+        a = windows.reshape(count, more * places, -1)
+        g = g.reshape(count, more, self.groups, outs, places)
+        g = g[:, 0].transpose(-1, -2) if more == 1 else g.permute(0, 2, 1, 4, 3).flatten(2, 3)
+        if self.groups == 1:
+            a = a.unsqueeze(1)
+        else:
+            a = a.unflatten(2, (-1, self.groups, self.shape[1])).permute(0, 3, 1, 2, 4).flatten(3)
+        return Outer(g, a, self.shape)
+
+    def _ordered(self, flat: Tensor) -> Tensor:
+        """From channels last to the order of the weight: (..., O·K·C) becomes (..., O, C, K)."""
+        split = flat.reshape(*flat.shape[:-1], self.shape[0], *self.kernel, self.shape[1])
+        return split.movedim(-1, -1 - len(self.kernel))
+
+    def squared(self) -> Tensor:
+        count, more = self.x.shape[:2]
+        places = more * math.prod(self.g.shape[3:])
+        ins, outs = self.shape[1] * math.prod(self.kernel), self.shape[0] // self.groups
+        each = self.groups * places * (ins + outs)
+        if outs * ins <= KEPT * places * (outs + ins):
+            kept = self._kept = self.x.new_empty((count, math.prod(self.shape)))
+
+            def hold(low: int, high: int) -> Tensor:
+                rows, part = self._unfolded(low, high), kept[low:high]
+                blocks = part.view(-1, rows.g.shape[-1], rows.a.shape[-1])
+                torch.bmm(rows.g.transpose(-1, -2).flatten(0, 1), rows.a.flatten(0, 1), out=blocks)
+                return _square(part)
+
+            return _chunked(count, each, room(self.x), hold)
+        return _chunked(count, each, room(self.x), lambda low, high: self._unfolded(low, high).squared())
+
+    def summed(self, factors: Tensor) -> Tensor:
+        if self._kept is not None:
+            return self._ordered(torch.mv(self._kept.T, factors))
+        spatial = len(self.kernel)
+        weighted = (self.g * factors.view(-1, 1, 1, *([1] * spatial))).flatten(0, 1)
+        x = self.x.flatten(0, 1)
+        nothing = [0] * spatial
+        _, whole, _ = torch.ops.aten.convolution_backward(
+            weighted,
+            x,
+            x.new_empty(self.shape),
+            None,
+            list(self.stride),
+            nothing,
+            list(self.dilation),
+            False,
+            nothing,
+            self.groups,
+            [False, True, False],
+        )
+        return whole
+
+    def each(self, low: int, high: int) -> Tensor:
+        return self._ordered(self._unfolded(low, high).direct(0, high - low).flatten(1))
+
+
+@final
+class Rows(Capture):
+    """An embedding: ids of shape (B, T), g of shape (B, T, d); what must not count has g = 0 already."""
+
+    __slots__ = ("g", "ids")
+
+    def __init__(self, g: Tensor, ids: Tensor, shape: torch.Size) -> None:
+        self.g, self.ids, self.shape = g, ids, shape
+
+    def squared(self) -> Tensor:
+        count, places, width = self.g.shape
+        if places == 1:
+            return self.g.flatten(1).square().sum(1)
+        owner = torch.arange(count, device=self.ids.device).unsqueeze(1)
+        keys, where = torch.unique(self.ids + owner * self.shape[0], return_inverse=True)
+        added = self.g.new_zeros((keys.numel(), width)).index_add_(0, where.flatten(), self.g.flatten(0, 1))
+        lengths = added.square_().sum(1)
+        return lengths.new_zeros(count).index_add_(0, torch.div(keys, self.shape[0], rounding_mode="floor"), lengths)
+
+    def summed(self, factors: Tensor) -> Tensor:
+        weighted = (self.g * factors.view(-1, 1, 1)).flatten(0, 1)
+        return self.g.new_zeros(self.shape).index_add_(0, self.ids.flatten(), weighted)
+
+    def each(self, low: int, high: int) -> Tensor:
+        made = self.g.new_zeros((high - low, *self.shape))
+        for place in range(low, high):
+            made[place - low].index_add_(0, self.ids[place], self.g[place])
+        return made
+
+
+@final
+class Vectors(Capture):
+    """Gradients held as they are: (B, *shape)."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Tensor) -> None:
+        self.values, self.shape = values, values.shape[1:]
+
+    @property
+    def _rows(self) -> Tensor:
+        return self.values.reshape(self.values.shape[0], -1)
+
+    def squared(self) -> Tensor:
+        return _square(self._rows)
+
+    def summed(self, factors: Tensor) -> Tensor:
+        return torch.mv(self._rows.T, factors).reshape(self.shape)
+
+    def each(self, low: int, high: int) -> Tensor:
+        return self.values[low:high]
+
+
+@final
+class Uses:
+    """All uses of one parameter in a batch: its gradient is the sum over them."""
+
+    __slots__ = ("captures",)
+
+    def __init__(self, captures: Sequence[Capture]) -> None:
+        self.captures = _merged(captures)
+
+    def squared(self) -> Tensor:
+        if len(self.captures) == 1:
+            return self.captures[0].squared()
+        kinds = {type(each): each for each in self.captures}
+        if (
+            len(self.captures) == 2
+            and isinstance(o := kinds.get(Outer), Outer)
+            and isinstance(r := kinds.get(Rows), Rows)
+        ):
+            apart = o.squared() + r.squared()
+            return (apart + 2 * o.cross(r)).clamp_(min=0) + MARGIN * torch.finfo(apart.dtype).eps * apart
+        first = self.captures[0]
+        count, each = _count(first), math.prod(first.shape)
+        parts = self.captures
+        device = room(parts[0].each(0, 1))
+
+        def direct(low: int, high: int) -> Tensor:
+            return (
+                sum((part.each(low, high) for part in parts[1:]), start=parts[0].each(low, high))
+                .flatten(1)
+                .square()
+                .sum(1)
+            )
+
+        return _chunked(count, len(parts) * each, device, direct)
+
+    def summed(self, factors: Tensor) -> Tensor:
+        total = self.captures[0].summed(factors)
+        for part in self.captures[1:]:
+            total = total + part.summed(factors)
+        return total
+
+    def each(self, low: int, high: int) -> Tensor:
+        return sum((part.each(low, high) for part in self.captures[1:]), start=self.captures[0].each(low, high))
+
+
+def _merged(captures: Sequence[Capture]) -> list[Capture]:
+    """As few captures as say the same: uses of one kind join along their places."""
+    if len(captures) == 1:
+        return list(captures)
+    found: list[Capture] = [each for each in captures if isinstance(each, Convolution)]
+    outers = [each for each in captures if isinstance(each, Outer)]
+    rows = [each for each in captures if isinstance(each, Rows)]
+    vectors = [each for each in captures if isinstance(each, Vectors)]
+    if outers:
+        g, a = (torch.cat([getattr(each, side) for each in outers], 2) for side in ("g", "a"))
+        found.append(Outer(g, a, outers[0].shape) if len(outers) > 1 else outers[0])
+    if rows:
+        g, ids = (torch.cat([getattr(each, side) for each in rows], 1) for side in ("g", "ids"))
+        found.append(Rows(g, ids, rows[0].shape) if len(rows) > 1 else rows[0])
+    if vectors:
+        found.append(Vectors(sum((each.values for each in vectors[1:]), start=vectors[0].values)))
+    return found
+
+
+def _count(capture: Capture) -> int:
+    held = capture.values if isinstance(capture, Vectors) else capture.g  # type: ignore[attr-defined]
+    return int(held.shape[0])
+
+
+def _square(values: Tensor) -> Tensor:
+    """The squared lengths of the last axis, without a temporary of the size of the values."""
+    return torch.matmul(values.unsqueeze(-2), values.unsqueeze(-1))[..., 0, 0]
+
+
+def _chunked(count: int, each: int, most: int, work: Callable[[int, int], Tensor]) -> Tensor:
+    """`work` on some examples at a time, so that what it makes of them stays small."""
+    size = max(1, min(count, most // max(each, 1)))
+    if size >= count:
+        return work(0, count)
+    return torch.cat([work(low, min(low + size, count)) for low in range(0, count, size)])
+
+
+def padded(x: Tensor, module: torch.nn.Module) -> Tensor:
+    """The input of a convolution with its padding written out."""
+    padding = module._reversed_padding_repeated_twice
+    if module.padding_mode != "zeros":
+        return F.pad(x, padding, mode=module.padding_mode)
+    return F.pad(x, padding) if any(padding) else x

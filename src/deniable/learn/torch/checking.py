@@ -1,0 +1,81 @@
+"""A model's per-example gradients beside vmap's, on a batch of one's own choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.utils._pytree import tree_flatten, tree_map
+
+from deniable.errors import InvalidParameter
+from deniable.learn.torch.bookkeeping import Bookkeeping
+from deniable.learn.torch.rerun import plain_kernels
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How far per-example gradients are from vmap's."""
+
+    worst: float
+    """The largest distance of one example's gradient of one parameter, relative to the length of that example's whole
+    gradient."""
+    by_parameter: dict[str, float]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether they are the same up to rounding of single precision."""
+        return self.worst <= 1e-4
+
+    def __str__(self) -> str:
+        name = max(self.by_parameter, key=self.by_parameter.__getitem__)
+        return f"{'agrees' if self.agrees else 'DIFFERS'}: at most {self.worst:.2g} of a gradient's length, at {name}"
+
+
+def some_losses(model: Callable[..., Any], batch: Any) -> Tensor:
+    """Some fixed combination of the outputs: as good as any loss for comparing gradients."""
+    first = batch[0] if isinstance(batch, list | tuple) else batch
+    out = model(**batch) if isinstance(batch, dict) else model(first)
+    total: Any = 0.0
+    for part in tree_flatten(out)[0]:
+        if isinstance(part, Tensor) and part.is_floating_point():
+            flat = part.reshape(part.shape[0], -1)
+            weights = torch.cos(torch.arange(flat.shape[1], device=flat.device, dtype=flat.dtype))
+            total = total + (flat * weights).sum(1)
+    return total
+
+
+def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[Any, Any], Tensor] | None) -> Checked:
+    """See `Trainer.check`."""
+    of = losses or some_losses
+    book.forget()
+    made = of(model, batch)
+    if made.dim() != 1:
+        raise InvalidParameter("losses", tuple(made.shape), "must have one loss for each example: reduction='none'")
+    count = int(made.shape[0])
+    found = book.gradients(made)
+    parameters = {name: each.tensor.detach() for name, each in book.parameters.items()}
+
+    def loss(given: dict[str, Tensor], one: Any) -> Tensor:
+        alone = tree_map(lambda each: each.unsqueeze(0) if isinstance(each, Tensor) else each, one)
+        return of(lambda *args, **kwargs: functional_call(model, given, args, kwargs), alone).sum()
+
+    book.listener.paused = True
+    try:
+        axes = tree_map(lambda each: 0 if isinstance(each, Tensor) else None, batch)
+        with plain_kernels(model):
+            truth = vmap(grad(loss), in_dims=(None, axes), randomness="error")(parameters, batch)
+    finally:
+        book.listener.paused = False
+    lengths = sum(each.reshape(count, -1).square().sum(1) for each in truth.values()).sqrt().clamp(min=1e-30)
+    apart = {}
+    for name, expected in truth.items():
+        mine = found.each(name, 0, count)
+        difference = expected if mine is None else mine - expected
+        apart[name] = float((difference.reshape(count, -1).square().sum(1).sqrt() / lengths).max())
+    return Checked(max(apart.values(), default=math.nan), apart)

@@ -1,0 +1,85 @@
+"""What a run looked like: losses and ε over the steps, as a bar while it runs and as a picture afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, final
+
+from torch import Tensor
+
+from deniable.curves import check
+from deniable.learn.plans import Plan
+
+if TYPE_CHECKING:
+    from deniable.plots import Figure
+
+POINTS = 24
+"""Steps at which ε is worked out for a picture."""
+
+
+@final
+class History:
+    """The average loss of each step. Of the data itself, so not private: for the owner's eyes only."""
+
+    def __init__(self) -> None:
+        self.average: list[float | None] = []
+        """None where nobody took part."""
+        self._sum, self._count = 0.0, 0
+
+    def losses(self, losses: Tensor) -> None:
+        self._sum += float(losses.detach().sum())
+        self._count += int(losses.shape[0])
+
+    def stepped(self) -> None:
+        self.average.append(self._sum / self._count if self._count else None)
+        self._sum, self._count = 0.0, 0
+
+    @contextmanager
+    def bar(self, plan: Plan, done: int, last: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
+        """A bar on stderr that is told the steps done; nothing where rich or a terminal is missing."""
+        try:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        except ImportError:
+            yield lambda _: None
+            return
+        console = Console(stderr=True)
+        if not shown or not console.is_terminal:
+            yield lambda _: None
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[words]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, transient=True, console=console) as progress:
+            task = progress.add_task("private steps", total=last, completed=done, words="")
+
+            def told(steps: int) -> None:
+                loss = self.average[-1] if self.average else None
+                words = f"{steps} of {plan.steps}" + ("" if loss is None else f", loss {loss:.4f}")
+                progress.update(task, completed=steps, words=words)
+
+            yield told
+
+    def figure(self, plan: Plan, steps: int, delta: float) -> Figure:
+        """Two panels: losses, and ε so far at `delta`, rounded up."""
+        from deniable.plots.spec import Axis, Figure, Line, Panel
+
+        small = check.inner_probability("delta", delta)
+        losses = [(place + 1, loss) for place, loss in enumerate(self.average) if loss is not None]
+        most = max([loss for _, loss in losses], default=1.0) * 1.05
+        last = max(steps, 1)
+        counts = sorted({max(1, round(last * share / POINTS)) for share in range(1, POINTS + 1)})
+        epsilons = [plan.so_far(count).epsilon(delta=small) for count in counts]
+        x = Axis("step", 0, last)
+        loss = Line("loss", tuple(float(at) for at, _ in losses), tuple(each for _, each in losses))
+        spent = Line("ε so far", tuple(map(float, counts)), tuple(epsilons), colour=1)
+        panels = (
+            Panel(x, Axis("average loss of a step", 0, most), (loss,), "Loss", labels="none"),
+            Panel(x, Axis(f"ε at δ = {small:g}", 0, max(epsilons) * 1.05), (spent,), "Privacy", labels="none"),
+        )
+        note = "The losses are those of the training data: not private, for the owner's eyes only."
+        return Figure("A private training run", panels, note)

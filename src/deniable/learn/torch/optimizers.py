@@ -1,0 +1,58 @@
+"""Adam for noisy gradients: what the noise adds to its second moment is known, and taken off again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, final
+
+import torch
+
+from deniable.curves import check
+
+
+@final
+class AdamBC(torch.optim.Optimizer):  # type: ignore[misc]  # torch brings no types where they are checked
+    """DP-AdamBC: Adam whose second moment is corrected for the variance of the noise.
+
+    Noise of variance Φ in every gradient makes v larger by Φ in expectation, so that all coordinates are moved alike;
+    here the step is m̂/√max(v̂ - Φ, floor²) (Tang, Shpilevskiy & Lécuyer 2024). `Trainer` sets Φ = (noise·clip/batch)².
+    What is done to noisy gradients costs no privacy.
+    """
+
+    def __init__(
+        self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), floor: float = 1e-4
+    ) -> None:
+        first, second = (check.probability("betas", each) for each in betas)
+        defaults = {
+            "lr": check.not_negative("lr", lr),
+            "betas": (first, second),
+            "floor": check.positive("floor", floor),
+            "noise_variance": 0.0,
+        }
+        super().__init__(params, defaults)
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """One step along the gradients that are there."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        self._move(parameter, group)
+        return loss
+
+    def _move(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
+        state, (first, second) = self.state[parameter], group["betas"]
+        if not state:
+            state["step"] = torch.zeros(())
+            state["mean"], state["square"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        state["step"] += 1
+        state["mean"].lerp_(parameter.grad, 1 - first)
+        state["square"].mul_(second).addcmul_(parameter.grad, parameter.grad, value=1 - second)
+        done = float(state["step"])
+        mean, square = state["mean"] / (1 - first**done), state["square"] / (1 - second**done)
+        spread = square.sub_(group["noise_variance"]).clamp_(min=group["floor"] ** 2).sqrt_()
+        parameter.addcdiv_(mean, spread, value=-group["lr"])

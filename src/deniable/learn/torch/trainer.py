@@ -1,0 +1,490 @@
+"""The trainer: carries a plan out on a model and an optimizer that stay the user's own.
+
+for x, y in trainer:                                              # true Poisson batches, cut to size
+    losses = cross_entropy(model(x), y, reduction="none")         # one loss for each example
+    trainer.backward(losses)                                      # clipped; noise, step and count by themselves
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from torch import Tensor, nn
+
+from deniable import noise as chance
+from deniable.curves import check
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.learn.factorised import DPFTRL
+from deniable.learn.plans import DPSGD, Flat, Plan
+from deniable.learn.torch import border, checkpoints
+from deniable.learn.torch.bookkeeping import Bookkeeping
+from deniable.learn.torch.checking import Checked, checked
+from deniable.learn.torch.history import History
+from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
+from deniable.learn.torch.optimizers import AdamBC
+from deniable.learn.torch.sampling import Records, drawn, parts
+
+if TYPE_CHECKING:
+    from deniable.audit import OneRun
+    from deniable.curves import Curve
+    from deniable.ledger import Entry, Ledger
+    from deniable.plots import Figure
+    from deniable.queries.session import Session
+    from deniable.units import Guarantee
+
+LEARNT = 5
+"""Examples of the very first batch: it is compared with autograd, which costs several passes."""
+
+Losses = Callable[[Any, Any], Tensor]
+"""From a model and a batch to one loss for each example."""
+
+
+@final
+class Trainer:
+    """Private training of `model` by `optimizer` on `dataset`, as `plan` has it.
+
+    Promise: for all datasets that differ by one record, whoever sees the model after every step can tell them apart no
+    better than `guarantee` says: its curve is the plan's, and its assumptions are all there are.
+
+    Iterate over it for batches (all that is left of the plan; `take(n)` for the next n steps) and call `backward` with
+    one loss for each example. `physical_batch` bounds how many examples are held at once; what is promised does not
+    depend on it. Neither the model nor the optimizer is wrapped or changed, and `close` takes the hooks off.
+
+    `ledger` (or `session`) is charged for the whole run before the first step; sampled training needs `delta`, the part
+    of its δ column. A step counts as taken when it begins. `noise` is `ExactNoise()` on a CPU and `DeviceNoise()`
+    elsewhere.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        plan: Plan,
+        dataset: Any,
+        *,
+        physical_batch: int | None = None,
+        noise: GradientNoise | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        ledger: Ledger | None = None,
+        session: Session | None = None,
+        delta: float | None = None,
+        canaries: Any = None,
+        process_group: Any = None,
+        after_step: Callable[[Trainer], None] | None = None,
+        progress: bool = True,
+        entropy: chance.Entropy | None = None,
+    ) -> None:
+        if not isinstance(plan, Plan):
+            raise InvalidParameter("plan", type(plan).__name__, "must be a plan", "learn.DPSGD(...) makes one")
+        plan.calibrated()
+        self.model, self.plan = border.check_model(model), plan
+        self.optimizer = border.check_optimizer(optimizer, model)
+        self._group = process_group
+        self._entropy = entropy
+        self._device = next(model.parameters()).device
+        self._size = None if physical_batch is None else check.integer("physical_batch", physical_batch, 1)
+        self._canaries = None if canaries is None else Canaries(border.check_dataset(canaries), entropy)
+        whole = border.check_dataset(dataset)
+        self._records = Records(
+            whole if self._canaries is None else self._canaries.among(whole), collate, (self._rank, self._processes)
+        )
+        self._check_records()
+        self._book = Bookkeeping(model)
+        self._noise = noise or (ExactNoise(entropy=entropy) if self._device.type == "cpu" else DeviceNoise())
+        self._parameters = {name: each.tensor for name, each in self._book.parameters.items()}
+        self._noise.open(plan, sum(each.numel() for each in self._parameters.values()))
+        self._past = _Past(plan) if isinstance(plan, DPFTRL) else None
+        self._ledger = _ledger(ledger, session)
+        self._delta = delta
+        self._entry: Entry | None = None
+        self._after_step, self._progress = after_step, progress
+        self._run = secrets.token_hex(16)
+        self._journal: checkpoints.Journal | None = None
+        self._sums: dict[str, Tensor] = {}
+        self._open: int | None = None
+        """Examples of the batch that was handed out and waits for its backward pass."""
+        self.steps_taken = 0
+        """Steps begun: all of these are spent."""
+        self.public_steps = 0
+        self.history = History()
+        self._versions: list[tuple[str, Tensor, int]] = []
+        for group in optimizer.param_groups:
+            if isinstance(optimizer, AdamBC):
+                group["noise_variance"] = (plan.sigma / self.expected_batch) ** 2
+        self._share_model()
+
+    # -- what is promised ----------------------------------------------------------------------------------------------
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the whole run promises, and what that rests on."""
+        more = ["gradients and their sums are computed as in real arithmetic"]
+        if isinstance(self.plan, DPSGD) and self.plan.records is None:
+            more.append("the number of records is public (a neighbour has one record blanked)")
+        if self.public_steps:
+            more.append(f"the data of {self.public_steps} public steps is public")
+        if self._canaries is not None:
+            more.append("canaries are nobody's records")
+        return self.plan.guarantee(*more, *self._noise.assumptions)
+
+    @property
+    def curve(self) -> Curve:
+        """The curve of the whole plan: it holds also for a run that was stopped, whatever made it stop."""
+        return self.plan.curve
+
+    def epsilon(self, *, delta: float) -> float:
+        """ε of the steps begun so far, rounded up. If what was seen decided when to stop, `curve` is what holds."""
+        return self.plan.so_far(self.steps_taken).epsilon(delta=delta) if self.steps_taken else 0.0
+
+    @property
+    def expected_batch(self) -> float:
+        """What sums are divided by: the average number of records in a step, from public numbers."""
+        if isinstance(self.plan, DPFTRL):
+            return float(self.plan.batch_size)
+        assert isinstance(self.plan, DPSGD)
+        return self.plan.rate * (self._records.count if self.plan.records is None else self.plan.records)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the plan is used up: then there are no more batches."""
+        return self.steps_taken >= self.plan.steps
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._batches(self.plan.steps)
+
+    def take(self, steps: int) -> Iterator[Any]:
+        """Batches of the next `steps` steps, or of as many as are left."""
+        return self._batches(check.integer("steps", steps, 1))
+
+    def _batches(self, most: int) -> Iterator[Any]:
+        self._reserve()
+        last = min(self.plan.steps, self.steps_taken + most)
+        with self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._rank == 0) as shown:
+            while self.steps_taken < last:
+                self._records.check_length()
+                step = self.steps_taken
+                self.steps_taken += 1
+                if self._journal is not None and self._rank == 0:
+                    self._journal.note(self.steps_taken)
+                self._sums = {}
+                taken = drawn(self.plan, self._records, step, self._entropy)
+                for places in parts(taken, self._size, first=LEARNT if self._book.is_learning else None):
+                    yield self._handed_out(self._records.batch(places, self._device), len(places))
+                    if self._open is not None:
+                        self._open = None
+                        rule = "was not called for a batch; what is left out would depend on the data"
+                        raise InvalidOperation(f"trainer.backward {rule}; call it once for each batch")
+                self._finish_step()
+                shown(self.steps_taken)
+        if self.finished:
+            self._seal()
+
+    def _handed_out(self, batch: Any, count: int) -> Any:
+        self._open = count
+        self._book.forget()
+        self._versions = [
+            (f"{path}.{name}" if path else name, buffer, buffer._version)
+            for path, module in self.model.named_modules()
+            if type(module).__name__ != "_SpectralNorm"  # changed by the weights, not by the data
+            for name, buffer in module.named_buffers(recurse=False)
+        ]
+        return batch
+
+    def backward(self, losses: Tensor) -> None:
+        """Clip each example's gradient and add it to the step's sum; one backward pass, and no gradient is left behind.
+
+        `losses` has one loss for each example of the batch, in any order.
+        """
+        if self._open is None:
+            raise InvalidOperation(
+                "trainer.backward goes with a batch of this trainer, once: for batch in trainer: ..."
+            )
+        border.check_losses(losses, self._open)
+        for name, buffer, version in self._versions:
+            if buffer._version != version:
+                rule = "is a buffer that the forward pass wrote the data into, without noise"
+                raise InvalidParameter("model", name, rule, "leave out running statistics, or freeze them with eval()")
+        self._open = None
+        found = self._book.gradients(losses)
+        factors = self._factors(found.squared())
+        for name, part, (start, stop) in found.summed(factors):
+            whole, part = self._parameters[name], part.to(self._parameters[name].dtype)
+            if name not in self._sums and part.shape == whole.shape:
+                self._sums[name] = part
+                continue
+            total = self._sums.setdefault(name, torch.zeros_like(whole))
+            target = total[start:stop] if whole.dim() else total
+            target += part
+        self.history.losses(losses)
+
+    def _factors(self, squared: Tensor) -> Tensor:
+        """What each gradient is multiplied by, so that none is longer than the clipping norm."""
+        clip = self.plan.clip
+        # A hair more than the length: what rounding of single precision may have lost.
+        lengths = squared.clamp_(min=0).sqrt_() * (1 + 2**-16)
+        if isinstance(clip, Flat):
+            return (clip.norm / lengths.clamp_(min=clip.norm)).clamp_(max=1.0)
+        return clip.norm / (lengths + clip.stability)
+
+    def _finish_step(self) -> None:
+        for name, parameter in self._parameters.items():
+            total = self._sums.pop(name, None)
+            if total is None:
+                total = torch.zeros_like(parameter)
+            parameter.grad = self._told(self._noisy(name, self._added_up(total))).div_(self.expected_batch)
+        if self._past is not None:
+            self._past.turn()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.history.stepped()
+        if self._after_step is not None:
+            self._after_step(self)
+
+    def _noisy(self, name: str, total: Tensor) -> Tensor:
+        if self._rank != 0:
+            return total
+        if self._past is None:
+            return self._noise.add(total)
+        return self._past.released(name, total, self._noise)
+
+    def public_step(self, loss: Tensor) -> None:
+        """An ordinary step, without clipping and noise, on a loss over public data; the guarantee will say so."""
+        self._book.forget()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.public_steps += 1
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def check(self, batch: Any, *, losses: Losses | None = None) -> Checked:
+        """Compare this model's per-example gradients on a batch with vmap's. Costs no budget, for the owner's eyes.
+
+        `losses(model, batch)` gives one loss for each example; without it, some fixed combination of the outputs does.
+        """
+        return checked(self.model, self._book, batch, losses)
+
+    def plot(self, *, delta: float) -> Figure:
+        """The loss and ε so far over the steps. The losses are those of the data: not private, for the owner's eyes."""
+        return self.history.figure(self.plan, self.steps_taken, delta)
+
+    def audit(self, losses: Losses, *, delta: float, confidence: float, guesses: int | None = None) -> OneRun:
+        """What this one run proves about its own leakage, by the canaries that were given to the trainer.
+
+        Each canary was trained on if its fair coin said so, and is guessed by its loss now. Certified from below: far
+        below the claim for most runs, and above it only if something is wrong (Steinke, Nasr & Jagielski 2023).
+        `guesses` is how many canaries are guessed, fixed beforehand; without it several numbers are tried and paid for.
+        """
+        if self._canaries is None:
+            rule = "an audit needs canaries that were in the training by coin"
+            raise InvalidOperation(f"{rule}; give Trainer(canaries=) a dataset of them")
+        from deniable.audit import one_run
+
+        batch = self._canaries.batch(self._device)
+        was = self.model.training
+        self.model.eval()
+        with torch.no_grad():
+            scores = -losses(self.model, batch).double().cpu().numpy()
+        self.model.train(was)
+        return one_run(scores, self._canaries.included, delta=delta, confidence=confidence, guesses=guesses)
+
+    def close(self) -> None:
+        """Take the hooks off the model; training is over, and the ledger is told."""
+        self._book.close()
+        if self.steps_taken:
+            self._seal()
+
+    # -- the ledger ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _question(self) -> str:
+        return hashlib.sha256(f"training {self._run} {self.plan!r}".encode()).hexdigest()
+
+    def _reserve(self) -> None:
+        """Charge the whole run before anything is released: a plan is fixed in advance, a stopping time is not."""
+        if self._ledger is None or self._entry is not None:
+            return
+        granted = torch.zeros(1)
+        try:
+            if self._rank == 0:
+                cost = self.plan.price(self._ledger.budget, unit=self._ledger.unit, delta=self._delta)
+                said = f"training: {self.plan!r}"
+                self._entry = self._ledger.reserve(cost, question=self._question, description=said)
+                granted += 1
+        finally:
+            self._told(granted)  # the others must not wait for a first process that was refused
+        if not granted:
+            raise InvalidOperation("the first process was not granted the budget; see its error")
+
+    def _seal(self) -> None:
+        from deniable.ledger import State
+
+        if self._ledger is None or self._entry is None or self._entry.state is not State.RESERVED:
+            return
+        told = json.dumps({"steps": self.steps_taken, "plan": repr(self.plan)}).encode()
+        self._entry = self._ledger.seal(self._entry, told)
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Model, optimizer and what was spent, in one file; later steps are noted beside it before they begin."""
+        place = Path(path)
+        if self._rank != 0:
+            return
+        record: dict[str, Any] = {
+            "run": self._run,
+            "plan": repr(self.plan),
+            "noise": self.plan.calibrated(),
+            "steps": self.steps_taken,
+            "public_steps": self.public_steps,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "entry": None if self._entry is None else self._entry.number,
+            "past": None if self._past is None else self._past.state(),
+        }
+        checkpoints.write(place, record)
+        self._journal = checkpoints.Journal(place)
+        self._journal.begin(self._run, self.steps_taken)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Go on from a checkpoint. What was spent is the most of what it, its journal and this trainer say."""
+        place = Path(path)
+        record = checkpoints.read(place)
+        for name, mine in (("plan", repr(self.plan)), ("noise", self.plan.calibrated())):
+            if record[name] != mine:
+                rule = f"is of another {name}: {record[name]}"
+                raise InvalidParameter("path", place.name, rule, "make the trainer with the plan of the checkpoint")
+        if record["entry"] is not None and self._ledger is None:
+            raise InvalidParameter("ledger", None, "paid for this run before", "give the trainer the same ledger")
+        journal = checkpoints.Journal(place)
+        known = [record["steps"], journal.read(record["run"])]
+        if self.steps_taken and record["run"] != self._run:
+            rule = "belongs to another run than the one that this trainer has begun"
+            raise InvalidParameter("path", place.name, rule, "make a new trainer for it")
+        self.model.load_state_dict(record["model"])
+        self.optimizer.load_state_dict(record["optimizer"])
+        self._run = record["run"]
+        self.steps_taken = max(*known, self.steps_taken)
+        self.public_steps = max(record["public_steps"], self.public_steps)
+        if self._past is not None:
+            self._past.restore(record["past"], self.steps_taken - record["steps"])
+        if self._ledger is not None and record["entry"] is not None and self._rank == 0:
+            self._entry = self._paid(record["entry"])
+        self._journal = journal
+
+    def _paid(self, number: int) -> Entry:
+        assert self._ledger is not None
+        entry = self._ledger.entry(number)
+        if entry is None or entry.question != self._question:
+            raise InvalidParameter("ledger", NOTHING, "is not the one that paid for this run", "give the same ledger")
+        return entry
+
+    # -- several processes ---------------------------------------------------------------------------------------------
+
+    @property
+    def _rank(self) -> int:
+        return 0 if self._group is None else torch.distributed.get_rank(self._group)
+
+    @property
+    def _processes(self) -> int:
+        return 1 if self._group is None else torch.distributed.get_world_size(self._group)
+
+    def _share_model(self) -> None:
+        """All processes start from the model of the first."""
+        if self._group is not None:
+            with torch.no_grad():
+                for each in (*self.model.parameters(), *self.model.buffers()):
+                    torch.distributed.broadcast(each, group=self._group, group_src=0)
+
+    def _added_up(self, total: Tensor) -> Tensor:
+        if self._group is not None:
+            torch.distributed.all_reduce(total, group=self._group)
+        return total
+
+    def _told(self, noisy: Tensor) -> Tensor:
+        """The noisy sum of the first process, for all: noise is drawn once."""
+        if self._group is not None:
+            torch.distributed.broadcast(noisy, group=self._group, group_src=0)
+        return noisy
+
+    def _check_records(self) -> None:
+        plan = self.plan
+        if isinstance(plan, DPFTRL) and plan.records != self._records.count:
+            rule = f"has {self._records.count} records, and the plan's order is one of {plan.records}"
+            raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
+
+
+@final
+class Canaries:
+    """Records that are nobody's, each in the training by a fair coin."""
+
+    def __init__(self, dataset: Any, entropy: chance.Entropy | None) -> None:
+        self._dataset = dataset
+        self.included = chance.bernoulli(p=0.5, size=(len(dataset),), entropy=entropy)
+
+    def among(self, dataset: Any) -> Any:
+        """The dataset with the canaries that are in."""
+        chosen = [place for place, inside in enumerate(self.included) if inside]
+        return torch.utils.data.ConcatDataset([dataset, torch.utils.data.Subset(self._dataset, chosen)])
+
+    def batch(self, device: torch.device) -> Any:
+        import numpy as np
+
+        every = np.arange(len(self._dataset), dtype=np.int64)
+        return Records(self._dataset, None, (0, 1)).batch(every, device)
+
+
+@final
+class _Past:
+    """What correlated noise needs of the steps before: sums as they were, which stay secret, and what was released."""
+
+    def __init__(self, plan: DPFTRL) -> None:
+        self._coefficients = [float(each) for each in plan.coefficients]
+        self._sums: list[dict[str, Tensor]] = []
+        self._released: list[dict[str, Tensor]] = []
+        self._now: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
+
+    def released(self, name: str, total: Tensor, noise: GradientNoise) -> Tensor:
+        """M_t = Σ_j c_j g_{t-j} + Z_t is told; what comes back is (C⁻¹M)_t, made of what was told alone."""
+        mixed = total.double()
+        for weight, before in zip(self._coefficients[1:], self._sums, strict=False):
+            mixed = mixed + weight * before[name]
+        noisy = noise.add(mixed)
+        for weight, told in zip(self._coefficients[1:], self._released, strict=False):
+            noisy = noisy - weight * told[name]
+        self._now[0][name], self._now[1][name] = total.double(), noisy
+        return noisy.to(total.dtype)
+
+    def turn(self) -> None:
+        """The step is over."""
+        keep = len(self._coefficients) - 1
+        if self._now[0]:
+            self._sums = [self._now[0], *self._sums][:keep]
+            self._released = [self._now[1], *self._released][:keep]
+        self._now = ({}, {})
+
+    def state(self) -> dict[str, list[dict[str, Tensor]]]:
+        return {"sums": self._sums, "released": self._released}
+
+    def restore(self, state: dict[str, list[dict[str, Tensor]]], lost: int) -> None:
+        """As it was; steps lost after the checkpoint count as steps in which nothing was learnt."""
+        if lost:
+            rule = f"{lost} steps were taken after it, and the noise of later ones would have to match theirs"
+            raise InvalidParameter("path", NOTHING, rule, "save after every step of a DPFTRL run, or start anew")
+        self._sums, self._released = state["sums"], state["released"]
+
+
+def _ledger(ledger: Ledger | None, session: Session | None) -> Ledger | None:
+    if ledger is not None and session is not None:
+        raise InvalidParameter("ledger and session", NOTHING, "both were given; give one of them")
+    return session.ledger if session is not None else ledger

@@ -1,0 +1,201 @@
+"""What a run spends, keeps, shares and proves: ledgers, checkpoints, several processes, audits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+pytestmark = pytest.mark.torch
+
+from torch import nn  # noqa: E402
+
+from deniable import learn  # noqa: E402
+from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter, UnreadableRecord  # noqa: E402
+from deniable.learn.torch import Trainer  # noqa: E402
+from deniable.ledger import Budget, Ledger, State  # noqa: E402
+from deniable.units import Unit  # noqa: E402
+from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
+
+torch.set_num_threads(1)
+
+# -- the ledger --------------------------------------------------------------------------------------------------------
+
+
+def test_a_ledger_is_charged_before_the_first_step_and_sealed_after_the_last():
+    budget = Budget(epsilon=8, delta=1e-5, keys_delta=5e-6)
+    plan = learn.DPSGD(clip=1.0, rate=0.3, steps=4, noise=2.0)
+    with Ledger.open(budget=budget, unit=Unit.row(), dataset="letters") as ledger:
+        trainer = made(plan=plan, ledger=ledger, delta=1e-6)
+        assert ledger.charged.units == 0
+        for batch in trainer:
+            assert ledger.charged == plan.price(budget, unit=Unit.row(), delta=1e-6)
+            trainer.backward(entropy_loss(trainer.model, batch))
+        states = [entry.state for entry in ledger.entries()]
+        assert states == [State.RESERVED, State.SEALED]
+        trainer.close()
+        assert len(list(ledger.entries())) == 2
+
+
+def test_training_that_does_not_fit_into_the_budget_does_not_begin():
+    with Ledger.open(budget=Budget(epsilon=0.1, delta=1e-6), unit=Unit.row(), dataset="letters") as ledger:
+        model = net()
+        weight = model[0].weight.detach().clone()
+        with pytest.raises(BudgetExceeded):
+            run(made(model, ledger=ledger, delta=1e-8))
+        assert torch.equal(weight, model[0].weight)
+        with pytest.raises(InvalidParameter, match="delta column"):
+            run(made(net(), ledger=ledger))
+
+
+# -- checkpoints -------------------------------------------------------------------------------------------------------
+
+
+def test_a_resumed_run_goes_on_where_it_was(tmp_path):
+    plan = learn.DPSGD(clip=1.0, rate=0.5, steps=6, noise=1.0)
+    first = made(plan=plan)
+    run(first, first.take(3))
+    first.save(tmp_path / "model.pt")
+    second = made(net(seed=9), plan)
+    second.load(tmp_path / "model.pt")
+    assert second.steps_taken == 3
+    for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    run(second)
+    assert second.finished
+
+
+def test_steps_after_a_checkpoint_are_not_forgotten(tmp_path):
+    plan = learn.DPSGD(clip=1.0, rate=0.5, steps=6, noise=1.0)
+    first = made(plan=plan)
+    run(first, first.take(2))
+    first.save(tmp_path / "model.pt")
+    run(first, first.take(3))  # and then the machine goes down
+    second = made(plan=plan)
+    second.load(tmp_path / "model.pt")
+    assert second.steps_taken == 5
+    assert second.epsilon(delta=1e-5) == first.epsilon(delta=1e-5)
+    first.load(tmp_path / "model.pt")  # going back does not give anything back
+    assert first.steps_taken == 5
+
+
+def test_a_step_that_was_begun_is_spent(tmp_path):
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.9, steps=6, noise=1.0))
+    trainer.save(tmp_path / "model.pt")
+    for _ in trainer:
+        break
+    assert trainer.steps_taken == 1
+    other = made(plan=trainer.plan)
+    other.load(tmp_path / "model.pt")
+    assert other.steps_taken == 1
+
+
+def test_checkpoints_of_other_plans_runs_and_ledgers_are_refused(tmp_path):
+    path = tmp_path / "model.pt"
+    trainer = made()
+    run(trainer, trainer.take(1))
+    trainer.save(path)
+    with pytest.raises(InvalidParameter, match="another plan"):
+        made(plan=learn.DPSGD(clip=1.0, rate=0.3, steps=400, noise=1.0)).load(path)
+    with pytest.raises(InvalidParameter, match="another run"):
+        run(made()).load(path)
+    with pytest.raises(InvalidParameter, match="not there"):
+        made().load(tmp_path / "other.pt")
+    (tmp_path / "broken.pt").write_bytes(b"no checkpoint")
+    with pytest.raises(UnreadableRecord):
+        made().load(tmp_path / "broken.pt")
+    (tmp_path / "model.pt.steps").unlink()
+    with pytest.raises(InvalidParameter, match="journal of this checkpoint is missing"):
+        made().load(path)
+
+
+def test_a_resumed_run_is_not_charged_twice_and_needs_its_ledger(tmp_path):
+    budget = Budget(epsilon=20, delta=1e-5, keys_delta=5e-6)
+    plan = learn.DPSGD(clip=1.0, rate=0.5, steps=4, noise=2.0)
+    with Ledger.open(tmp_path / "ledger.db", budget=budget, unit=Unit.row(), dataset="letters") as ledger:
+        first = made(plan=plan, ledger=ledger, delta=1e-6)
+        run(first, first.take(2))
+        first.save(tmp_path / "model.pt")
+        with pytest.raises(InvalidParameter, match="same ledger"):
+            made(plan=plan).load(tmp_path / "model.pt")
+        second = made(plan=plan, ledger=ledger, delta=1e-6)
+        second.load(tmp_path / "model.pt")
+        charged = ledger.charged
+        run(second)
+        assert ledger.charged == charged
+    with Ledger.open(budget=budget, unit=Unit.row(), dataset="letters") as other:
+        third = made(plan=plan, ledger=other, delta=1e-6)
+        with pytest.raises(InvalidParameter, match="not the one that paid"):
+            third.load(tmp_path / "model.pt")
+
+
+def test_correlated_noise_goes_on_from_a_checkpoint_or_not_at_all(tmp_path):
+    plan = learn.DPFTRL(clip=10.0, batch_size=5, records=40, epochs=2, bands=4, noise=1e-7)
+    whole = run(made(plan=plan))
+    first = made(plan=plan)
+    run(first, first.take(5))
+    first.save(tmp_path / "model.pt")
+    second = made(net(seed=4), plan)
+    second.load(tmp_path / "model.pt")
+    run(second)
+    for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+    run(first, first.take(1))
+    with pytest.raises(InvalidParameter, match="would have to match"):
+        made(plan=plan).load(tmp_path / "model.pt")
+
+
+# -- several processes, and audits -------------------------------------------------------------------------------------
+
+
+def _one_of_two(rank, place, results):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
+    group = torch.distributed.group.WORLD
+    plan = learn.DPSGD(clip=0.3, rate=1.0, steps=4, noise=1e-7)
+    trainer = made(net(seed=rank), plan, data(21), process_group=group, physical_batch=4)
+    run(trainer)
+    results[rank] = [p.detach().numpy() for p in trainer.model.parameters()]
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_two_processes_do_what_one_does(tmp_path):
+    context = torch.multiprocessing.get_context("spawn")
+    with context.Manager() as manager:
+        results = manager.dict()
+        started = [context.Process(target=_one_of_two, args=(rank, tmp_path / "store", results)) for rank in (0, 1)]
+        for each in started:
+            each.start()
+        for each in started:
+            each.join(120)
+        found = dict(results)
+    alone = run(made(net(), learn.DPSGD(clip=0.3, rate=1.0, steps=4, noise=1e-7), data(21)))
+    for place, parameter in enumerate(alone.model.parameters()):
+        assert np.array_equal(found[0][place], found[1][place])
+        assert np.allclose(found[0][place], parameter.detach().numpy(), atol=1e-5)
+
+
+def _with_canaries(noise_level):
+    """Each canary has a direction of its own, so that without noise it is known by its loss."""
+    x, y = data(40, 240)
+    x[:, :200] = 0
+    torch.manual_seed(0)
+    model = nn.Linear(240, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=2.0)
+    plan = learn.DPSGD(clip=1.0, rate=0.9, steps=20, noise=noise_level, records=140)
+    canaries = (3 * torch.eye(200, 240), torch.ones(200, dtype=torch.long))
+    return run(Trainer(model, optimizer, plan, (x, y), canaries=canaries, progress=False))
+
+
+def test_audits_of_a_trained_model_stay_below_the_claim():
+    """At confidence 1 - 1e-9: a false alarm once in 10⁹ runs."""
+    trainer = _with_canaries(8.0)
+    found = trainer.audit(entropy_loss, delta=1e-5, confidence=1 - 1e-9)
+    assert found.epsilon <= trainer.curve.epsilon(delta=1e-5)
+    assert found.canaries == 200
+    # The audit can see: with next to no noise every canary is known (unless one that is in was never drawn: 0.1²⁰), and
+    # there are 30 that are in and 30 that are out to be guessed but for a chance of 1e-23.
+    assert _with_canaries(1e-3).audit(entropy_loss, delta=1e-5, confidence=0.99, guesses=60).epsilon > 1
+    with pytest.raises(InvalidOperation, match="canaries"):
+        made().audit(entropy_loss, delta=1e-5, confidence=0.9)

@@ -1,0 +1,261 @@
+"""What the trainer refuses, and how it says so: by the name of the module, with what to do instead."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+pytestmark = pytest.mark.torch
+
+from torch import nn  # noqa: E402
+
+from deniable import learn  # noqa: E402
+from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
+from deniable.learn.torch import Trainer  # noqa: E402
+from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+class Mixing(nn.Module):
+    def __init__(self, detached):
+        super().__init__()
+        self.inner, self.detached = nn.Linear(4, 2), detached
+
+    def forward(self, x):
+        mean = x.mean(0)
+        return self.inner(x - (mean.detach() if self.detached else mean)) * (1 + self.inner(x).mean(0).detach())
+
+
+class Late(nn.Module):
+    """Looks at other examples before its first layer, where no gradient would show it."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.inner(x - x.mean(0))
+
+
+class InnerMix(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.second(x - x.mean(0))
+
+
+@pytest.mark.parametrize(
+    "model", [Mixing(True), Mixing(False), Late(), InnerMix()], ids=["detached", "mixing", "late", "inner"]
+)
+def test_models_that_mix_examples_are_refused(model):
+    trainer = made(model, learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0))
+    with pytest.raises(InvalidParameter, match=r"other examples|cannot be told apart"):
+        run(trainer)
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [lambda each: each - each.mean(), lambda each: each * each.sum(), lambda each: each.flip(0) + each],
+    ids=["centred", "scaled", "flipped"],
+)
+def test_losses_that_mix_examples_are_refused(losses):
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0))
+    with pytest.raises(InvalidParameter, match="other examples"):
+        run(trainer, losses=losses)
+
+
+class OptimizedModule(nn.Module):
+    """Called as what torch.compile makes."""
+
+    def __init__(self):
+        super().__init__()
+        self._orig_mod = net()
+
+
+class Normed(nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.body = nn.ModuleDict({"first": nn.Linear(4, 6), "norm": norm, "last": nn.Linear(6, 2)})
+
+    def forward(self, x):
+        return self.body["last"](self.body["norm"](self.body["first"](x)))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (lambda: Normed(nn.BatchNorm1d(6)), r"body\.norm.*BatchNorm1d.*GroupNorm"),
+        (lambda: Normed(nn.InstanceNorm1d(6, track_running_stats=True)), r"body\.norm.*running statistics"),
+        (lambda: nn.Sequential(nn.LazyLinear(3)), "has not found its size"),
+        (lambda: nn.Sequential(nn.Embedding(3, 2, max_norm=1.0)), "max_norm"),
+        (lambda: net().requires_grad_(False), "nothing to train"),
+        (lambda: nn.DataParallel(net()), "wrapped in DataParallel"),
+        (lambda: OptimizedModule(), "wrapped in OptimizedModule"),
+        (lambda: nn.ParameterList([nn.Parameter(torch.zeros(0))]), "no numbers in it"),
+        (lambda: "model", "must be an nn.Module"),
+    ],
+    ids=[
+        "batch norm",
+        "running statistics",
+        "lazy",
+        "max norm",
+        "frozen",
+        "parallel",
+        "compiled",
+        "zero size",
+        "no model",
+    ],
+)
+def test_models_that_cannot_be_private_are_refused_by_name(model, words):
+    built = model()
+    parameters = list(built.parameters()) if isinstance(built, nn.Module) else []
+    given = [p for p in parameters if not isinstance(p, nn.UninitializedParameter)] or [nn.Parameter(torch.zeros(1))]
+    plan = learn.DPSGD(clip=1.0, rate=0.5, steps=1, noise=1.0)
+    with pytest.raises(InvalidParameter, match=words):
+        Trainer(built, torch.optim.SGD(given, lr=0.1), plan, data())
+
+
+def test_frozen_batch_norm_is_welcome():
+    model = Normed(nn.BatchNorm1d(6))
+    model.body["norm"].eval().requires_grad_(False)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    run(Trainer(model, optimizer, learn.DPSGD(clip=1.0, rate=0.5, steps=2, noise=1.0), data(), progress=False))
+
+
+def test_statistics_that_begin_to_run_later_are_refused():
+    model = Normed(nn.BatchNorm1d(6))
+    model.body["norm"].eval().requires_grad_(False)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    trainer = Trainer(model, optimizer, learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0), data(), progress=False)
+    model.train()
+    with pytest.raises(InvalidParameter, match=r"body\.norm\.(running_mean|num_batches)"):
+        run(trainer)
+
+
+def test_parameters_that_are_computed_are_refused():
+    model = net()
+    del model[0]._parameters["weight"]
+    model[0]._parameters["weight"] = torch.ones(5, 4, requires_grad=True) * 2
+    with pytest.raises(InvalidParameter, match=r"0\.weight.*not a leaf"):
+        Trainer(
+            model,
+            torch.optim.SGD([model[2].weight], lr=0.1),
+            learn.DPSGD(clip=1.0, rate=0.5, steps=1, noise=1.0),
+            data(),
+        )
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "words"),
+    [
+        (lambda model: torch.optim.SGD([model[0].weight], lr=0.1), "does not have it"),
+        (lambda model: torch.optim.SGD([*model.parameters(), nn.Parameter(torch.zeros(1))], lr=0.1), "not the model's"),
+        (lambda model: torch.optim.LBFGS(model.parameters()), "several times"),
+        (lambda model: _with_empty_group(model), r"param_groups\[1\].*no parameters"),
+        (lambda model: None, "must be a torch.optim.Optimizer"),
+    ],
+    ids=["missing", "foreign", "lbfgs", "empty group", "none"],
+)
+def test_optimizers_of_other_parameters_are_refused(optimizer, words):
+    model = net()
+    with pytest.raises(InvalidParameter, match=words):
+        Trainer(model, optimizer(model), learn.DPSGD(clip=1.0, rate=0.5, steps=1, noise=1.0), data())
+
+
+def _with_empty_group(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.param_groups.append({**optimizer.param_groups[0], "params": []})
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        (
+            lambda: torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*data()), batch_size=4),
+            "sampler of its own",
+        ),
+        (lambda: torch.utils.data.RandomSampler(range(5)), "sampler of its own"),
+        (lambda: iter([1, 2]), "must have a length"),
+        (list, "is empty"),
+        (lambda: (torch.zeros(3, 2), torch.zeros(4)), "one length"),
+    ],
+    ids=["loader", "sampler", "stream", "empty", "uneven"],
+)
+def test_data_that_cannot_be_drawn_fairly_is_refused(dataset, words):
+    with pytest.raises(InvalidParameter, match=words):
+        made(dataset=dataset())
+
+
+def test_a_dataset_that_changes_its_length_is_refused():
+    rows = [(x, y) for x, y in zip(*data(), strict=True)]
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.5, steps=5, noise=1.0), dataset=rows)
+
+    def growing(each):
+        rows.append(rows[0])
+        return each
+
+    with pytest.raises(InvalidParameter, match="changed its length"):
+        run(trainer, losses=growing)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda each: each.mean(), r"must have the shape \(\d+,\)"),
+        (lambda each: each[:, None], "one loss for each example"),
+        (lambda each: each[1:], "one loss for each example"),
+        (lambda each: each.detach(), "no graph"),
+        (lambda each: each * math.nan, "not all finite"),
+        (lambda each: each / 0, "not all finite"),
+        (lambda each: 3.0, "must be a tensor"),
+    ],
+    ids=["mean", "column", "short", "detached", "nan", "infinite", "number"],
+)
+def test_losses_that_mean_nothing_are_refused(change, words):
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0))
+    with pytest.raises(InvalidParameter, match=words) as caught:
+        run(trainer, losses=change)
+    assert "tensor(" not in str(caught.value)  # nothing of the data
+
+
+def test_gradients_that_are_not_finite_are_refused_by_name():
+    class Root(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 2, bias=False)
+
+        def forward(self, x):
+            return torch.sqrt(self.inner(x * 0))
+
+    with pytest.raises(InvalidParameter, match=r"inner\.weight.*not finite"):
+        run(made(Root(), learn.DPSGD(clip=1.0, rate=0.9, steps=1, noise=1.0)))
+
+
+def test_batches_cannot_be_left_out_or_used_twice():
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.9, steps=3, noise=1.0))
+    with pytest.raises(InvalidOperation, match="was not called"):
+        list(trainer)
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.9, steps=3, noise=1.0))
+    batch = next(iter(trainer))
+    trainer.backward(entropy_loss(trainer.model, batch))
+    again = entropy_loss(trainer.model, batch)
+    with pytest.raises(InvalidOperation, match="once"):
+        trainer.backward(again)
+    with pytest.raises(InvalidOperation, match="for batch in trainer"):
+        trainer.backward(torch.zeros(3, requires_grad=True))
+
+
+def test_plans_must_fit_and_be_calibrated():
+    with pytest.raises(InvalidParameter, match="calibrate"):
+        made(plan=learn.DPSGD(clip=1.0, rate=0.5, steps=1))
+    with pytest.raises(InvalidParameter, match="40 records, and the plan's order is one of 50"):
+        made(plan=learn.DPFTRL(clip=1.0, batch_size=5, records=50, epochs=1, bands=2, noise=1.0))
+    with pytest.raises(InvalidParameter, match="must be a plan"):
+        made(plan="DPSGD")
