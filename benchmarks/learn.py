@@ -51,7 +51,9 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Positions by an embedding that is called with (1, T): it sees no examples."""
+    """Positions by an embedding that is called with (1, T): it sees no examples, unless `places_for_each` is set."""
+
+    places_for_each = False
 
     def __init__(self, words: int, width: int, places: int, blocks: int, heads: int, classes: int) -> None:
         super().__init__()
@@ -60,7 +62,8 @@ class Encoder(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        x = self.words(ids) + self.places(torch.arange(ids.shape[1], device=ids.device).unsqueeze(0))
+        places = torch.arange(ids.shape[1], device=ids.device).unsqueeze(0)
+        x = self.words(ids) + self.places(places.expand_as(ids) if self.places_for_each else places)
         return self.head(self.norm(self.blocks(x)).mean(1))
 
 
@@ -169,6 +172,8 @@ def _opacus(mode: str) -> Callable[[nn.Module, torch.Tensor, torch.Tensor], Step
         from opacus import PrivacyEngine
         from torch.utils.data import DataLoader, TensorDataset
 
+        if isinstance(model, Encoder):
+            model.places_for_each = True  # it refuses layers that see no examples
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         engine = PrivacyEngine(accountant="rdp")
         given = {
