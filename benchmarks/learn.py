@@ -63,7 +63,7 @@ class Encoder(nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         places = torch.arange(ids.shape[1], device=ids.device).unsqueeze(0)
-        x = self.words(ids) + self.places(places.expand_as(ids) if self.places_for_each else places)
+        x = self.words(ids) + self.places(places.repeat(len(ids), 1) if self.places_for_each else places)
         return self.head(self.norm(self.blocks(x)).mean(1))
 
 

@@ -6,8 +6,8 @@
 
 A step is forward, backward, clipping, noise and an SGD step on one batch that is there already; sampling is left out,
 for everyone. Noise is torch's on the device, for everyone (`DeviceNoise`, with the assumption that is printed). Matrix
-products are TF32. Times are medians over rounds in which contenders take turns; memory is the peak of what a step holds,
-model and batch included, each contender by itself.
+products are TF32. Times are medians over rounds in which contenders take turns; memory is the peak of what a step
+holds, model and batch included, each contender by itself.
 
 Needs torch and numpy; what of `cryptography` is missing is replaced, as no coin is drawn here and no noise on the CPU.
 """
