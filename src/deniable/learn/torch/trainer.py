@@ -115,6 +115,7 @@ class Trainer:
         self.public_steps = 0
         self.history = History()
         self._versions: list[tuple[str, Tensor, int]] = []
+        self._buffers: list[tuple[str, Tensor]] = []
         for group in optimizer.param_groups:
             if isinstance(optimizer, AdamBC):
                 group["noise_variance"] = (plan.sigma / self.expected_batch) ** 2
@@ -167,6 +168,12 @@ class Trainer:
 
     def _batches(self, most: int) -> Iterator[Any]:
         self._reserve()
+        self._buffers = [
+            (f"{path}.{name}" if path else name, buffer)
+            for path, module in self.model.named_modules()
+            if type(module).__name__ != "_SpectralNorm"  # changed by the weights, not by the data
+            for name, buffer in module.named_buffers(recurse=False)
+        ]
         last = min(self.plan.steps, self.steps_taken + most)
         with self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._rank == 0) as shown:
             while self.steps_taken < last:
@@ -191,12 +198,7 @@ class Trainer:
     def _handed_out(self, batch: Any, count: int) -> Any:
         self._open = count
         self._book.forget()
-        self._versions = [
-            (f"{path}.{name}" if path else name, buffer, buffer._version)
-            for path, module in self.model.named_modules()
-            if type(module).__name__ != "_SpectralNorm"  # changed by the weights, not by the data
-            for name, buffer in module.named_buffers(recurse=False)
-        ]
+        self._versions = [(path, buffer, buffer._version) for path, buffer in self._buffers]
         return batch
 
     def backward(self, losses: Tensor) -> None:
@@ -215,7 +217,7 @@ class Trainer:
                 raise InvalidParameter("model", name, rule, "leave out running statistics, or freeze them with eval()")
         self._open = None
         found = self._book.gradients(losses)
-        factors = self._factors(found.squared())
+        factors = self._factors(found.squared(losses))
         for name, part, (start, stop) in found.summed(factors):
             whole, part = self._parameters[name], part.to(self._parameters[name].dtype)
             if name not in self._sums and part.shape == whole.shape:
@@ -236,11 +238,14 @@ class Trainer:
         return clip.norm / (lengths + clip.stability)
 
     def _finish_step(self) -> None:
+        totals = {}
         for name, parameter in self._parameters.items():
             total = self._sums.pop(name, None)
-            if total is None:
-                total = torch.zeros_like(parameter)
-            parameter.grad = self._told(self._noisy(name, self._added_up(total))).div_(self.expected_batch)
+            totals[name] = self._added_up(torch.zeros_like(parameter) if total is None else total)
+        noisy = [self._told(each) for each in self._noisy(totals)]
+        torch._foreach_div_(noisy, self.expected_batch)
+        for parameter, grad in zip(self._parameters.values(), noisy, strict=True):
+            parameter.grad = grad
         if self._past is not None:
             self._past.turn()
         self.optimizer.step()
@@ -249,12 +254,12 @@ class Trainer:
         if self._after_step is not None:
             self._after_step(self)
 
-    def _noisy(self, name: str, total: Tensor) -> Tensor:
+    def _noisy(self, totals: dict[str, Tensor]) -> list[Tensor]:
         if self._rank != 0:
-            return total
+            return list(totals.values())
         if self._past is None:
-            return self._noise.add(total)
-        return self._past.released(name, total, self._noise)
+            return self._noise.add(list(totals.values()))
+        return self._past.released(totals, self._noise)
 
     def public_step(self, loss: Tensor) -> None:
         """An ordinary step, without clipping and noise, on a loss over public data; the guarantee will say so."""
@@ -454,16 +459,17 @@ class _Past:
         self._released: list[dict[str, Tensor]] = []
         self._now: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
 
-    def released(self, name: str, total: Tensor, noise: GradientNoise) -> Tensor:
+    def released(self, totals: dict[str, Tensor], noise: GradientNoise) -> list[Tensor]:
         """M_t = Σ_j c_j g_{t-j} + Z_t is told; what comes back is (C⁻¹M)_t, made of what was told alone."""
-        mixed = total.double()
+        sums = {name: total.double() for name, total in totals.items()}
+        mixed = [total.clone() for total in sums.values()]
         for weight, before in zip(self._coefficients[1:], self._sums, strict=False):
-            mixed = mixed + weight * before[name]
+            torch._foreach_add_(mixed, list(before.values()), alpha=weight)
         noisy = noise.add(mixed)
         for weight, told in zip(self._coefficients[1:], self._released, strict=False):
-            noisy = noisy - weight * told[name]
-        self._now[0][name], self._now[1][name] = total.double(), noisy
-        return noisy.to(total.dtype)
+            torch._foreach_add_(noisy, list(told.values()), alpha=-weight)
+        self._now = sums, dict(zip(totals, noisy, strict=True))
+        return [each.to(total.dtype, copy=True) for each, total in zip(noisy, totals.values(), strict=True)]
 
     def turn(self) -> None:
         """The step is over."""
