@@ -19,8 +19,8 @@ from deniable.learn.plans import Plan
 
 FARTHEST = float(2**62)
 
-PIECE = 2**17
-"""Numbers drawn at a time: a call costs little, and no memory has to be fetched for it."""
+PIECE = 2**20
+"""Numbers drawn at a time: many, as rejected ones are drawn again in ever smaller rounds."""
 
 CHUNK = 2**15
 """Numbers that noise is added to at a time: small enough to stay in the caches."""
@@ -120,7 +120,9 @@ class DeviceNoise(GradientNoise):
         return list(totals)
 
     def _add_to(self, part: Tensor) -> None:
-        part.add_(torch.empty_like(part).normal_(0.0, self._sigma, generator=self._generator(part.device)))
+        generator, room = self._generator(part.device), part.new_empty(min(CHUNK, part.numel()))
+        for here in part.split(CHUNK):
+            here.add_(room[: here.numel()].normal_(0.0, self._sigma, generator=generator))
 
     def _generator(self, device: torch.device) -> torch.Generator:
         generator = self._generators.get(device)
