@@ -6,8 +6,9 @@
 
 Features are fixed functions of one picture: two layers of wavelets (Bruna & Mallat 2013), brought to mean 0 and variance
 1 in groups of channels of that same picture. No statistic of the data is used, so that none has to be paid for; what is
-learnt privately is one linear layer. Recipe and parameters: Tramèr & Boneh, *Differentially private learning needs
-better features (or much more data)*, 2021. A seed sets where the linear layer starts; coins and noise have none.
+learnt privately is one linear layer. The recipe is that of Tramèr & Boneh, *Differentially private learning needs better
+features (or much more data)*, 2021; the learning rate was the best of three on 10,000 of the training pictures, which
+is not paid for. A seed sets where the linear layer starts; coins and noise have none.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel
 
 from deniable import learn
 from deniable.learn.torch import Trainer
@@ -125,15 +127,24 @@ def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
 
 
 def trained(plan: learn.DPSGD, x: Tensor, y: Tensor, seed: int, rate: float, size: int | None) -> nn.Module:
-    """One linear layer, trained as the plan has it."""
+    """One linear layer, trained as the plan has it: the average of what it was in the last third of the steps.
+
+    Averaging models that were private already costs nothing.
+    """
     torch.manual_seed(seed)
     model = nn.Linear(x.shape[1], 10)
+    averaged = AveragedModel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
-    trainer = Trainer(model, optimizer, plan, (x, y), physical_batch=size)
+
+    def keep(trainer: Trainer) -> None:
+        if 3 * trainer.steps_taken > 2 * plan.steps:
+            averaged.update_parameters(model)
+
+    trainer = Trainer(model, optimizer, plan, (x, y), physical_batch=size, after_step=keep)
     for inputs, labels in trainer:
         trainer.backward(F.cross_entropy(model(inputs.float()), labels, reduction="none"))
     trainer.close()
-    return model
+    return averaged
 
 
 def main() -> None:
@@ -143,7 +154,7 @@ def main() -> None:
     parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--steps", type=int, default=293)
     parser.add_argument("--batch", type=int, default=8192)
-    parser.add_argument("--rate", type=float, default=4.0, help="learning rate")
+    parser.add_argument("--rate", type=float, default=16.0, help="learning rate")
     parser.add_argument("--clip", type=float, default=0.1)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the files of the dataset are")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "deniable-fashion-mnist")

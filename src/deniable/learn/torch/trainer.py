@@ -106,7 +106,8 @@ class Trainer:
         self._entry: Entry | None = None
         self._after_step, self._progress = after_step, progress
         self._run = secrets.token_hex(16)
-        self._journal: checkpoints.Journal | None = None
+        self._journals: dict[Path, checkpoints.Journal] = {}
+        """Of every checkpoint of this run that is still there: each of them must know of each step."""
         self._sums: dict[str, Tensor] = {}
         self._open: int | None = None
         """Examples of the batch that was handed out and waits for its backward pass."""
@@ -180,8 +181,8 @@ class Trainer:
                 self._records.check_length()
                 step = self.steps_taken
                 self.steps_taken += 1
-                if self._journal is not None and self._rank == 0:
-                    self._journal.note(self.steps_taken)
+                for journal in self._journals.values() if self._rank == 0 else ():
+                    journal.note(self.steps_taken)
                 self._sums = {}
                 taken = drawn(self.plan, self._records, step, self._entropy)
                 for places in parts(taken, self._size, first=LEARNT if self._book.is_learning else None):
@@ -356,10 +357,11 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "entry": None if self._entry is None else self._entry.number,
             "past": None if self._past is None else self._past.state(),
+            "earlier": [str(each) for each in self._journals],
         }
         checkpoints.write(place, record)
-        self._journal = checkpoints.Journal(place)
-        self._journal.begin(self._run, self.steps_taken)
+        journal = self._journals[place.resolve()] = checkpoints.Journal(place.resolve())
+        journal.begin(self._run, self.steps_taken)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on from a checkpoint. What was spent is the most of what it, its journal and this trainer say."""
@@ -371,8 +373,9 @@ class Trainer:
                 raise InvalidParameter("path", place.name, rule, "make the trainer with the plan of the checkpoint")
         if record["entry"] is not None and self._ledger is None:
             raise InvalidParameter("ledger", None, "paid for this run before", "give the trainer the same ledger")
-        journal = checkpoints.Journal(place)
-        known = [record["steps"], journal.read(record["run"])]
+        journals = {each: checkpoints.Journal(each) for each in (place.resolve(), *map(Path, record["earlier"]))}
+        there = {each: journal for each, journal in journals.items() if each == place.resolve() or journal.is_there}
+        known = [record["steps"], *(journal.read(record["run"]) for journal in there.values())]
         if self.steps_taken and record["run"] != self._run:
             rule = "belongs to another run than the one that this trainer has begun"
             raise InvalidParameter("path", place.name, rule, "make a new trainer for it")
@@ -385,7 +388,7 @@ class Trainer:
             self._past.restore(record["past"], self.steps_taken - record["steps"])
         if self._ledger is not None and record["entry"] is not None and self._rank == 0:
             self._entry = self._paid(record["entry"])
-        self._journal = journal
+        self._journals = {**self._journals, **there}
 
     def _paid(self, number: int) -> Entry:
         assert self._ledger is not None
