@@ -6,9 +6,9 @@
 
 Features are fixed functions of one picture: two layers of wavelets (Bruna & Mallat 2013), brought to mean 0 and
 variance 1 in groups of channels of that same picture. No statistic of the data is used, so that none has to be paid
-for; what is learnt privately is one linear layer. The recipe is that of Tramèr & Boneh, *Differentially private learning
-needs better features (or much more data)*, 2021; the learning rate was chosen on 10,000 of the training pictures, which
-is not paid for. A seed sets where the linear layer starts; coins and noise have none.
+for; what is learnt privately is one linear layer. The recipe is that of Tramèr & Boneh, *Differentially private
+learning needs better features (or much more data)*, 2021; the learning rate was chosen on 10,000 of the training
+pictures, which is not paid for. A seed sets where the linear layer starts; coins and noise have none.
 """
 
 from __future__ import annotations

@@ -63,12 +63,12 @@ def test_a_session_pays_for_training_and_for_questions_from_one_budget():
         session.sql("SELECT COUNT(*) AS n FROM letters", epsilon=0.5)
         assert session.ledger.charged.units > price.units
         refused = 0
-        for _ in range(8):
+        for _ in range(3):
             try:
                 run(made(plan=plan, session=session, delta=1e-9))
             except BudgetExceeded:
                 refused += 1
-        assert 0 < refused
+        assert refused > 0
         with pytest.raises(InvalidParameter, match="both were given"):
             made(plan=plan, session=session, ledger=session.ledger, delta=1e-9)
 

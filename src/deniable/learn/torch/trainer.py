@@ -128,6 +128,8 @@ class Trainer:
     def guarantee(self) -> Guarantee:
         """What the whole run promises, and what that rests on."""
         more = ["gradients and their sums are computed as in real arithmetic"]
+        if self._device.type == "cuda" and torch.get_float32_matmul_precision() != "highest":
+            more.append("lengths of gradients from products of reduced precision (TF32) are as good as exact ones")
         if isinstance(self.plan, DPSGD) and self.plan.records is None:
             more.append("the number of records is public (a neighbour has one record blanked)")
         if self.public_steps:
