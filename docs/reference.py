@@ -8,7 +8,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from deniable import attacks, audit, curves, errors, ledger, local, mechanisms, noise, queries, tables, testing, units
+from deniable import (
+    attacks,
+    audit,
+    curves,
+    errors,
+    learn,
+    ledger,
+    local,
+    mechanisms,
+    noise,
+    queries,
+    tables,
+    testing,
+    units,
+)
 
 PAGE = Path(__file__).parent / "reference.md"
 
@@ -23,6 +37,8 @@ ROOMS: tuple[tuple[ModuleType, str], ...] = (
     (tables, "What the data is: schemas, public bounds and keys."),
     (queries, "Questions to tables, and their answers."),
     (ledger, "What was spent."),
+    (learn, "Training plans, which are maths."),
+    (learn.torch, "PyTorch models trained under a plan."),
     (audit, "What a mechanism really leaks."),
     (attacks, "Why all this: attacks without privacy, and behind a mechanism."),
     (testing, "Does a mechanism keep its promise?"),
@@ -30,6 +46,9 @@ ROOMS: tuple[tuple[ModuleType, str], ...] = (
     (errors, "Everything that is raised on purpose."),
 )
 
+
+APART = {(learn, "sklearn"), (learn, "torch")}
+"""Rooms inside a room that need more than it does."""
 
 INSIDE = {"of", "origin", "renyi_function"}
 """Methods of a curve that are for its own room."""
@@ -39,7 +58,7 @@ def names(room: ModuleType) -> list[str]:
     """The public names of a room: what it lists, or else what it defines."""
     listed = getattr(room, "__all__", None)
     if listed is not None:
-        return sorted(listed)
+        return sorted(name for name in listed if (room, name) not in APART)
     return sorted(
         name
         for name, thing in vars(room).items()

@@ -48,6 +48,31 @@ def test_training_that_does_not_fit_into_the_budget_does_not_begin():
             run(made(net(), ledger=ledger))
 
 
+def test_a_session_pays_for_training_and_for_questions_from_one_budget():
+    pd, dn = pytest.importorskip("pandas"), pytest.importorskip("deniable")
+    pytest.importorskip("duckdb")
+    frame = pd.DataFrame({"sort": ["a", "b"] * 20})
+    budget = Budget(epsilon=5, delta=1e-5, keys_delta=5e-6)
+    plan = learn.DPSGD(clip=1.0, rate=0.5, steps=4, noise=1.5)
+    price = plan.price(budget, unit=Unit.row(), delta=1e-6)
+    with dn.session({"letters": frame}, unit=Unit.row(), budget=budget) as session:
+        trainer = made(plan=plan, session=session, delta=1e-6)
+        run(trainer, trainer.take(1))
+        assert session.ledger.charged == price
+        trainer.close()
+        session.sql("SELECT COUNT(*) AS n FROM letters", epsilon=0.5)
+        assert session.ledger.charged.units > price.units
+        refused = 0
+        for _ in range(3):
+            try:
+                run(made(plan=plan, session=session, delta=1e-9))
+            except BudgetExceeded:
+                refused += 1
+        assert refused > 0
+        with pytest.raises(InvalidParameter, match="both were given"):
+            made(plan=plan, session=session, ledger=session.ledger, delta=1e-9)
+
+
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 
 
@@ -77,6 +102,55 @@ def test_steps_after_a_checkpoint_are_not_forgotten(tmp_path):
     assert second.epsilon(delta=1e-5) == first.epsilon(delta=1e-5)
     first.load(tmp_path / "model.pt")  # going back does not give anything back
     assert first.steps_taken == 5
+
+
+def test_a_step_is_noted_beside_every_checkpoint_of_the_run(tmp_path):
+    plan = learn.DPSGD(clip=1.0, rate=0.5, steps=6, noise=1.0)
+    first = made(plan=plan)
+    first.save(tmp_path / "old.pt")
+    run(first, first.take(1))
+    first.save(tmp_path / "new.pt")
+    run(first, first.take(1))
+    second = made(plan=plan)
+    second.load(tmp_path / "new.pt")
+    run(second, second.take(2))
+    third = made(plan=plan)
+    third.load(tmp_path / "old.pt")
+    assert third.steps_taken == 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_order_of_saving_crashing_and_going_back_gives_a_step_back(tmp_path, seed):
+    """One run, at most one trainer at work, three checkpoints that are written and read in any order."""
+    chance = np.random.default_rng(seed)
+    plan = learn.DPSGD(clip=1.0, rate=0.2, steps=12, noise=1.0)
+    released = []
+    trainer = made(plan=plan, after_step=lambda _: released.append(1))
+    paths = [tmp_path / f"{name}.pt" for name in "abc"]
+    trainer.save(paths[0])
+    begun = 0
+    for _ in range(25):
+        what, path = chance.integers(5), paths[chance.integers(3)]
+        if what == 0:
+            trainer.save(path)
+        elif what == 1 and path.exists():  # the machine went down; somebody goes on from some checkpoint
+            trainer = made(net(seed=3), plan, after_step=lambda _: released.append(1))
+            trainer.load(path)
+        elif what == 2 and path.exists():
+            trainer.load(path)
+        elif what == 3:  # killed in the middle of a step
+            for _ in trainer.take(1):
+                begun += 1
+                break
+            else:
+                begun = max(begun, trainer.steps_taken)
+        else:
+            before = len(released)
+            run(trainer, trainer.take(int(chance.integers(1, 3))))
+            begun += len(released) - before
+        begun = max(begun, len(released))
+        assert len(released) <= trainer.steps_taken <= plan.steps
+        assert trainer.steps_taken >= begun or trainer.finished
 
 
 def test_a_step_that_was_begun_is_spent(tmp_path):

@@ -66,10 +66,11 @@ def test_every_random_choice_of_a_run_is_the_one_that_the_curve_is_about(physica
         taken = np.flatnonzero(coins)
         total = clipped_sum(model, x[taken], y[taken], 0.5)
         expected = []
+        drawn = noise.rounded_gaussian(sigma=width, size=(count,), entropy=again)
         for part in total:
             steps = np.rint(part.double().numpy() / float(spacing))
-            drawn = noise.rounded_gaussian(sigma=width, size=(part.numel(),), entropy=again).reshape(part.shape)
-            expected.append((steps + drawn) * float(spacing))
+            own, drawn = drawn[: part.numel()], drawn[part.numel() :]
+            expected.append((steps + own.reshape(part.shape)) * float(spacing))
         for value, old, new in zip(expected, before, after, strict=True):
             grad = torch.from_numpy(value).float() / (plan.rate * 12)
             assert torch.allclose(new, old - 0.1 * grad, atol=1e-5)
@@ -122,13 +123,13 @@ def test_correlated_noise_is_the_inverse_of_the_factor_times_independent_noise()
 
         def open(self, plan, coordinates): ...
 
-        def add(self, total):
-            drawn.append(torch.randn(total.shape, dtype=torch.float64))
-            return total + drawn[-1]
+        def add(self, totals):
+            drawn.append(torch.randn(totals[0].shape, dtype=torch.float64))
+            return [totals[0] + drawn[-1]]
 
     past, outputs = _Past(plan), []
     for _ in range(6):
-        outputs.append(past.released("w", torch.zeros(3), Written()).double())
+        outputs.append(past.released({"w": torch.zeros(3)}, Written())[0].double())
         past.turn()
     c = np.array([[float(plan.coefficients[i - j]) if 0 <= i - j < 3 else 0.0 for j in range(6)] for i in range(6)])
     expected = np.linalg.inv(c) @ torch.stack(drawn).numpy()
@@ -143,7 +144,7 @@ def test_exact_noise_has_the_spread_that_was_planned():
     def fits(factor):
         exact = ExactNoise()
         exact.open(plan, count)
-        drawn = exact.add(torch.zeros(count, dtype=torch.float64)) * factor
+        drawn = exact.add([torch.zeros(count, dtype=torch.float64)])[0] * factor
         return abs(float(drawn.square().mean()) / plan.sigma**2 - 1) < 7 * math.sqrt(2 / count)
 
     assert fits(1.0)
@@ -153,7 +154,7 @@ def test_exact_noise_has_the_spread_that_was_planned():
 def test_outputs_of_exact_noise_are_on_the_grid():
     exact, plan = ExactNoise(), learn.DPSGD(clip=1.0, rate=1.0, steps=1, noise=1.0)
     exact.open(plan, 100)
-    values = exact.add(torch.randn(100, dtype=torch.float64)).numpy() * 2.0**31
+    values = exact.add([torch.randn(100, dtype=torch.float64)])[0].numpy() * 2.0**31
     assert np.array_equal(values, np.rint(values))
 
 

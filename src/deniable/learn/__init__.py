@@ -36,7 +36,17 @@ _HOMES = {
     "torch": "torch",
 }
 
-__all__ = ["DPFTRL", "DPSGD", "Automatic", "Flat", "ObjectivePerturbation", "OutputPerturbation", "Plan", "sklearn", "torch"]
+__all__ = [
+    "DPFTRL",
+    "DPSGD",
+    "Automatic",
+    "Flat",
+    "ObjectivePerturbation",
+    "OutputPerturbation",
+    "Plan",
+    "sklearn",
+    "torch",
+]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_door(__name__, _HOMES)

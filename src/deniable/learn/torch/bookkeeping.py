@@ -25,8 +25,9 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils._pytree import tree_flatten, tree_map
 
 from deniable.errors import InvalidParameter
+from deniable.learn.torch.border import check_finite_losses
 from deniable.learn.torch.calls import Call, Key, Listener, gradients, shown
-from deniable.learn.torch.captures import Capture, Uses, Vectors
+from deniable.learn.torch.captures import Capture, Outer, Sums, Uses, Vectors
 from deniable.learn.torch.layers import closed_form, outer_product, passed, spread_over, summed_to_last
 from deniable.learn.torch.layouts import Layout, Search
 from deniable.learn.torch.rerun import input_layouts, layout_of_input, rerun
@@ -34,6 +35,9 @@ from deniable.learn.torch.spread import additions, narrowed
 
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
 """How far a probed gradient may be from autograd's, relative to its length, by the coarsest precision in use."""
+
+SMALL = 2**13
+"""Gradients that are held and have at most so many numbers are put together: fewer, larger operations."""
 
 Block = tuple[int, int]
 Gathered = dict[str, dict[Block, list[Capture]]]
@@ -68,26 +72,61 @@ class Trained:
 class PerExample:
     """The gradients of one batch, example by example, not summed yet."""
 
-    __slots__ = ("_book", "_uses", "count")
+    __slots__ = ("_book", "_pool", "_uses", "count")
 
     def __init__(self, book: Bookkeeping, gathered: Gathered, count: int) -> None:
         self._book, self.count = book, count
         self._uses = {name: _settled(blocks, book.parameters[name].tensor) for name, blocks in gathered.items()}
+        self._pool: tuple[list[str], Tensor] | None = None
 
-    def squared(self) -> Tensor:
-        """‖gradient‖² of each example, over all parameters."""
-        total: Tensor | None = None
-        for name, blocks in self._uses.items():
-            for uses in blocks.values():
-                part = uses.squared()
-                self._book.check_finite(part, name)
-                total = part if total is None else total + part
-        if total is None:
+    def squared(self, losses: Tensor) -> Tensor:
+        """‖gradient‖² of each example, over all parameters; refused if they, or the losses, are not finite."""
+        parts = self._parts()
+        if not parts:
             raise InvalidParameter("losses", "...", "do not depend on any parameter that is trained")
+        total = parts[0][1] if len(parts) == 1 else torch.stack([part for _, part in parts]).sum(0)
+        if not _is_finite(torch.stack([total, losses.detach().to(total)])):  # once for all: a device is waited for
+            check_finite_losses(losses)
+            for names, part in parts:
+                self._book.check_finite(part, names)
         return total
+
+    def _parts(self) -> list[tuple[str, Tensor]]:
+        """Squared lengths, each with the parameters that they are of: small ones together, biases with weights."""
+        alone = {name: sole for name, blocks in self._uses.items() if (sole := _sole(blocks)) is not None}
+        weights = {id(sole) for sole in alone.values() if isinstance(sole, Outer)}
+        beside = {name for name, sole in alone.items() if isinstance(sole, Sums) and id(sole.outer) in weights}
+        joined = {id(alone[name].outer) for name in beside}  # type: ignore[attr-defined]
+        small = [
+            name
+            for name, sole in alone.items()
+            if isinstance(sole, Vectors) and sole.values.numel() <= SMALL * self.count and name not in beside
+        ]
+        parts: list[tuple[str, Tensor]] = []
+        if len({alone[name].values.dtype for name in small}) == 1 and len(small) > 1:  # type: ignore[attr-defined]
+            flat = torch.cat([alone[name].values.reshape(self.count, -1) for name in small], 1)  # type: ignore[attr-defined]
+            self._pool = small, flat
+            parts.append((", ".join(small), Vectors(flat).squared()))
+        pooled = set(self._pool[0]) if self._pool else set()
+        for name, blocks in self._uses.items():
+            if name not in pooled and name not in beside:
+                sole = alone.get(name)
+                if isinstance(sole, Outer):
+                    parts.append((name, sole.squared(with_sums=id(sole) in joined)))
+                else:
+                    parts += [(name, uses.squared()) for uses in blocks.values()]
+        return parts
 
     def summed(self, factors: Tensor) -> Iterator[tuple[str, Tensor, Block]]:
         """(parameter, Σ_i factors_i × gradient_i, rows of the parameter) for each block; what is summed is let go."""
+        if self._pool is not None:
+            names, flat = self._pool
+            tensors = [self._book.parameters[name].tensor for name in names]
+            whole = Vectors(flat).summed(factors.to(flat.dtype)).split([each.numel() for each in tensors])
+            for name, each, part in zip(names, tensors, whole, strict=True):
+                del self._uses[name]
+                yield name, part.view(each.shape), _all_rows(each)
+            self._pool = None
         for name in list(self._uses):
             for rows, uses in self._uses.pop(name).items():
                 yield name, uses.summed(factors.to(self._book.parameters[name].tensor.dtype)), rows
@@ -102,6 +141,11 @@ class PerExample:
         for (start, stop), uses in blocks.items():
             (made[:, start:stop] if whole.dim() else made).add_(uses.each(low, high))
         return made
+
+
+def _sole(blocks: dict[Block, Uses]) -> Capture | None:
+    """The one capture that a parameter's gradients come from, if there is but one."""
+    return next(iter(blocks.values())).sole if len(blocks) == 1 else None
 
 
 def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, Uses]:
@@ -128,6 +172,11 @@ class Bookkeeping:
         self.model = model
         self._modules = dict(model.named_modules())
         self.parameters = {each.name: each for each in _trained(model, self._modules)}
+        self._by_path: dict[str, list[tuple[str, Trained]]] = defaultdict(list)
+        """Parameters by the modules whose calls use them, and their names as seen from there."""
+        for each in self.parameters.values():
+            for path in _sources(each):
+                self._by_path[path] += [(local, each) for local in _local(each, path)]
         self.is_learning = True
         self._closed: set[str] = set()
         self._units: set[str] = set()
@@ -237,11 +286,9 @@ class Bookkeeping:
     def _captured(
         self, call: Call, grads: list[Tensor | None], layouts: list[Layout | None], count: int, names: set[str]
     ) -> Iterator[tuple[str, Block, Capture]]:
-        here = {name: self.parameters[name] for name in names}
         if call.kind == "unit":
-            wanted = {
-                each.name_in(call.path): each for each in here.values() if each.unit == call.path and not each.is_spread
-            }
+            here = [self.parameters[name] for name in names]
+            wanted = {each.name_in(call.path): each for each in here if each.unit == call.path and not each.is_spread}
             if wanted:
                 tensors = {local: each.tensor for local, each in wanted.items()}
                 if call.key not in self._inputs:
@@ -252,7 +299,8 @@ class Bookkeeping:
                 ).items():
                     yield wanted[local].name, _all_rows(wanted[local].tensor), capture
             return
-        closed = {local: each for each in here.values() if each.unit is None for local in _local(each, call.path)}
+        listed = self._by_path.get(call.path, ())
+        closed = {local: each for local, each in listed if each.unit is None and each.name in names}
         if not closed or grads[0] is None or layouts[0] is None:
             return
         if call.key in self._spread:
@@ -283,7 +331,7 @@ class Bookkeeping:
 
     def check_finite(self, values: Tensor, name: str) -> None:
         """Refuse what is not finite, by the name of the parameter."""
-        if not bool(torch.isfinite(values).all()):
+        if not _is_finite(values):
             rule = "has a gradient that is not finite for some example"
             raise InvalidParameter("model", name, rule, "look for overflow, a division by zero or log(0) in the model")
 
@@ -291,6 +339,7 @@ class Bookkeeping:
 
     def _learned(self, losses: Tensor, calls: list[Call], count: int) -> PerExample:
         """As `gradients`, with everything compared with autograd for three examples."""
+        check_finite_losses(losses)
         edges = [edge for call in calls for edge in call.edges]
         spread = self._additions(losses, calls, None)
         more = [edge for listed in spread.values() for edge in listed]
@@ -325,6 +374,7 @@ class Bookkeeping:
         self.is_learning = False
         self._closed = {path for each in self.parameters.values() if each.unit is None for path in _sources(each)}
         self._units = {each.unit for each in self.parameters.values() if each.unit is not None and not each.is_spread}
+        self.listener.listen_only_to(self._closed | self._units)
         return PerExample(self, gathered, count)
 
     def _settle(self, calls: list[Call], pulled: Pulled, truth: _Truth, count: int) -> Gathered:
@@ -526,6 +576,10 @@ def _coarsest(calls: list[Call]) -> torch.dtype:
     order = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
     used = {dtype for call in calls for dtype in call.dtypes if dtype in order}
     return max(used or {torch.float32}, key=order.index)
+
+
+def _is_finite(values: Tensor) -> bool:
+    return bool(torch.isfinite(values).all())
 
 
 def _is_something(grad: Tensor | None) -> bool:

@@ -95,7 +95,7 @@ def check_dataset(dataset: Any) -> Any:
 
 
 def check_losses(losses: Any, count: int) -> torch.Tensor:
-    """One finite loss for each example, with a graph behind it."""
+    """One loss for each example, with a graph behind it."""
     if not isinstance(losses, torch.Tensor):
         raise InvalidParameter("losses", type(losses).__name__, "must be a tensor with one loss for each example")
     if losses.dim() != 1 or losses.shape[0] != count:
@@ -104,7 +104,11 @@ def check_losses(losses: Any, count: int) -> torch.Tensor:
     if not losses.requires_grad:
         rule = "have no graph behind them: nothing in the model was trained on the way"
         raise InvalidParameter("losses", NOTHING, rule, "compute them outside of torch.no_grad()")
+    return losses
+
+
+def check_finite_losses(losses: torch.Tensor) -> None:
+    """Apart from the other checks: on a device, asking for it means waiting for everything before it."""
     if not bool(torch.isfinite(losses.detach()).all()):
         rule = "are not all finite: some are NaN or infinite"
         raise InvalidParameter("losses", NOTHING, rule, "lower the learning rate, or look for log(0) and 0/0")
-    return losses

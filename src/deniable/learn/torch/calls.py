@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -74,19 +74,24 @@ class Listener:
         self.calls: list[Call] = []
         self._counts: Counter[tuple[str, str]] = Counter()
         self._modes: list[Listening | None] = []
-        self._handles: list[Any] = []
+        self._handles: dict[str, list[Any]] = {}
         for path, module in model.named_modules():
             if any(each.requires_grad for each in module.parameters()):
                 self._listen(path, module)
 
     def _listen(self, path: str, module: nn.Module) -> None:
+        handles = self._handles[path] = []
         if type(module) is nn.MultiheadAttention:
             before = module.register_forward_pre_hook(lambda m, _: self._enter(path, m))
-            self._handles.append(before)
-            self._handles.append(module.register_forward_hook(lambda m, a, o: self._leave(), always_call=True))
-        self._handles.append(
-            module.register_forward_hook(lambda m, a, k, o: self._seen(path, m, a, k, o), with_kwargs=True)
-        )
+            handles.append(before)
+            handles.append(module.register_forward_hook(lambda m, a, o: self._leave(), always_call=True))
+        handles.append(module.register_forward_hook(lambda m, a, k, o: self._seen(path, m, a, k, o), with_kwargs=True))
+
+    def listen_only_to(self, paths: Collection[str]) -> None:
+        """Take the hooks off all other modules: a call that nobody wants to know of costs nothing then."""
+        for path in [path for path in self._handles if path not in paths]:
+            for handle in self._handles.pop(path):
+                handle.remove()
 
     def taken(self) -> list[Call]:
         """The calls since the last time, and forget them."""
@@ -95,9 +100,7 @@ class Listener:
         return calls
 
     def close(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        self.listen_only_to(())
 
     # -- hooks ---------------------------------------------------------------------------------------------------------
 
@@ -114,13 +117,15 @@ class Listener:
     def _keep(
         self, path: str, kind: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
     ) -> Call | None:
-        flat = tree_flatten(output)[0]
+        flat = [output] if isinstance(output, Tensor) else tree_flatten(output)[0]
         places = [i for i, each in enumerate(flat) if isinstance(each, Tensor) and each.requires_grad]
         if not places:
             return None
         if kind == "layer":
             args, kwargs = ((*args, *kwargs.values())[:1]), {}
-        tensors = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
+            tensors = [each for each in args if isinstance(each, Tensor)]
+        else:
+            tensors = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
         key = (path, kind, self._counts[path, kind])
         self._counts[path, kind] += 1
         made = [flat[i] for i in places]

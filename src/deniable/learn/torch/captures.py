@@ -10,6 +10,7 @@ A capture stands for B gradients without holding them where it can. It answers t
 capture        G_i                                           ‖G_i‖²
 =============  ============================================  =======================================================
 Outer          Σ_t g_it a_itᵀ                                Σ_ts (g_it·g_is)(a_it·a_is), or of G_i itself if shorter
+Sums           Σ_t g_it: the bias beside it                  Σ_ts g_it·g_is: with a_it·a_is + 1 both come at once
 Convolution    the same over unfolded windows                the same
 Rows           row v: Σ_{t: id_it = v} g_it                  sum over equal ids first
 Vectors        held as it is                                 as it is
@@ -24,6 +25,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import final
 
 import torch
@@ -81,23 +83,29 @@ class Outer(Capture):
         """The gradients of some examples, block by block."""
         return torch.matmul(self.g[low:high].transpose(-1, -2), self.a[low:high])
 
-    def squared(self) -> Tensor:
+    def squared(self, *, with_sums: bool = False) -> Tensor:
+        """‖G_i‖²; with those of the bias beside it, if wanted."""
         count, blocks, places, outs = self.g.shape
         ins = self.a.shape[-1]
         if places == 1:
-            return (_square(self.g) * _square(self.a)).flatten(1).sum(1)
+            a = _square(self.a)
+            return _flat_sum(_square(self.g).mul_(a.add_(1) if with_sums else a))
         if outs * ins <= places * (outs + ins):
             # No longer than what it is made of: hold the gradients, and their sum comes for nothing.
             self._kept = self.direct(0, count)
-            return _square(self._kept.flatten(1))
-        return _chunked(count, 2 * blocks * places * places, room(self.g), self._ghost)
+            own = _square(self._kept.flatten(1))
+            return own + _square(self.g.sum(2).flatten(1)) if with_sums else own
+        ghost = self._ghost_with_sums if with_sums else self._ghost
+        return _chunked(count, 2 * blocks * places * places, room(self.g), ghost)
 
     def _ghost(self, low: int, high: int) -> Tensor:
         g, a = self.g[low:high], self.a[low:high]
-        inner = torch.matmul(g, g.transpose(-1, -2)).mul_(torch.matmul(a, a.transpose(-1, -2)))
-        # Terms of both signs cancel, rounding errors do not: what they may come to is added. The diagonal is ‖g‖²‖a‖².
-        terms = inner.diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt_().sum(-1).square_()
-        return (inner.sum((-1, -2)) + MARGIN * torch.finfo(g.dtype).eps * terms).flatten(1).sum(1)
+        return _added(torch.matmul(g, g.transpose(-1, -2)).mul_(torch.matmul(a, a.transpose(-1, -2))))
+
+    def _ghost_with_sums(self, low: int, high: int) -> Tensor:
+        g, a = self.g[low:high], self.a[low:high]
+        inner = torch.matmul(g, g.transpose(-1, -2))
+        return _added(inner.addcmul_(inner, torch.matmul(a, a.transpose(-1, -2))))
 
     def cross(self, rows: Rows) -> Tensor:
         """<G_i, R_i> with the rows of an embedding that shares the weight."""
@@ -118,6 +126,36 @@ class Outer(Capture):
 
     def each(self, low: int, high: int) -> Tensor:
         return self.direct(low, high).reshape(high - low, *self.shape)
+
+
+@final
+class Sums(Capture):
+    """The bias of a linear map, beside the outer products of its weight: Σ_t g_it."""
+
+    __slots__ = ("_values", "outer")
+
+    def __init__(self, outer: Outer) -> None:
+        self.outer, self.shape = outer, outer.g.shape[-1:]
+        self._values: Tensor | None = None
+
+    @property
+    def values(self) -> Tensor:
+        if self._values is None:
+            g = self.outer.g[:, 0]
+            self._values = g[:, 0] if g.shape[1] == 1 else g.sum(1)
+        return self._values
+
+    def squared(self) -> Tensor:
+        return _square(self.values)
+
+    def summed(self, factors: Tensor) -> Tensor:
+        g = self.outer.g
+        rows = g.reshape(-1, g.shape[-1])
+        each = factors if g.shape[2] == 1 else factors.repeat_interleave(g.shape[2], output_size=rows.shape[0])
+        return torch.mm(each.unsqueeze(0), rows)[0]
+
+    def each(self, low: int, high: int) -> Tensor:
+        return self.values[low:high]
 
 
 @final
@@ -227,6 +265,9 @@ class Rows(Capture):
         count, places, width = self.g.shape
         if places == 1:
             return self.g.flatten(1).square().sum(1)
+        if self.g.device.type != "cpu":  # sorting ids would wait for the device
+            same = self.ids.unsqueeze(1) == self.ids.unsqueeze(2)
+            return _added(torch.matmul(self.g, self.g.transpose(1, 2)).mul_(same).unsqueeze(1))
         owner = torch.arange(count, device=self.ids.device).unsqueeze(1)
         keys, where = torch.unique(self.ids + owner * self.shape[0], return_inverse=True)
         added = self.g.new_zeros((keys.numel(), width)).index_add_(0, where.flatten(), self.g.flatten(0, 1))
@@ -276,6 +317,11 @@ class Uses:
     def __init__(self, captures: Sequence[Capture]) -> None:
         self.captures = _merged(captures)
 
+    @property
+    def sole(self) -> Capture | None:
+        """The only use, if there is but one."""
+        return self.captures[0] if len(self.captures) == 1 else None
+
     def squared(self) -> Tensor:
         if len(self.captures) == 1:
             return self.captures[0].squared()
@@ -319,7 +365,7 @@ def _merged(captures: Sequence[Capture]) -> list[Capture]:
     found: list[Capture] = [each for each in captures if isinstance(each, Convolution)]
     outers = [each for each in captures if isinstance(each, Outer)]
     rows = [each for each in captures if isinstance(each, Rows)]
-    vectors = [each for each in captures if isinstance(each, Vectors)]
+    vectors = [each for each in captures if isinstance(each, Vectors | Sums)]
     if outers:
         g, a = (torch.cat([getattr(each, side) for each in outers], 2) for side in ("g", "a"))
         found.append(Outer(g, a, outers[0].shape) if len(outers) > 1 else outers[0])
@@ -332,13 +378,38 @@ def _merged(captures: Sequence[Capture]) -> list[Capture]:
 
 
 def _count(capture: Capture) -> int:
-    held = capture.values if isinstance(capture, Vectors) else capture.g  # type: ignore[attr-defined]
+    held = capture.values if isinstance(capture, Vectors | Sums) else capture.g  # type: ignore[attr-defined]
     return int(held.shape[0])
 
 
 def _square(values: Tensor) -> Tensor:
     """The squared lengths of the last axis, without a temporary of the size of the values."""
-    return torch.matmul(values.unsqueeze(-2), values.unsqueeze(-1))[..., 0, 0]
+    return torch.linalg.vector_norm(values, dim=-1).square_()
+
+
+def _flat_sum(values: Tensor) -> Tensor:
+    return values.flatten() if values.numel() == values.shape[0] else values.flatten(1).sum(1)
+
+
+def _added(inner: Tensor) -> Tensor:
+    """Σ_ts of inner products (B, G, T, T), and what rounding may have lost of it.
+
+    Terms of both signs cancel, rounding errors do not; they are in proportion to (Σ_t ‖g_t‖‖a_t‖)², which is at most T
+    times the sum over the diagonal.
+    """
+    places = inner.shape[-1]
+    return _flat_sum(torch.matmul(inner.flatten(2), _ones(places, inner.dtype, inner.device)))
+
+
+@lru_cache(maxsize=16)
+def _ones(places: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """What `_added` multiplies with: ones, and more on the diagonal."""
+    more = MARGIN * torch.finfo(dtype).eps * places
+    return (
+        torch.ones(places, places, dtype=dtype, device=device)
+        .add_(torch.eye(places, dtype=dtype, device=device), alpha=more)
+        .flatten()
+    )
 
 
 def _chunked(count: int, each: int, most: int, work: Callable[[int, int], Tensor]) -> Tensor:

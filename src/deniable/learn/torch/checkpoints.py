@@ -45,12 +45,19 @@ class Journal:
     def __init__(self, checkpoint: Path) -> None:
         self.path = checkpoint.with_name(f"{checkpoint.name}.steps")
 
+    @property
+    def is_there(self) -> bool:
+        return self.path.exists()
+
     def begin(self, run: str, steps: int) -> None:
         """A journal for a new checkpoint; what it knew of the same run is kept."""
-        known = self.read(run) if self.path.exists() else 0
+        known = self.read(run) if self.is_there else 0
         self.path.write_text(f"{run}\n{max(steps, known)}\n")
 
     def note(self, steps: int) -> None:
+        """One more step; nothing where the journal was taken away, as then its checkpoint is refused."""
+        if not self.is_there:
+            return
         with self.path.open("a") as file:
             file.write(f"{steps}\n")
             file.flush()

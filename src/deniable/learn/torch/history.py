@@ -23,17 +23,29 @@ class History:
     """The average loss of each step. Of the data itself, so not private: for the owner's eyes only."""
 
     def __init__(self) -> None:
-        self.average: list[float | None] = []
-        """None where nobody took part."""
-        self._sum, self._count = 0.0, 0
+        self._steps: list[tuple[list[Tensor], int]] = []
+        self._sums: list[Tensor] = []
+        self._count = 0
 
     def losses(self, losses: Tensor) -> None:
-        self._sum += float(losses.detach().sum())
+        self._sums.append(losses.detach().sum())
         self._count += int(losses.shape[0])
 
     def stepped(self) -> None:
-        self.average.append(self._sum / self._count if self._count else None)
-        self._sum, self._count = 0.0, 0
+        self._steps.append((self._sums, self._count))
+        self._sums, self._count = [], 0
+
+    @property
+    def average(self) -> list[float | None]:
+        """None where nobody took part. Worked out when it is asked for: a device would have to be waited for."""
+        return [sum(map(float, sums)) / count if count else None for sums, count in self._steps]
+
+    @property
+    def latest(self) -> float | None:
+        if not self._steps or not self._steps[-1][1]:
+            return None
+        sums, count = self._steps[-1]
+        return sum(map(float, sums)) / count
 
     @contextmanager
     def bar(self, plan: Plan, done: int, last: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
@@ -58,7 +70,7 @@ class History:
             task = progress.add_task("private steps", total=last, completed=done, words="")
 
             def told(steps: int) -> None:
-                loss = self.average[-1] if self.average else None
+                loss = self.latest
                 words = f"{steps} of {plan.steps}" + ("" if loss is None else f", loss {loss:.4f}")
                 progress.update(task, completed=steps, words=words)
 

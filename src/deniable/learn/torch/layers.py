@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deniable.learn.torch.captures import Capture, Convolution, Outer, Rows, Vectors, padded
+from deniable.learn.torch.captures import Capture, Convolution, Outer, Rows, Sums, Vectors, padded
 from deniable.learn.torch.layouts import Layout
 from deniable.learn.torch.spread import narrowed
 
@@ -69,10 +69,8 @@ def summed_to_last(g: Tensor) -> Vectors:
 
 
 def _linear(call: Passed) -> Found:
-    return {
-        "weight": outer_product(call.g, call.x, call.module.weight.shape),
-        "bias": summed_to_last(call.g),
-    }
+    weight = outer_product(call.g, call.x, call.module.weight.shape)
+    return {"weight": weight, "bias": Sums(weight)}
 
 
 def _convolution(call: Passed) -> Found:

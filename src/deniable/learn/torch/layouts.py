@@ -26,6 +26,8 @@ class Layout:
     def split(self, values: Tensor, count: int) -> Tensor:
         """One more axis in front, for the examples; behind it what one example alone would look like."""
         many = values.shape[self.axis] // count
+        if self.axis == 0 and self.blocks:
+            return values.view(count, many, *values.shape[1:])
         if self.blocks:
             return values.unflatten(self.axis, (count, many)).movedim(self.axis, 0)
         return values.unflatten(self.axis, (many, count)).movedim(self.axis + 1, 0)

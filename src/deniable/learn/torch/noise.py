@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +18,12 @@ from deniable import noise
 from deniable.learn.plans import Plan
 
 FARTHEST = float(2**62)
+
+PIECE = 2**20
+"""Numbers drawn at a time: many, as rejected ones are drawn again in ever smaller rounds."""
+
 CHUNK = 2**15
+"""Numbers that noise is added to at a time: small enough to stay in the caches."""
 
 
 class GradientNoise(ABC):
@@ -31,8 +39,8 @@ class GradientNoise(ABC):
         """Get ready for so many numbers in each step of this plan."""
 
     @abstractmethod
-    def add(self, total: Tensor) -> Tensor:
-        """`total` with noise on every coordinate; told to nobody before."""
+    def add(self, totals: Sequence[Tensor]) -> list[Tensor]:
+        """The sums of one step with noise on every coordinate; told to nobody before, and written over."""
 
 
 @final
@@ -61,17 +69,22 @@ class ExactNoise(GradientNoise):
         rounding = math.isqrt(max(seen_together - 1, 0)) + 1
         self._width = math.ceil((clip * moved / self._grid.spacing + rounding) * level / moved)
 
-    def add(self, total: Tensor) -> Tensor:
-        scale, flat = float(self._grid.spacing), total.detach().to("cpu").reshape(-1)
-        steps = torch.from_numpy(noise.rounded_gaussian(sigma=self._width, size=(flat.numel(),), entropy=self._entropy))
-        noisy, floats = torch.empty_like(flat), torch.empty(min(CHUNK, flat.numel()), dtype=torch.float64)
-        for start in range(0, flat.numel(), CHUNK):  # small enough to stay in the caches
-            place = slice(start, start + CHUNK)
-            part = floats[: flat[place].numel()]
-            part.copy_(flat[place]).mul_(1 / scale).round_().clamp_(-FARTHEST, FARTHEST)
-            steps[place].add_(part.to(torch.int64))
-            noisy[place] = torch.mul(steps[place], scale, out=part)
-        return noisy.reshape(total.shape).to(total.device)
+    def add(self, totals: Sequence[Tensor]) -> list[Tensor]:
+        here = [each.detach().to("cpu") for each in totals]
+        _piecewise(here, self._add_to)
+        return [noisy.to(each.device) for noisy, each in zip(here, totals, strict=True)]
+
+    def _add_to(self, part: Tensor) -> None:
+        """Round to the grid, add whole numbers, and only then come back to floats."""
+        scale = float(self._grid.spacing)
+        drawn = noise.rounded_gaussian(sigma=self._width, size=(part.numel(),), entropy=self._entropy)
+        for start in range(0, part.numel(), CHUNK):
+            here, ints = part[start : start + CHUNK], drawn[start : start + CHUNK]
+            floats = here.to(torch.float64, copy=True).numpy()
+            floats *= 1 / scale
+            np.clip(np.rint(floats, out=floats), -FARTHEST, FARTHEST, out=floats)
+            ints += floats.astype(np.int64)
+            here.copy_(torch.from_numpy(np.multiply(ints, scale, out=floats)))
 
 
 @final
@@ -95,11 +108,50 @@ class DeviceNoise(GradientNoise):
     def open(self, plan: Plan, coordinates: int) -> None:
         self._sigma = plan.sigma
 
-    def add(self, total: Tensor) -> Tensor:
-        generator = self._generators.get(total.device)
+    def add(self, totals: Sequence[Tensor]) -> list[Tensor]:
+        on_cpu = [each for each in totals if each.device.type == "cpu"]
+        _piecewise(on_cpu, self._add_to)
+        for kind in {(each.device, each.dtype) for each in totals if each.device.type != "cpu"}:
+            # One draw for all: a device is asked once, and at the end of a step it has room.
+            several = [each for each in totals if (each.device, each.dtype) == kind]
+            drawn = torch.empty(sum(each.numel() for each in several), device=kind[0], dtype=kind[1])
+            parts = drawn.normal_(0.0, self._sigma, generator=self._generator(kind[0])).split(_sizes(several))
+            torch._foreach_add_(several, [part.view(each.shape) for part, each in zip(parts, several, strict=True)])
+        return list(totals)
+
+    def _add_to(self, part: Tensor) -> None:
+        generator, room = self._generator(part.device), part.new_empty(min(CHUNK, part.numel()))
+        for here in part.split(CHUNK):
+            here.add_(room[: here.numel()].normal_(0.0, self._sigma, generator=generator))
+
+    def _generator(self, device: torch.device) -> torch.Generator:
+        generator = self._generators.get(device)
         if generator is None:
-            generator = torch.Generator(device=total.device)
+            generator = torch.Generator(device=device)
             generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
-            self._generators[total.device] = generator
-        drawn = torch.empty_like(total).normal_(0.0, self._sigma, generator=generator)
-        return drawn.add_(total)
+            self._generators[device] = generator
+        return generator
+
+
+def _piecewise(totals: Sequence[Tensor], work: Callable[[Tensor], None]) -> None:
+    """`work` on every number, in place, some at a time: large tensors in pieces, small ones together."""
+    small: dict[torch.dtype, list[Tensor]] = defaultdict(list)
+    for total in totals:
+        if total.numel() < PIECE // 8:
+            small[total.dtype].append(total)
+        else:
+            rows = total.contiguous()
+            for part in rows.view(-1).split(PIECE):
+                work(part)
+            if rows is not total:
+                total.copy_(rows)
+    for several in small.values():
+        joined = torch.cat([each.reshape(-1) for each in several])
+        for part in joined.split(PIECE):
+            work(part)
+        for total, noisy in zip(several, joined.split(_sizes(several)), strict=True):
+            total.copy_(noisy.view(total.shape))
+
+
+def _sizes(tensors: Sequence[Tensor]) -> list[int]:
+    return [each.numel() for each in tensors]

@@ -106,7 +106,8 @@ class Trainer:
         self._entry: Entry | None = None
         self._after_step, self._progress = after_step, progress
         self._run = secrets.token_hex(16)
-        self._journal: checkpoints.Journal | None = None
+        self._journals: dict[Path, checkpoints.Journal] = {}
+        """Of every checkpoint of this run that is still there: each of them must know of each step."""
         self._sums: dict[str, Tensor] = {}
         self._open: int | None = None
         """Examples of the batch that was handed out and waits for its backward pass."""
@@ -115,6 +116,7 @@ class Trainer:
         self.public_steps = 0
         self.history = History()
         self._versions: list[tuple[str, Tensor, int]] = []
+        self._buffers: list[tuple[str, Tensor]] = []
         for group in optimizer.param_groups:
             if isinstance(optimizer, AdamBC):
                 group["noise_variance"] = (plan.sigma / self.expected_batch) ** 2
@@ -126,6 +128,8 @@ class Trainer:
     def guarantee(self) -> Guarantee:
         """What the whole run promises, and what that rests on."""
         more = ["gradients and their sums are computed as in real arithmetic"]
+        if self._device.type == "cuda" and torch.get_float32_matmul_precision() != "highest":
+            more.append("lengths of gradients from products of reduced precision (TF32) are as good as exact ones")
         if isinstance(self.plan, DPSGD) and self.plan.records is None:
             more.append("the number of records is public (a neighbour has one record blanked)")
         if self.public_steps:
@@ -167,14 +171,20 @@ class Trainer:
 
     def _batches(self, most: int) -> Iterator[Any]:
         self._reserve()
+        self._buffers = [
+            (f"{path}.{name}" if path else name, buffer)
+            for path, module in self.model.named_modules()
+            if type(module).__name__ != "_SpectralNorm"  # changed by the weights, not by the data
+            for name, buffer in module.named_buffers(recurse=False)
+        ]
         last = min(self.plan.steps, self.steps_taken + most)
         with self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._rank == 0) as shown:
             while self.steps_taken < last:
                 self._records.check_length()
                 step = self.steps_taken
                 self.steps_taken += 1
-                if self._journal is not None and self._rank == 0:
-                    self._journal.note(self.steps_taken)
+                for journal in self._journals.values() if self._rank == 0 else ():
+                    journal.note(self.steps_taken)
                 self._sums = {}
                 taken = drawn(self.plan, self._records, step, self._entropy)
                 for places in parts(taken, self._size, first=LEARNT if self._book.is_learning else None):
@@ -191,12 +201,7 @@ class Trainer:
     def _handed_out(self, batch: Any, count: int) -> Any:
         self._open = count
         self._book.forget()
-        self._versions = [
-            (f"{path}.{name}" if path else name, buffer, buffer._version)
-            for path, module in self.model.named_modules()
-            if type(module).__name__ != "_SpectralNorm"  # changed by the weights, not by the data
-            for name, buffer in module.named_buffers(recurse=False)
-        ]
+        self._versions = [(path, buffer, buffer._version) for path, buffer in self._buffers]
         return batch
 
     def backward(self, losses: Tensor) -> None:
@@ -215,7 +220,7 @@ class Trainer:
                 raise InvalidParameter("model", name, rule, "leave out running statistics, or freeze them with eval()")
         self._open = None
         found = self._book.gradients(losses)
-        factors = self._factors(found.squared())
+        factors = self._factors(found.squared(losses))
         for name, part, (start, stop) in found.summed(factors):
             whole, part = self._parameters[name], part.to(self._parameters[name].dtype)
             if name not in self._sums and part.shape == whole.shape:
@@ -236,11 +241,14 @@ class Trainer:
         return clip.norm / (lengths + clip.stability)
 
     def _finish_step(self) -> None:
+        totals = {}
         for name, parameter in self._parameters.items():
             total = self._sums.pop(name, None)
-            if total is None:
-                total = torch.zeros_like(parameter)
-            parameter.grad = self._told(self._noisy(name, self._added_up(total))).div_(self.expected_batch)
+            totals[name] = self._added_up(torch.zeros_like(parameter) if total is None else total)
+        noisy = [self._told(each) for each in self._noisy(totals)]
+        torch._foreach_div_(noisy, self.expected_batch)
+        for parameter, grad in zip(self._parameters.values(), noisy, strict=True):
+            parameter.grad = grad
         if self._past is not None:
             self._past.turn()
         self.optimizer.step()
@@ -249,12 +257,12 @@ class Trainer:
         if self._after_step is not None:
             self._after_step(self)
 
-    def _noisy(self, name: str, total: Tensor) -> Tensor:
+    def _noisy(self, totals: dict[str, Tensor]) -> list[Tensor]:
         if self._rank != 0:
-            return total
+            return list(totals.values())
         if self._past is None:
-            return self._noise.add(total)
-        return self._past.released(name, total, self._noise)
+            return self._noise.add(list(totals.values()))
+        return self._past.released(totals, self._noise)
 
     def public_step(self, loss: Tensor) -> None:
         """An ordinary step, without clipping and noise, on a loss over public data; the guarantee will say so."""
@@ -351,10 +359,11 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "entry": None if self._entry is None else self._entry.number,
             "past": None if self._past is None else self._past.state(),
+            "earlier": [str(each) for each in self._journals],
         }
         checkpoints.write(place, record)
-        self._journal = checkpoints.Journal(place)
-        self._journal.begin(self._run, self.steps_taken)
+        journal = self._journals[place.resolve()] = checkpoints.Journal(place.resolve())
+        journal.begin(self._run, self.steps_taken)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on from a checkpoint. What was spent is the most of what it, its journal and this trainer say."""
@@ -366,8 +375,9 @@ class Trainer:
                 raise InvalidParameter("path", place.name, rule, "make the trainer with the plan of the checkpoint")
         if record["entry"] is not None and self._ledger is None:
             raise InvalidParameter("ledger", None, "paid for this run before", "give the trainer the same ledger")
-        journal = checkpoints.Journal(place)
-        known = [record["steps"], journal.read(record["run"])]
+        journals = {each: checkpoints.Journal(each) for each in (place.resolve(), *map(Path, record["earlier"]))}
+        there = {each: journal for each, journal in journals.items() if each == place.resolve() or journal.is_there}
+        known = [record["steps"], *(journal.read(record["run"]) for journal in there.values())]
         if self.steps_taken and record["run"] != self._run:
             rule = "belongs to another run than the one that this trainer has begun"
             raise InvalidParameter("path", place.name, rule, "make a new trainer for it")
@@ -380,7 +390,7 @@ class Trainer:
             self._past.restore(record["past"], self.steps_taken - record["steps"])
         if self._ledger is not None and record["entry"] is not None and self._rank == 0:
             self._entry = self._paid(record["entry"])
-        self._journal = journal
+        self._journals = {**self._journals, **there}
 
     def _paid(self, number: int) -> Entry:
         assert self._ledger is not None
@@ -454,16 +464,17 @@ class _Past:
         self._released: list[dict[str, Tensor]] = []
         self._now: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
 
-    def released(self, name: str, total: Tensor, noise: GradientNoise) -> Tensor:
+    def released(self, totals: dict[str, Tensor], noise: GradientNoise) -> list[Tensor]:
         """M_t = Σ_j c_j g_{t-j} + Z_t is told; what comes back is (C⁻¹M)_t, made of what was told alone."""
-        mixed = total.double()
+        sums = {name: total.double() for name, total in totals.items()}
+        mixed = [total.clone() for total in sums.values()]
         for weight, before in zip(self._coefficients[1:], self._sums, strict=False):
-            mixed = mixed + weight * before[name]
+            torch._foreach_add_(mixed, list(before.values()), alpha=weight)
         noisy = noise.add(mixed)
         for weight, told in zip(self._coefficients[1:], self._released, strict=False):
-            noisy = noisy - weight * told[name]
-        self._now[0][name], self._now[1][name] = total.double(), noisy
-        return noisy.to(total.dtype)
+            torch._foreach_add_(noisy, list(told.values()), alpha=-weight)
+        self._now = sums, dict(zip(totals, noisy, strict=True))
+        return [each.to(total.dtype, copy=True) for each, total in zip(noisy, totals.values(), strict=True)]
 
     def turn(self) -> None:
         """The step is over."""
