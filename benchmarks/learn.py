@@ -1,4 +1,3 @@
-# LEAD SAYS: read /tmp/w-t/NOTE-FROM-LEAD.txt (GPU measured; what is wanted next)
 """Private training beside plain training, Opacus and vmap, all in one process: CPU time and peak memory, as ratios.
 
     python benchmarks/learn.py                 # all contenders that are installed, on four models

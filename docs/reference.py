@@ -39,6 +39,7 @@ ROOMS: tuple[tuple[ModuleType, str], ...] = (
     (ledger, "What was spent."),
     (learn, "Training plans, which are maths."),
     (learn.torch, "PyTorch models trained under a plan."),
+    (learn.sklearn, "Private estimators for scikit-learn."),
     (audit, "What a mechanism really leaks."),
     (attacks, "Why all this: attacks without privacy, and behind a mechanism."),
     (testing, "Does a mechanism keep its promise?"),
