@@ -18,6 +18,7 @@ from deniable.server.curator import Curator
 from deniable.server.labels import check_label
 from deniable.server.roles import Role
 from deniable.server.rotation import rotate
+from tests.server.browsing import Browser
 from tests.server.world import BUDGET, SCHEMA, WARDS, Client, World, made
 
 OWNER = Person("olga", Role.OWNER)
@@ -56,6 +57,9 @@ def test_everything_goes_on_under_the_new_key(tmp_path: Path) -> None:
         assert world.ask(WARDS, epsilon=0.4).json()["provenance"]["replayed"]
         answer = world.ask("SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex", epsilon=0.1).json()
         check_label(world.call("ada", "GET", f"/v1/labels/{answer['release']}").json(), world.curator.key.public)
+        assert (
+            f"the owner&#39;s key is now {new['key']}" in Browser(world, "ada").get("/console/data/visits/ledger").text
+        )
         said = world.call("ada", "GET", "/v1/ledger/visits/status").json()
         assert said["keys"] == [first.hex, new["key"]]
         (tmp_path / "ledger.jsonl").write_bytes(world.call("ada", "GET", "/v1/ledger/visits").content)

@@ -38,7 +38,7 @@ _SEVERAL: Final = 10
 _WIDTHS: Final = tuple(a * 10**n for n in range(1, 7) for a in (1, 2, 5))
 """Round distances at which counts are told off."""
 
-ASSUMPTIONS = ("the declared schema was not made from the data",)
+ASSUMPTIONS = ("the declared schema was not made from the data, but for bounds that this ledger paid for",)
 
 
 @final

@@ -17,6 +17,7 @@ from deniable.ledger.keys import PublicKey, SigningKey
 from deniable.queries.answers import Answer
 from deniable.queries.pricing import describe
 from deniable.queries.shown import key_said
+from deniable.server import words
 from deniable.tables.schema import write_schema
 from deniable.tables.statistics import Sum
 
@@ -134,7 +135,7 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("Release", label["release"]),
         ("Time", label["time"]),
-        ("Question", label["question"]),
+        ("Question", words.question(label["question"])),
         ("Protects", label["unit"]),
         ("Neighbours", label["neighbours"]),
         ("This release", label["loss"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -29,6 +30,18 @@ _ENDS: Final = {
     "less_than": ("lt", "must be less than"),
     "less_than_equal": ("le", "must be at most"),
 }
+
+
+def question(text: str) -> str:
+    """A question as it was noted, for people: bounds that were bought are noted as JSON.
+
+    >>> question('{"bounds": "age", "table": "visits"}'), question("SELECT 1")
+    ('bounds of visits.age', 'SELECT 1')
+    """
+    if not text.startswith('{"bounds"'):
+        return text
+    said = json.loads(text)
+    return f"bounds of {said['table']}.{said['bounds']}"
 
 
 def where(wrong: Mapping[str, Any]) -> str:

@@ -55,7 +55,7 @@ def _book(curator: Curator, person: Person, dataset: str, before: int | None) ->
             "number": each.number,
             "time": each.time,
             "state": each.state.value,
-            "payer": each.payer or ("" if each.terms is None else each.terms.by),
+            "payer": each.payer or getattr(each.terms or each.rotation, "by", ""),
             "cost": each.charged.describe(ledger.budget) if each.charged.units else "",
             "description": _said(each, ledger.budget),
             "hash": each.hash,
@@ -77,7 +77,9 @@ def _book(curator: Curator, person: Person, dataset: str, before: int | None) ->
 
 
 def _said(entry: Any, budget: Any) -> str:
-    """What an entry is about: of a limit also whose it is, and how much."""
+    """What an entry is about: of a limit also whose it is, and how much; of a new key, which."""
+    if entry.rotation is not None:
+        return f"the owner's key is now {entry.rotation.successor} ({entry.description})"
     if entry.terms is None:
         return str(entry.description)
     whose = "the dataset" if entry.terms.account == EVERYBODY else entry.terms.account

@@ -10,6 +10,7 @@ from typing import Any, Final, final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deniable.queries.shown import key_said
+from deniable.server.words import question
 
 _GREEK: Final = {"epsilon": "ε", "delta": "δ", "mu": "μ", "rho": "ρ"}
 _WORD: Final = re.compile(r"\b(epsilon|delta|mu|rho) (?=[0-9])")
@@ -31,7 +32,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._all.filters |= {"greek": greek, "number": number, "percent": percent, "facts": facts}
-        self._all.filters |= {"span": span, "key_said": key_said}
+        self._all.filters |= {"span": span, "key_said": key_said, "question": question}
 
     def render(self, template: str, **values: Any) -> str:
         """One page."""
