@@ -35,7 +35,7 @@ class Settings:
     processes: int = 1
     """Processes that serve. Each has engines of its own."""
     grid: float = 0.05
-    at_once: int = 32
+    at_once: int = 16
     """Questions that run at the same time."""
     waiting: int = 2000
     """Questions that may wait for their turn; more are turned away."""
