@@ -92,7 +92,7 @@ def as_python(url: str, dataset: str, sql: str, cost: dict[str, float]) -> str:
     return (
         "import os\nimport deniable as dn\n\n"
         f's = dn.connect({url!r}, token=os.environ["DENIABLE_TOKEN"], dataset={dataset!r})\n'
-        f"s.sql({sql!r}, {spent})"
+        f"print(s.sql({sql!r}, {spent}))"
     )
 
 
