@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 4
 """How often a request is sent before its failure is told."""
 
+_SAID: Final = ("parameter", "rule", "remedy", "rewrite", "asked", "left", "account")
+"""What a problem says in words of its own."""
+
 _RUNNING: Final = "is it running, and is that its address?"
 
 
@@ -547,11 +550,11 @@ def _read(response: Any) -> Any:
 def _error(problem: dict[str, Any], status: int) -> DeniableError:
     """The error that a local session would have raised; ServerRefused for what only a server can say."""
     code, detail = problem.get("code"), str(problem.get("detail") or problem.get("title") or "")
-    said = {name: str(problem.get(name, "")) for name in ("parameter", "rule", "remedy", "rewrite", "asked", "left")}
+    said = {name: str(problem.get(name, "")) for name in _SAID}
     if code == "refused" and problem.get("refusal") in REFUSALS:
         return QuestionRefused(problem["refusal"], said["rule"], said["rewrite"])
     if code == "budget_exceeded":
-        return BudgetExceeded(said["asked"], said["left"], said["remedy"])
+        return BudgetExceeded(said["asked"], said["left"], said["remedy"], account=said["account"])
     if code == "invalid":
         named = said["parameter"] or "request"
         return InvalidParameter(named, NOTHING, said["rule"] or detail, said["remedy"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from deniable.server.roles import Role
 from tests.server.browsing import FORM, Browser
 from tests.server.world import World, made
 
@@ -34,6 +35,7 @@ def test_a_question_that_cannot_be_sent_says_what_is_missing(world: World, chang
 def test_a_file_that_is_no_table_leads_back_to_the_other_files(world: World) -> None:
     (world.folder / "bills.csv").write_text("who;what\n1;2\n")
     shown = Browser(world, "olga").get("/console/add?file=bills.csv")
+    assert "bills.csv cannot be added" in shown.text
     assert "have semicolons between them" in shown.text
     assert "Which file?" in shown.text
 
@@ -50,6 +52,19 @@ def test_that_nobody_can_fulfil_a_condition_is_said_before_it_is_paid_for(world:
     shown = Browser(world, "ana").post("/console/data/visits/price", **nobody)
     assert "no row can fulfil the conditions" in shown.text
     assert "no row can" not in Browser(world, "ana").post("/console/data/visits/price", **FORM).text
+
+
+def test_an_empty_window_is_named_where_there_is_more_in_the_dataset(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    with world.client:
+        world.newcomer("nina", Role.ANALYST)
+        done = Browser(world, "olga").post("/console/data/visits/share", analyst="nina", limit="0.5", window="30 days")
+        assert done.status_code == 303
+        shown = Browser(world, "nina").post("/console/data/visits/ask", **{**FORM, "amount": "2"})
+        assert shown.status_code == 402
+        assert "in the share of 'nina' for this 30 days (in UTC)" in unescape(shown.text)
+        problem = world.ask(who="nina", epsilon=2.0).json()
+        assert problem["account"] == "the share of 'nina' in this window of 2,592,000 s"
 
 
 def test_known_people_under_another_unit_are_told_which_one_they_have(tmp_path: Path) -> None:

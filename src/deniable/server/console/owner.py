@@ -68,7 +68,7 @@ async def _add(visit: Visit) -> Response:
     try:
         columns = await visit.desk.run(_columns, visit.curator, file)
     except InvalidParameter as error:
-        return await _listed(visit, told(as_problem(error)))
+        return await _listed(visit, told(as_problem(error)) | {"code": "file", "title": f"{file} cannot be added"})
     # As the server takes names: é is e, and ß, which is no letter with an accent, falls out.
     plain = unicodedata.normalize("NFKD", Path(file).name.split(".")[0]).encode("ascii", "ignore").decode()
     stem = re.sub(r"\W+", "_", plain).strip("_") or "data"
