@@ -327,6 +327,11 @@ def test_a_table_is_no_ledger_and_the_one_beside_it_is_named(visits: Path) -> No
     assert "The history is whole" in asked("verify", str(visits.parent / "visits.csv.ledger"))
 
 
+def test_the_command_has_one_name_however_it_is_started() -> None:
+    done = subprocess.run([sys.executable, "-m", "deniable", "--help"], capture_output=True, text=True, check=True)
+    assert "Usage: deniable [OPTIONS]" in done.stdout
+
+
 def test_a_schema_is_proposed_from_the_header_alone(visits: Path) -> None:
     text = asked("schema", str(visits))
     assert 'ward: {kind: text, keys: "FILL IN"}' in text
