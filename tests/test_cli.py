@@ -318,6 +318,26 @@ def test_a_refusal_in_the_shell_names_the_option_that_helps(visits: Path) -> Non
     assert "name it with --schema" in said
 
 
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        (",ward,age", "name it, or leave it out; pandas writes its index"),
+        ("who,ward,ward", "rename one, or leave it out"),
+    ],
+)
+def test_a_column_that_cannot_be_named_is_left_out(tmp_path: Path, header: str, words: str) -> None:
+    """With a schema that does not declare it, it is in nobody's way."""
+    path, schema = tmp_path / "visits.csv", tmp_path / "visits.yaml"
+    path.write_text(header + "\n" + "1,A,3\n2,B,4\n", encoding="utf-8")
+    question = ["SELECT COUNT(*) AS n FROM visits", "--each-row", "--epsilon", "1", "--budget", "1"]
+    code, said = refused("ask", str(path), *question)
+    assert code == 2
+    assert words in said
+    kept = "age" if "age" in header else "who"
+    schema.write_text(f"version: 1\ntables:\n  visits:\n    columns:\n      {kept}: {{kind: text}}\n", encoding="utf-8")
+    assert "± is the noise interval" in asked("ask", str(path), *question, "--schema", str(schema))
+
+
 def test_a_table_is_no_ledger_and_the_one_beside_it_is_named(visits: Path) -> None:
     schema = ["--schema", str(visits.with_suffix(".yaml"))]
     asked("ask", str(visits), WARDS, *schema, "--epsilon", "0.5", "--budget", "1")

@@ -71,12 +71,6 @@ def header(path: str) -> list[str]:
     if names is None:
         raise InvalidParameter("source", path, "the first line must name the columns", "is a quote not closed?")
     _check_separator(path, line, names)
-    if not all(names):
-        remedy = "name it, or leave it out; pandas writes its index so, unless to_csv(..., index=False)"
-        raise InvalidParameter("source", path, f"column {names.index('') + 1} has no name in the first line", remedy)
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        rule = f"the first line names {names.count(twice)} columns {twice!r}"
-        raise InvalidParameter("source", path, rule, "give each column a name of its own")
     return names
 
 
