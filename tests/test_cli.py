@@ -309,6 +309,49 @@ def test_a_price_in_the_shell_reads_and_writes_nothing(visits: Path) -> None:
     assert not (visits.parent / "visits.csv.ledger").exists()
 
 
+def test_a_refusal_in_the_shell_names_the_option_that_helps(visits: Path) -> None:
+    code, said = refused(
+        "price", str(visits), "SELECT AVG(age) FROM visits", "--each-row", "--epsilon", "1", "--budget", "1"
+    )
+    assert code == 2
+    assert "in the schema: a CSV file has no types" in said
+    assert "name it with --schema" in said
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        (",ward,age", "name it, or leave it out; pandas writes its index"),
+        ("who,ward,ward", "rename one, or leave it out"),
+    ],
+)
+def test_a_column_that_cannot_be_named_is_left_out(tmp_path: Path, header: str, words: str) -> None:
+    """With a schema that does not declare it, it is in nobody's way."""
+    path, schema = tmp_path / "visits.csv", tmp_path / "visits.yaml"
+    path.write_text(header + "\n" + "1,A,3\n2,B,4\n", encoding="utf-8")
+    question = ["SELECT COUNT(*) AS n FROM visits", "--each-row", "--epsilon", "1", "--budget", "1"]
+    code, said = refused("ask", str(path), *question)
+    assert code == 2
+    assert words in said
+    kept = "age" if "age" in header else "who"
+    schema.write_text(f"version: 1\ntables:\n  visits:\n    columns:\n      {kept}: {{kind: text}}\n", encoding="utf-8")
+    assert "± is the noise interval" in asked("ask", str(path), *question, "--schema", str(schema))
+
+
+def test_a_table_is_no_ledger_and_the_one_beside_it_is_named(visits: Path) -> None:
+    schema = ["--schema", str(visits.with_suffix(".yaml"))]
+    asked("ask", str(visits), WARDS, *schema, "--epsilon", "0.5", "--budget", "1")
+    code, said = refused("verify", str(visits))
+    assert code == 2
+    assert "is the table, not its ledger; write visits.csv.ledger" in said
+    assert "The history is whole" in asked("verify", str(visits.parent / "visits.csv.ledger"))
+
+
+def test_the_command_has_one_name_however_it_is_started() -> None:
+    done = subprocess.run([sys.executable, "-m", "deniable", "--help"], capture_output=True, text=True, check=True)
+    assert "Usage: deniable [OPTIONS]" in done.stdout
+
+
 def test_a_schema_is_proposed_from_the_header_alone(visits: Path) -> None:
     text = asked("schema", str(visits))
     assert 'ward: {kind: text, keys: "FILL IN"}' in text
@@ -333,6 +376,7 @@ def test_a_schema_is_proposed_from_the_header_alone(visits: Path) -> None:
         (["--epsilon", "0.1", "--mu", "1", "--budget", "1", "--each-row"], "given: --epsilon, --mu"),
         (["--epsilon", "x", "--budget", "1", "--each-row"], "epsilon"),
         (["--epsilon", "0.1", "--budget", "1", "--each-row"], "needs a delta"),
+        (["--epsilon", "0.1", "--budget", "1", "--each-row"], "here: write --delta 1e-6 beside --budget"),
     ],
 )
 def test_what_is_asked_wrongly_of_a_file(visits: Path, arguments: list[str], message: str) -> None:

@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 4
 """How often a request is sent before its failure is told."""
 
+_SAID: Final = ("parameter", "rule", "remedy", "rewrite", "asked", "left", "account")
+"""What a problem says in words of its own."""
+
+_RUNNING: Final = "is it running, and is that its address?"
+
 
 def connect(url: str, *, token: str, dataset: str | None = None, timeout: float = 120.0) -> RemoteSession:
     """A session on the server at `url`. Without `dataset` it is the only one that the token may see.
@@ -480,7 +485,7 @@ class _Wire:
         self._web.close()
 
     def get(self, path: str) -> Any:
-        return self._sent("GET", path, None, {}, "is it running, and is that its address?")
+        return self._sent("GET", path, None, {}, _RUNNING)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """For what charges nothing."""
@@ -512,9 +517,13 @@ class _Wire:
             last, pause = attempt == attempts - 1, 0.2 * 2**attempt
             try:
                 response = self._web.request(method, path, json=body, headers=headers)
-            except httpx.TransportError:
+            except httpx.TransportError as error:
                 if last:
-                    raise LedgerUnavailable(f"the server at {self.place} could not be reached", remedy) from None
+                    # Nothing was sent over a connection that was never made; an earlier try may have been, though.
+                    never = attempts == 1 and isinstance(error, httpx.ConnectError)
+                    raise LedgerUnavailable(
+                        f"the server at {self.place} could not be reached", _RUNNING if never else remedy
+                    ) from None
             except (TypeError, ValueError):
                 raise InvalidParameter("cost", NOTHING, "must be numbers that JSON knows") from None
             else:
@@ -541,11 +550,11 @@ def _read(response: Any) -> Any:
 def _error(problem: dict[str, Any], status: int) -> DeniableError:
     """The error that a local session would have raised; ServerRefused for what only a server can say."""
     code, detail = problem.get("code"), str(problem.get("detail") or problem.get("title") or "")
-    said = {name: str(problem.get(name, "")) for name in ("parameter", "rule", "remedy", "rewrite", "asked", "left")}
+    said = {name: str(problem.get(name, "")) for name in _SAID}
     if code == "refused" and problem.get("refusal") in REFUSALS:
         return QuestionRefused(problem["refusal"], said["rule"], said["rewrite"])
     if code == "budget_exceeded":
-        return BudgetExceeded(said["asked"], said["left"], said["remedy"])
+        return BudgetExceeded(said["asked"], said["left"], said["remedy"], account=said["account"])
     if code == "invalid":
         named = said["parameter"] or "request"
         return InvalidParameter(named, NOTHING, said["rule"] or detail, said["remedy"])

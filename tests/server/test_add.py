@@ -86,7 +86,11 @@ def test_without_a_schema_names_and_types_are_taken_and_json_says_it_all(served:
         ),
         (["{}", "--each-row", "--budget", "1", "--token", "dn_x"], 1, "does not take this token"),
         (["{}", "--each-row", "--budget", "1", "--url", "http://example.org"], 2, "must be https"),
-        (["{}", "--each-row", "--budget", "1", "--url", "http://127.0.0.1:9"], 1, "could not be reached"),
+        (
+            ["{}", "--each-row", "--budget", "1", "--url", "http://127.0.0.1:9"],
+            1,
+            "could not be reached; is it running",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(served: tuple[World, str], arguments: list[str], code: int, said: str) -> None:

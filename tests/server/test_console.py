@@ -66,7 +66,9 @@ def test_a_revoked_token_is_out_at_once(world: World) -> None:
     browser = Browser(world, "rita")
     assert browser.get("/console/").status_code == 200
     world.curator.revoke(world.tokens["rita"].split("_")[1])
-    assert browser.get("/console/").headers["location"] == "/console/sign-in"
+    assert browser.get("/console/").headers["location"] == "/console/sign-in?over=1"
+    assert "the token has expired or was revoked" in browser.get("/console/sign-in?over=1").text
+    assert "revoked" not in browser.get("/console/sign-in").text
 
 
 def test_signing_out_takes_the_cookie_away(world: World) -> None:

@@ -225,7 +225,8 @@ def test_costs_are_told_in_greek() -> None:
 def test_what_is_copied_means_what_was_asked() -> None:
     sql = "SELECT COUNT(*) AS \"a'b\" FROM t\nWHERE x = '$(rm -rf ~)'"
     python = as_python("http://h", "d", sql, {"epsilon": 0.1})
-    assert sql in eval(python.partition("s.sql")[2].replace("epsilon=0.1", ""))
+    assert python.endswith("))")  # printed: a script shows nothing else
+    assert sql in eval(python.partition("print(s.sql")[2].removesuffix(")").replace("epsilon=0.1", ""))
     import json
     import shlex
 
@@ -305,6 +306,7 @@ HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     ("method", "path", "more", "status"),
     [
         ("GET", "/console/nothing", {}, 404),
+        ("GET", "/nothing", {}, 404),
         ("POST", "/console/nothing", {}, 405),
         ("DELETE", "/console/people", {}, 405),
         ("GET", "/console/static/nothing", {}, 404),
@@ -348,6 +350,6 @@ def test_a_fault_of_ours_and_a_rate_are_pages_too_and_the_api_speaks_json(
         assert "Too many requests" in slow.text
         api = world.client.request("GET", "/v1/me", headers={**HTML, "authorization": f"Bearer {world.tokens['olga']}"})
         assert (api.status_code, api.headers["content-type"]) == (429, MEDIA_TYPE)
-    for path in ("/v1/me", "/v1/nothing", "/nothing"):
+    for path in ("/v1/me", "/v1/nothing"):
         assert world.client.request("GET", path, headers=HTML).headers["content-type"] == MEDIA_TYPE
     assert browser.get("/console/people", **HTML).status_code == 403

@@ -106,3 +106,28 @@ def test_what_was_broken_off_is_finished_and_until_then_nothing_is_signed_wrongl
         assert world.curator.key.public == public
         for name in ("visits", "other"):
             assert world.call("ada", "GET", f"/v1/ledger/{name}/status").json()["keys"] == [first.hex, public.hex]
+
+
+def test_an_auditor_finds_the_first_key_and_a_later_one_is_told_apart(tmp_path: Path) -> None:
+    """The newest key alone checks nothing from before: that is a wrong key, and it sounded like a forgery."""
+    before = stopped(tmp_path)
+    rotate(before.curator.settings, by="root", reason="every year")
+    world = started(before)
+    with world.client:
+        browser = Browser(world, "ada")
+        assert "deniable verify ledger.jsonl --key owner.pub" in browser.get("/console/data/visits/ledger").text
+        for name in ("ledger.jsonl", "owner.pub"):
+            (tmp_path / name).write_bytes(browser.get(f"/console/data/visits/{name}").content)
+        (tmp_path / "newest.pub").write_bytes(world.curator.key.public.pem())
+        keys.new(tmp_path / "strange.key")
+        assert Browser(world, "ana").get("/console/data/visits/owner.pub").status_code == 403
+    found = {
+        name: CliRunner().invoke(
+            build(), ["verify", str(tmp_path / "ledger.jsonl"), "--key", str(tmp_path / f"{name}.pub")]
+        )
+        for name in ("owner", "newest", "strange")
+    }
+    assert {name: each.exit_code for name, each in found.items()} == {"owner": 0, "newest": 3, "strange": 3}
+    remedy = f"came later in this history: check it with the first one, {before.curator.key.public.hex}"
+    assert remedy in found["newest"].stderr
+    assert "came later" not in found["strange"].stderr

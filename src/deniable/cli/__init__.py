@@ -52,7 +52,7 @@ def main() -> None:
         with contextlib.suppress(AttributeError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ε still gets numbers
     with plain_errors():
-        build()()
+        build()(prog_name="deniable")  # also under python -m, whose name no shell can complete
 
 
 @contextlib.contextmanager

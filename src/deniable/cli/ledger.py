@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import typer
 
     from deniable.ledger import Verified
+    from deniable.ledger.keys import PublicKey
 
 _SQLITE: Final = b"SQLite format 3\0"
 """What the file that a ledger is kept in begins with."""
@@ -56,7 +57,10 @@ def add(app: "typer.Typer") -> None:
             owner = None if key is None else keys.read_public(key)
             try:
                 with _exported(ledger, export) as history:
-                    found = verify_export(history, key=owner, against=against)
+                    try:
+                        found = verify_export(history, key=owner, against=against)
+                    except LedgerDamaged as damaged:
+                        raise _with_the_first_key(damaged, history, owner) from None
                 if owner is not None and not found.checkpoints:
                     fault = "has no checkpoint signed with this key: whoever wrote the file may have written all of it"
                     raise LedgerDamaged(None, fault, "ask for an export that ends in a checkpoint")
@@ -126,6 +130,20 @@ def _rotated(
     return new.public.hex, 1
 
 
+def _with_the_first_key(damaged: LedgerDamaged, history: Path, owner: "PublicKey | None") -> LedgerDamaged:
+    """The same fault; where the key that was given came later in this history, with the remedy that fits."""
+    from deniable.ledger import verify_export
+
+    try:
+        known = verify_export(history).keys
+    except LedgerDamaged:
+        known = ()
+    if owner is None or owner.hex not in known[1:]:
+        return damaged
+    remedy = f"the key that was given came later in this history: check it with the first one, {known[0]}"
+    return LedgerDamaged(damaged.number, damaged.fault, remedy)
+
+
 @contextlib.contextmanager
 def _exported(place: Path, kept: Path | None) -> Iterator[Path]:
     """The history to check: the file itself, or what is exported of a ledger's own file, which is only read."""
@@ -134,6 +152,8 @@ def _exported(place: Path, kept: Path | None) -> Iterator[Path]:
     with place.open("rb") as file:
         own = file.read(len(_SQLITE)) == _SQLITE
     if not own:
+        if place.suffix.lower() != ".jsonl" and (beside := place.with_name(place.name + ".ledger")).exists():
+            raise InvalidParameter("ledger", str(place), "is the table, not its ledger", f"write {beside.name}")
         if kept is not None:
             raise InvalidParameter("--export", str(kept), f"{place.name} was exported already", "leave it out")
         yield place

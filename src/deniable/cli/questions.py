@@ -3,11 +3,13 @@
 The account of a file is kept beside it, in FILE.ledger: whoever asks next shares its budget.
 """
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter, QuestionRefused
 
 if TYPE_CHECKING:
     import typer
@@ -65,9 +67,9 @@ def add(app: "typer.Typer") -> None:
         with plain_errors():
             if not _account(given).exists():
                 # Whatever is wrong with the question or its cost is wrong before there is an account.
-                with _opened(given, reads=False) as session:
+                with _opened(given, reads=False) as session, _in_options(given):
                     session.price(question, **_cost(given)).to_dict()
-            with _opened(given, reads=True) as session:
+            with _opened(given, reads=True) as session, _in_options(given):
                 answer = session.sql(question, **_cost(given))
                 if as_json:
                     print(answer.to_json())
@@ -83,7 +85,7 @@ def add(app: "typer.Typer") -> None:
     ) -> None:  # fmt: skip
         """Say what `ask` would cost and how exact it would be. Free: no data is read, and nothing is written."""
         given = dict(locals())
-        with plain_errors(), _opened(given, reads=False) as session:
+        with plain_errors(), _opened(given, reads=False) as session, _in_options(given):
             found = session.price(question, **_cost(given))
             print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found)
 
@@ -178,6 +180,19 @@ def _cost(given: dict[str, Any]) -> dict[str, Any]:
         rule = f"give exactly one of them, to say what to spend; given: {said}"
         raise InvalidParameter(listed, NOTHING, rule, "try --epsilon 0.1")
     return asked | {"confidence": given["confidence"]}
+
+
+@contextlib.contextmanager
+def _in_options(given: dict[str, Any]) -> Iterator[None]:
+    """What a refusal means here: which option to write."""
+    try:
+        yield
+    except QuestionRefused as refused:
+        if refused.code == "key" and given["delta"] is None and not _account(given).exists():
+            refused.add_note("here: write --delta 1e-6 beside --budget, or list the keys in a --schema")
+        elif given["schema"] is None and "in the schema" in refused.rewrite:
+            refused.add_note("here: `deniable schema` proposes one to fill in; name it with --schema")
+        raise
 
 
 def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":

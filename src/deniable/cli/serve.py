@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from deniable.errors import InvalidParameter, LedgerUnavailable, MissingExtra
+from deniable.errors import NOTHING, InvalidParameter, LedgerUnavailable, MissingExtra
 
 if TYPE_CHECKING:
     import typer
@@ -39,7 +39,7 @@ def add(app: "typer.Typer") -> None:
         """Serve tables, budgets and ledgers over HTTP, with a console in the browser."""
         with plain_errors():
             if demo == (config is not None):
-                raise InvalidParameter("--demo, --config", demo, "give exactly one of them", "try --demo")
+                raise InvalidParameter("--demo, --config", NOTHING, "give exactly one of them", "try --demo")
             for package in ("fastapi", "uvicorn", "argon2", "sqlalchemy"):
                 if importlib.util.find_spec(package) is None:
                     raise MissingExtra(package, "server")

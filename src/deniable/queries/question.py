@@ -327,7 +327,7 @@ def _instead(measure: Measure, kind: Kind) -> str:
         )
     counted = f"count instead: COUNT({name}), or GROUP BY {name}"
     if kind is Kind.TEXT and isinstance(measure.expression, Column):
-        return f"{counted}; if it holds numbers, say so in a schema (--schema): a CSV file has no types"
+        return f"{counted}; if it holds numbers, its owner can say so in the schema: a CSV file has no types"
     return counted
 
 

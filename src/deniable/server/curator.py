@@ -364,6 +364,10 @@ class Curator:
         """Change the limit of a dataset: a signed entry for everybody to see. What was spent stays spent."""
         ledger = self.open(person, dataset).session.ledger
         entry = ledger.adjust(EVERYBODY, cost_of(budget, ledger.budget), by=person.name, reason=reason, key=self.key)
+        # The owner's own share is the whole budget, and nobody else could raise it.
+        shares = [each for each in ledger.accounts() if each.name == person.name and each.window is None]
+        if any(not ledger.limit <= each.limit for each in shares):
+            ledger.grant(person.name, ledger.limit, by=person.name, reason="owner")
         return {"dataset": dataset, "entry": entry.number, "limit": ledger.limit.describe(ledger.budget)}
 
     def accounts(self, person: Person, dataset: str) -> list[dict[str, Any]]:

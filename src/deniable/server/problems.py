@@ -92,6 +92,7 @@ def problem_of(error: BaseException) -> Problem:
             return Problem("refused", str(error), facts)
         case BudgetExceeded():
             facts = {"asked": error.asked, "left": error.left, "remedy": error.remedy}
+            facts |= {"account": error.account} if error.account else {}
             return Problem("budget_exceeded", str(error), facts)
         case InvalidParameter():
             facts = {"parameter": error.parameter, "rule": error.rule, "remedy": error.remedy}

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 NAME: Final = (
-    "must begin with a letter or a digit, and have only letters, digits, spaces and . _ @ - in it, at most 100"
+    "must begin with a letter or a digit, and have only letters, digits, spaces and . _ @ - in it, at most 100; "
+    "letters are those from a to z, without accents"
 )
 _NAMES: Final = frozenset({"name", "analyst", "person", "dataset", "family"})
 _PLAIN: Final = {

@@ -66,7 +66,10 @@ class Table:
         names = [name for name, _ in self.columns]
         for name, domain in self.columns:
             if not isinstance(name, str) or not name:
-                raise InvalidParameter("columns", name, "a column has a name")
+                remedy = (
+                    "name it, or leave it out; pandas writes its index without one, unless to_csv(..., index=False)"
+                )
+                raise InvalidParameter("columns", name, "a column has a name", remedy)
             if not isinstance(domain, Domain):
                 raise InvalidParameter(name, domain, "must be a Domain", "write Domain.integer(0, 120), Domain.text()")
         # SQL names are read without regard to case, so two that differ by case alone could not be told apart.

@@ -18,7 +18,7 @@ from deniable.server.console.analyst import account
 from deniable.server.console.budgets import share
 from deniable.server.console.guard import Guard, Visit
 from deniable.server.console.owner import accounts
-from deniable.server.console.pages import greek
+from deniable.server.console.pages import greek, span
 from deniable.server.curator import Curator
 
 _SHOWN: Final = 100
@@ -32,6 +32,7 @@ def add(routes: APIRouter, guard: Guard) -> None:
     """The pages of an auditor; owners see them as well."""
     guard.get(routes, "/console/data/{name}/ledger", "see ledger", _ledger)
     guard.get(routes, "/console/data/{name}/ledger.jsonl", "see ledger", _export)
+    guard.get(routes, "/console/data/{name}/owner.pub", "see ledger", _key)
 
 
 async def _ledger(visit: Visit) -> Response:
@@ -83,7 +84,7 @@ def _said(entry: Any, budget: Any) -> str:
     if entry.terms is None:
         return str(entry.description)
     whose = "the dataset" if entry.terms.account == EVERYBODY else entry.terms.account
-    window = "" if entry.terms.window is None else f" in each window of {entry.terms.window:,} s"
+    window = "" if entry.terms.window is None else f" each {span(entry.terms.window)}"
     limit = greek(entry.terms.limit.describe(budget)) if entry.terms.limit.units else "nothing"
     return f"{whose} may spend {limit}{window} ({entry.description})"
 
@@ -125,3 +126,14 @@ async def _export(visit: Visit) -> Response:
     body = await visit.desk.run(visit.curator.export, visit.person, visit.dataset)
     kept = {"Content-Disposition": 'attachment; filename="ledger.jsonl"'}
     return Response(body, headers=kept, media_type="application/x-ndjson")
+
+
+async def _key(visit: Visit) -> Response:
+    """The first key of the ledger, as `deniable verify` takes it: each vouched for the next."""
+    body = await visit.desk.run(_first_key, visit.curator, visit.person, visit.dataset)
+    kept = {"Content-Disposition": 'attachment; filename="owner.pub"'}
+    return Response(body, headers=kept, media_type="application/x-pem-file")
+
+
+def _first_key(curator: Curator, person: Person, dataset: str) -> bytes:
+    return curator.open(person, dataset).session.ledger.keys[0].pem()

@@ -64,7 +64,9 @@ def bounds_priced(
     costs = [Asked(epsilon=epsilon).cost(made, budget, budget.limit) for made in asked]
     whole = sum(costs, start=Cost(0, 0))
     if not whole <= budget.limit:
-        raise BudgetExceeded(whole.describe(budget), budget.limit.describe_rest(budget), "buy bounds for fewer columns")
+        raise BudgetExceeded(
+            whole.describe(budget), budget.limit.describe_rest(budget), "spend less on each, or buy fewer"
+        )
     seen = [rows_to_be_seen(Price(*each, budget.limit, 0.95)) for each in zip(asked, repeat(budget), costs)]
     return {
         "columns": [column for _, column in columns],

@@ -22,6 +22,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from deniable.errors import DeniableError
+from deniable.server import words
 from deniable.server.catalogue import Person
 from deniable.server.console.pages import Pages
 from deniable.server.curator import Curator
@@ -118,7 +119,7 @@ class Guard:
             try:
                 person = await self._keeper.who(token, request.scope)
             except Problem as problem:
-                return _to_sign_in() if problem.code == "unauthorized" else self._broken(None, problem)
+                return _to_sign_in("?over=1") if problem.code == "unauthorized" else self._broken(None, problem)
             secret = self._secret(token)
             visit = Visit(self, request, person, FormData(), secret)
             try:
@@ -141,7 +142,8 @@ class Guard:
     # -- signing in ----------------------------------------------------------------------------------------------------
 
     async def _sign_in_page(self, request: Request) -> Response:
-        return self._asked_in(200, "")
+        over = "over" in request.query_params  # said of every such address, so it tells nothing about a token
+        return self._asked_in(200, "You are signed out: the token has expired or was revoked." if over else "")
 
     async def _sign_in(self, request: Request) -> Response:
         form = await request.form()
@@ -205,9 +207,8 @@ class Guard:
 
         The door and the router know no person, so neither does the page.
         """
-        asked = scope["path"]
         accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
-        if b"text/html" not in accepted or not (asked in ("/", "/console") or asked.startswith(_HOME)):
+        if b"text/html" not in accepted or scope["path"].startswith("/v1/"):
             return None
         return self._broken(None, problem)
 
@@ -215,8 +216,8 @@ class Guard:
 def as_problem(error: Exception) -> Problem:
     """The problem of an error, also of a form that cannot be read; nothing that was typed is repeated."""
     if isinstance(error, ValidationError):
-        found = error.errors(include_input=False, include_url=False, include_context=False)[:5]
-        return Problem("invalid", "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in found))
+        found = error.errors(include_input=False, include_url=False)[:5]
+        return Problem("invalid", "; ".join(f"{words.where(each)}: {words.rule(each)}" for each in found))
     return problem_of(error)
 
 
@@ -244,8 +245,8 @@ async def _to_home(request: Request) -> Response:
     return RedirectResponse(_HOME, 303)
 
 
-def _to_sign_in() -> Response:
-    return RedirectResponse("/console/sign-in", 303)
+def _to_sign_in(why: str = "") -> Response:
+    return RedirectResponse(f"/console/sign-in{why}", 303)
 
 
 async def _static(request: Request) -> Response:

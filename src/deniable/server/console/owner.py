@@ -7,6 +7,7 @@ import json
 import math
 import re
 import secrets
+import unicodedata
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,12 +64,23 @@ def add(routes: APIRouter, guard: Guard) -> None:
 async def _add(visit: Visit) -> Response:
     file = visit.request.query_params.get("file")
     if file is None:
-        return visit.page("files.html", files=await visit.desk.run(_files, visit.curator))
-    columns = await visit.desk.run(_columns, visit.curator, file)
-    stem = re.sub(r"\W+", "_", Path(file).name.split(".")[0]).strip("_") or "data"
+        return await _listed(visit, None)
+    try:
+        columns = await visit.desk.run(_columns, visit.curator, file)
+    except InvalidParameter as error:
+        return await _listed(visit, told(as_problem(error)) | {"code": "file", "title": f"{file} cannot be added"})
+    # As the server takes names: é is e, and ß, which is no letter with an accent, falls out.
+    plain = unicodedata.normalize("NFKD", Path(file).name.split(".")[0]).encode("ascii", "ignore").decode()
+    stem = re.sub(r"\W+", "_", plain).strip("_") or "data"
     typed = {"name": stem, "table": stem, "person": "", "rows": "1", "step": str(EPSILONS.index(1.0)), "delta": "1e-6"}
     typed |= {"known": "", "bounds_epsilon": _BOUNDS_EPSILON}
     return _filled(visit, file, columns, typed, None)
+
+
+async def _listed(visit: Visit, problem: dict[str, Any] | None) -> Response:
+    """The files to choose from, and what is wrong with the one that was chosen."""
+    files = await visit.desk.run(_files, visit.curator)
+    return visit.page("files.html", status=200 if problem is None else 422, files=files, problem=problem)
 
 
 def _filled(

@@ -16,6 +16,7 @@ _GREEK: Final = {"epsilon": "ε", "delta": "δ", "mu": "μ", "rho": "ρ"}
 _WORD: Final = re.compile(r"\b(epsilon|delta|mu|rho) (?=[0-9])")
 _POWER: Final = re.compile(r"\b([0-9.]+)E(-?[0-9]+)\b")
 _SPANS: Final = {3600: "hour", 86_400: "day", 7 * 86_400: "week", 30 * 86_400: "30 days"}
+_IN_WINDOW: Final = re.compile(r"in this window of ([0-9,]+) s$")
 _RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -32,7 +33,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._all.filters |= {"greek": greek, "number": number, "percent": percent, "facts": facts}
-        self._all.filters |= {"span": span, "key_said": key_said, "question": question}
+        self._all.filters |= {"span": span, "spanned": spanned, "key_said": key_said, "question": question}
 
     def render(self, template: str, **values: Any) -> str:
         """One page."""
@@ -74,6 +75,15 @@ def span(seconds: int) -> str:
     return _SPANS.get(seconds, f"{seconds:,} s")
 
 
+def spanned(account: str) -> str:
+    """An account as the ledger names it, its window in words.
+
+    >>> spanned("the share of 'ben' in this window of 86,400 s")
+    "the share of 'ben' for this day (in UTC)"
+    """
+    return _IN_WINDOW.sub(lambda found: f"for this {span(int(found[1].replace(',', '')))} (in UTC)", account)
+
+
 def facts(column: dict[str, Any]) -> str:
     """What is public about a column, in words."""
     said = []
@@ -92,7 +102,7 @@ def as_python(url: str, dataset: str, sql: str, cost: dict[str, float]) -> str:
     return (
         "import os\nimport deniable as dn\n\n"
         f's = dn.connect({url!r}, token=os.environ["DENIABLE_TOKEN"], dataset={dataset!r})\n'
-        f"s.sql({sql!r}, {spent})"
+        f"print(s.sql({sql!r}, {spent}))"
     )
 
 
