@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils._pytree import tree_flatten, tree_map
 
-from deniable.errors import InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.torch.border import check_finite_losses
 from deniable.learn.torch.calls import Call, Key, Listener, gradients, shown
 from deniable.learn.torch.captures import Capture, Outer, Sums, Uses, Vectors
@@ -83,7 +83,8 @@ class PerExample:
         """‖gradient‖² of each example, over all parameters; refused if they, or the losses, are not finite."""
         parts = self._parts()
         if not parts:
-            raise InvalidParameter("losses", "...", "do not depend on any parameter that is trained")
+            rule = "do not depend on any parameter that is trained, as far as this batch's forward pass tells"
+            raise InvalidParameter("losses", NOTHING, rule, "call the model in the loop, right before trainer.backward")
         total = parts[0][1] if len(parts) == 1 else torch.stack([part for _, part in parts]).sum(0)
         if not _is_finite(torch.stack([total, losses.detach().to(total)])):  # once for all: a device is waited for
             check_finite_losses(losses)
@@ -354,7 +355,7 @@ class Bookkeeping:
             self._layouts[call.key] = [search.found for search in searches[place:stop]]
             if call.path == "" and call.kind == "unit" and any(search.mixed for search in searches[place:stop]):
                 rule = "losses[i] depends on the model's answers for other examples than i"
-                raise InvalidParameter("losses", "...", rule, "give each example a loss of its own: reduction='none'")
+                raise InvalidParameter("losses", NOTHING, rule, "give each example a loss of its own: reduction='none'")
             place = stop
         self._spread = {}
         for key, listed in spread.items():

@@ -55,8 +55,9 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
     of = losses or some_losses
     book.forget()
     made = of(model, batch)
-    if made.dim() != 1:
-        raise InvalidParameter("losses", tuple(made.shape), "must have one loss for each example: reduction='none'")
+    if made.dim() != 1 or not made.shape[0]:
+        rule = "must have one loss for each example, of at least one"
+        raise InvalidParameter("losses", tuple(made.shape), rule, "write reduction='none'")
     count = int(made.shape[0])
     found = book.gradients(made)
     parameters = {name: each.tensor.detach() for name, each in book.parameters.items()}

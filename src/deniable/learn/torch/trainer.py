@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 LEARNT = 5
 """Examples of the very first batch: it is compared with autograd, which costs several passes."""
 
+FEWEST_CANARIES = 10
+"""Below it an audit is refused."""
+
 Losses = Callable[[Any, Any], Tensor]
 """From a model and a batch to one loss for each example."""
 
@@ -81,10 +84,7 @@ class Trainer:
         progress: bool = True,
         entropy: chance.Entropy | None = None,
     ) -> None:
-        if not isinstance(plan, Plan):
-            raise InvalidParameter("plan", type(plan).__name__, "must be a plan", "learn.DPSGD(...) makes one")
-        plan.calibrated()
-        self.model, self.plan = border.check_model(model), plan
+        self.plan, self.model = border.check_plan(plan), border.check_model(model)
         self.optimizer = border.check_optimizer(optimizer, model)
         self._group = process_group
         self._entropy = entropy
@@ -92,6 +92,7 @@ class Trainer:
         self._size = None if physical_batch is None else check.integer("physical_batch", physical_batch, 1)
         self._canaries = None if canaries is None else Canaries(border.check_dataset(canaries), entropy)
         whole = border.check_dataset(dataset)
+        border.check_callable("collate", collate)
         self._records = Records(
             whole if self._canaries is None else self._canaries.among(whole), collate, (self._rank, self._processes)
         )
@@ -101,10 +102,10 @@ class Trainer:
         self._parameters = {name: each.tensor for name, each in self._book.parameters.items()}
         self._noise.open(plan, sum(each.numel() for each in self._parameters.values()))
         self._past = _Past(plan) if isinstance(plan, DPFTRL) else None
-        self._ledger = _ledger(ledger, session)
+        self._ledger = border.check_ledger(ledger, session)
         self._delta = delta
         self._entry: Entry | None = None
-        self._after_step, self._progress = after_step, progress
+        self._after_step, self._progress = border.check_callable("after_step", after_step), progress
         self._run = secrets.token_hex(16)
         self._journals: dict[Path, checkpoints.Journal] = {}
         """Of every checkpoint of this run that is still there: each of them must know of each step."""
@@ -117,10 +118,16 @@ class Trainer:
         self.history = History()
         self._versions: list[tuple[str, Tensor, int]] = []
         self._buffers: list[tuple[str, Tensor]] = []
+        self._weights: list[int] = []
+        """Versions of the parameters when a batch was handed out."""
+        self._is_closed = False
         for group in optimizer.param_groups:
             if isinstance(optimizer, AdamBC):
                 group["noise_variance"] = (plan.sigma / self.expected_batch) ** 2
         self._share_model()
+
+    def __repr__(self) -> str:
+        return f"<Trainer of {type(self.model).__name__}: {self.steps_taken} of {self.plan.steps} steps, {self.plan!r}>"
 
     # -- what is promised ----------------------------------------------------------------------------------------------
 
@@ -170,7 +177,10 @@ class Trainer:
         return self._batches(check.integer("steps", steps, 1))
 
     def _batches(self, most: int) -> Iterator[Any]:
+        if self._is_closed:
+            raise InvalidOperation("this trainer was closed; make a new one, and load a checkpoint into it to go on")
         self._reserve()
+        self.optimizer.zero_grad(set_to_none=True)
         self._buffers = [
             (f"{path}.{name}" if path else name, buffer)
             for path, module in self.model.named_modules()
@@ -193,6 +203,7 @@ class Trainer:
                         self._open = None
                         rule = "was not called for a batch; what is left out would depend on the data"
                         raise InvalidOperation(f"trainer.backward {rule}; call it once for each batch")
+                    border.check_left_alone(self._parameters, self._weights)
                 self._finish_step()
                 shown(self.steps_taken)
         if self.finished:
@@ -202,6 +213,7 @@ class Trainer:
         self._open = count
         self._book.forget()
         self._versions = [(path, buffer, buffer._version) for path, buffer in self._buffers]
+        self._weights = [each._version for each in self._parameters.values()]
         return batch
 
     def backward(self, losses: Tensor) -> None:
@@ -214,10 +226,16 @@ class Trainer:
                 "trainer.backward goes with a batch of this trainer, once: for batch in trainer: ..."
             )
         border.check_losses(losses, self._open)
+        border.check_left_alone(self._parameters, self._weights)
+        if self._book.is_learning and not self._book.listener.calls:
+            rule = "come from no forward pass of this trainer's model since the batch was handed out"
+            remedy = "call the model itself, in the loop, right before: trainer.backward(losses of model(x))"
+            raise InvalidParameter("losses", NOTHING, rule, remedy)
         for name, buffer, version in self._versions:
             if buffer._version != version:
                 rule = "is a buffer that the forward pass wrote the data into, without noise"
-                raise InvalidParameter("model", name, rule, "leave out running statistics, or freeze them with eval()")
+                remedy = "leave out running statistics, or freeze them: module.eval() after every model.train()"
+                raise InvalidParameter("model", name, rule, remedy)
         self._open = None
         found = self._book.gradients(losses)
         factors = self._factors(found.squared(losses))
@@ -253,7 +271,7 @@ class Trainer:
             self._past.turn()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.history.stepped()
+        self.history.stepped(self.steps_taken)
         if self._after_step is not None:
             self._after_step(self)
 
@@ -266,12 +284,14 @@ class Trainer:
 
     def public_step(self, loss: Tensor) -> None:
         """An ordinary step, without clipping and noise, on a loss over public data; the guarantee will say so."""
+        border.check_public_loss(loss)
         self._book.forget()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.public_steps += 1
+        self._weights = [each._version for each in self._parameters.values()]
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -296,18 +316,25 @@ class Trainer:
         if self._canaries is None:
             rule = "an audit needs canaries that were in the training by coin"
             raise InvalidOperation(f"{rule}; give Trainer(canaries=) a dataset of them")
+        if not self.steps_taken:
+            raise InvalidOperation("an audit is about a run, and no step was taken; train first")
         from deniable.audit import one_run
 
         batch = self._canaries.batch(self._device)
         was = self.model.training
         self.model.eval()
         with torch.no_grad():
-            scores = -losses(self.model, batch).double().cpu().numpy()
+            found = losses(self.model, batch)
         self.model.train(was)
+        if not isinstance(found, Tensor) or found.shape != (len(self._canaries.included),):
+            rule = "must give one loss for each canary: a tensor of one axis"
+            raise InvalidParameter("losses", NOTHING, rule, "write reduction='none'")
+        scores = -found.double().cpu().numpy()
         return one_run(scores, self._canaries.included, delta=delta, confidence=confidence, guesses=guesses)
 
     def close(self) -> None:
         """Take the hooks off the model; training is over, and the ledger is told."""
+        self._is_closed = True
         self._book.close()
         if self.steps_taken:
             self._seal()
@@ -357,6 +384,7 @@ class Trainer:
             "public_steps": self.public_steps,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "kind": type(self.optimizer).__name__,
             "entry": None if self._entry is None else self._entry.number,
             "past": None if self._past is None else self._past.state(),
             "earlier": [str(each) for each in self._journals],
@@ -373,6 +401,9 @@ class Trainer:
             if record[name] != mine:
                 rule = f"is of another {name}: {record[name]}"
                 raise InvalidParameter("path", place.name, rule, "make the trainer with the plan of the checkpoint")
+        if record.get("kind", kind := type(self.optimizer).__name__) != kind:
+            rule = f"has the state of {record['kind']}, and this trainer's optimizer is {kind}"
+            raise InvalidParameter("path", place.name, rule, "make the trainer with the optimizer of the checkpoint")
         if record["entry"] is not None and self._ledger is None:
             raise InvalidParameter("ledger", None, "paid for this run before", "give the trainer the same ledger")
         journals = {each: checkpoints.Journal(each) for each in (place.resolve(), *map(Path, record["earlier"]))}
@@ -439,6 +470,9 @@ class Canaries:
     """Records that are nobody's, each in the training by a fair coin."""
 
     def __init__(self, dataset: Any, entropy: chance.Entropy | None) -> None:
+        if len(dataset) < FEWEST_CANARIES:
+            rule = f"must be at least {FEWEST_CANARIES}: fewer coins prove nothing"
+            raise InvalidParameter("canaries", len(dataset), rule)
         self._dataset = dataset
         self.included = chance.bernoulli(p=0.5, size=(len(dataset),), entropy=entropy)
 
@@ -493,9 +527,3 @@ class _Past:
             rule = f"{lost} steps were taken after it, and the noise of later ones would have to match theirs"
             raise InvalidParameter("path", NOTHING, rule, "save after every step of a DPFTRL run, or start anew")
         self._sums, self._released = state["sums"], state["released"]
-
-
-def _ledger(ledger: Ledger | None, session: Session | None) -> Ledger | None:
-    if ledger is not None and session is not None:
-        raise InvalidParameter("ledger and session", NOTHING, "both were given; give one of them")
-    return session.ledger if session is not None else ledger
