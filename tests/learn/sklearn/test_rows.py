@@ -125,6 +125,7 @@ def test_bins_hold_what_they_should_and_missing_values_have_their_own() -> None:
         ("01", "must be a pair"),
         (("a", "b"), "must hold numbers"),
         ([(0, 1), (2, 3)], r"tuple\(zip\(\*pairs\)\)"),
+        ([[0, 1], [2, 3]], r"tuple\(zip\(\*pairs\)\)"),
         ((0, 1e-101), "1e-100 to 1e100 apart"),
         ((-1e101, 1e101), "1e-100 to 1e100 apart"),
         ({"age": (0, 1)}, "names columns, and X has none"),

@@ -89,7 +89,7 @@ class Box:
             raise InvalidParameter(parameter, NOTHING, "is missing", remedy)
         if isinstance(bounds, Mapping):
             return cls._of_names(bounds, names, parameter)
-        if isinstance(bounds, list) and bounds and all(isinstance(end, tuple) for end in bounds):
+        if isinstance(bounds, list) and bounds and all(isinstance(end, tuple | list) for end in bounds):
             remedy = "for pairs by feature, write tuple(zip(*pairs))"  # of two features, they could be taken for ends
             raise InvalidParameter(parameter, bounds, "must be a pair (lows, highs), not a list of pairs", remedy)
         if not isinstance(bounds, Sequence | np.ndarray) or isinstance(bounds, str) or len(bounds) != 2:
