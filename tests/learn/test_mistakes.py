@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 pytestmark = pytest.mark.torch
 
 from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 
 from deniable import learn  # noqa: E402
 from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
@@ -108,6 +112,44 @@ def test_a_model_of_one_bare_parameter_can_be_trained():
             return x[:, :2] + self.shift
 
     assert run(made(Shift(), OFTEN)).finished
+
+
+class Attentive(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.look, self.head = nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(4, 2)
+
+    def forward(self, x):
+        rows = x[:, None]
+        return self.head(self.look(rows, rows, rows)[0][:, 0])
+
+
+def test_a_model_can_be_copied_and_saved_while_it_is_trained():
+    """A copy does not tell the trainer what it is asked; it would be taken for the model."""
+    model = Attentive()
+    trainer = made(model, OFTEN)
+    for x, y in trainer:
+        losses = F.cross_entropy(model(x), y, reduction="none")
+        saved = io.BytesIO()
+        torch.save(model, saved)
+        saved.seek(0)
+        for copied in (copy.deepcopy(model), torch.load(saved, weights_only=False)):
+            heard = len(trainer._book.listener.calls)
+            copied(x)
+            assert len(trainer._book.listener.calls) == heard > 0
+        trainer.backward(losses)
+    assert trainer.finished
+
+
+def test_a_penalty_on_weights_is_the_optimizers():
+    trainer = made(plan=OFTEN)
+    with pytest.raises(InvalidParameter, match="weight_decay="):
+        run(trainer, losses=lambda each: each + 0.1 * trainer.model[0].weight.square().sum())
+
+
+def test_sparse_gradients_are_refused_by_name():
+    with pytest.raises(InvalidParameter, match=r"model='0': makes sparse gradients.*leave out sparse=True"):
+        made(nn.Sequential(nn.Embedding(3, 2, sparse=True)))
 
 
 def test_a_closed_trainer_says_so():

@@ -418,7 +418,10 @@ class Bookkeeping:
                 "draws random numbers inside a module that has to be run again, or uses the parameter outside of the "
                 "model's forward pass"
             )
-            remedy = "keep examples apart, use layers where they can be (nn.Dropout, nn.Embedding with one id each)"
+            remedy = (
+                "keep examples apart, use layers where they can be (nn.Dropout beside an LSTM, not its dropout=), and "
+                "the optimizer's weight_decay= for a penalty on weights"
+            )
             raise InvalidParameter("model", parameter.name, rule, remedy)
         start = _common([owner for owner, _ in parameter.owners]) if parameter.unit is None else parameter.unit
         if parameter.unit is None and len(parameter.owners) == 1 and closed_form(self._modules[start]) is None:

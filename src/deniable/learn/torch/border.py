@@ -77,6 +77,9 @@ def check_model(model: Any) -> nn.Module:
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (module.max_norm or module.scale_grad_by_freq):
             rule = "changes its rows, or their gradients, by what else is in the batch"
             raise InvalidParameter("model", shown(path), rule, "leave out max_norm and scale_grad_by_freq")
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse and module.weight.requires_grad:
+            rule = "makes sparse gradients, and noise comes to all rows"
+            raise InvalidParameter("model", shown(path), rule, "leave out sparse=True")
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and not parameter.is_leaf:
             rule = "is the result of a computation, not a leaf, so no optimizer can change it"

@@ -65,6 +65,24 @@ def shown(path: str) -> str:
 
 
 @final
+class _Hook:
+    """A hook on one model. A copy of the model, or one that was saved as a whole, has hooks that do nothing: what it is
+    asked is no part of the training."""
+
+    __slots__ = ("_heard",)
+
+    def __init__(self, heard: Callable[..., None] | None) -> None:
+        self._heard = heard
+
+    def __call__(self, *seen: Any) -> None:
+        if self._heard is not None:
+            self._heard(*seen)
+
+    def __reduce__(self) -> tuple[type[_Hook], tuple[None]]:
+        return _Hook, (None,)
+
+
+@final
 class Listener:
     """Hooks on every module that has something to train, and what they saw since it was last asked."""
 
@@ -82,10 +100,11 @@ class Listener:
     def _listen(self, path: str, module: nn.Module) -> None:
         handles = self._handles[path] = []
         if type(module) is nn.MultiheadAttention:
-            before = module.register_forward_pre_hook(lambda m, _: self._enter(path, m))
+            before = module.register_forward_pre_hook(_Hook(lambda m, _: self._enter(path, m)))
             handles.append(before)
-            handles.append(module.register_forward_hook(lambda m, a, o: self._leave(), always_call=True))
-        handles.append(module.register_forward_hook(lambda m, a, k, o: self._seen(path, m, a, k, o), with_kwargs=True))
+            handles.append(module.register_forward_hook(_Hook(lambda m, a, o: self._leave()), always_call=True))
+        seen = _Hook(lambda m, a, k, o: self._seen(path, m, a, k, o))
+        handles.append(module.register_forward_hook(seen, with_kwargs=True))
 
     def listen_only_to(self, paths: Collection[str]) -> None:
         """Take the hooks off all other modules: a call that nobody wants to know of costs nothing then."""
