@@ -102,7 +102,8 @@ class Box:
     @classmethod
     def _of_names(cls, bounds: Mapping[Any, Any], names: Any, parameter: str) -> Box:
         if names is None:
-            raise InvalidParameter(parameter, NOTHING, "names columns, and X has none", "give (low, high), or a frame")
+            remedy = "give (low, high), or a frame whose columns have texts as names: frame.rename(columns=str)"
+            raise InvalidParameter(parameter, NOTHING, "names columns, and X has no names", remedy)
         pairs = []
         for name in names:
             pair = bounds.get(name)

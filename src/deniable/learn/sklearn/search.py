@@ -41,7 +41,7 @@ def parts_of(model: Any) -> Iterator[Private]:
                 yield from parts_of(step)
     else:
         rule = "learns from rows without privacy, so nothing can be promised about the whole"
-        remedy = "use the estimators of deniable.learn.sklearn, and its GridSearch"
+        remedy = "use the estimators of deniable.learn.sklearn, its GridSearch, and FunctionTransformer for fixed steps"
         raise InvalidParameter("estimator", type(model).__name__, rule, remedy)
 
 

@@ -57,8 +57,10 @@ class Trainer:
     better than `guarantee` says: its curve is the plan's, and its assumptions are all there are.
 
     Iterate over it for batches (all that is left of the plan; `take(n)` for the next n steps) and call `backward` with
-    one loss for each example. `physical_batch` bounds how many examples are held at once; what is promised does not
-    depend on it. Neither the model nor the optimizer is wrapped or changed, and `close` takes the hooks off.
+    one loss for each example. `dataset` has records by number (a Dataset, a list), or is a tuple of tensors with a row
+    for each record. `physical_batch` bounds how many examples are held at once; what is promised does not depend on it.
+    `after_step` is called with the trainer when a step is over. Neither the model nor the optimizer is wrapped or
+    changed, and `close` takes the hooks off.
 
     `ledger` (or `session`) is charged for the whole run before the first step; sampled training needs `delta`, the part
     of its δ column. A step counts as taken when it begins. `noise` is `ExactNoise()` on a CPU and `DeviceNoise()`
