@@ -196,6 +196,20 @@ def test_tables_that_are_no_records_are_refused(dataset, words):
     assert "[" not in str(caught.value)  # nothing of the data
 
 
+@pytest.mark.parametrize(
+    "record",
+    [lambda at: torch.zeros(1 + at), lambda at: {f"row {at}": at}, lambda at: None],
+    ids=["shape", "field", "kind"],
+)
+def test_records_that_cannot_be_stacked_are_refused_without_showing_them(record):
+    trainer = made(plan=OFTEN, dataset=[record(at) for at in range(40)])
+    with pytest.raises(InvalidParameter, match=r"cannot be stacked.*collate=") as caught:
+        next(iter(trainer))
+    assert not any(each.isdigit() for each in str(caught.value))
+    ragged = made(plan=OFTEN, dataset=[torch.zeros(1 + at) for at in range(40)], collate=lambda rows: len(rows))
+    assert next(iter(ragged)) == 5
+
+
 def test_lists_of_records_are_welcome():
     x, y = data()
     assert run(made(plan=OFTEN, dataset=list(zip(x, y, strict=True)))).finished
