@@ -100,7 +100,8 @@ class Trainer:
         self._entropy = entropy
         self._device = next(model.parameters()).device
         self._size = None if physical_batch is None else check.integer("physical_batch", physical_batch, 1)
-        self._canaries = None if canaries is None else Canaries(border.check_dataset(canaries), entropy)
+        self._canaries = None if canaries is None else Canaries(border.check_dataset(canaries), collate, entropy)
+        self._share_canaries()
         whole = border.check_dataset(dataset)
         self._records = Records(
             whole if self._canaries is None else self._canaries.among(whole), collate, (self._rank, self._processes)
@@ -138,8 +139,16 @@ class Trainer:
     @property
     def guarantee(self) -> Guarantee:
         """What the whole run promises, and what that rests on."""
-        more = ["gradients and their sums are computed as in real arithmetic"]
-        if self._device.type == "cuda" and torch.get_float32_matmul_precision() != "highest":
+        more = [
+            "the loss of an example depends on that example and on public numbers alone, whoever else is in its batch",
+            "gradients and their sums are computed as in real arithmetic",
+        ]
+        if not (chance.current() if self._entropy is None else self._entropy).is_private:
+            more.append("who takes part is replayable, for tests only: this protects nobody")
+        convolved = any(isinstance(each, nn.modules.conv._ConvNd) for each in self.model.modules())
+        if torch.get_float32_matmul_precision() != "highest" or (
+            self._device.type == "cuda" and convolved and torch.backends.cudnn.allow_tf32
+        ):
             more.append("lengths of gradients from products of reduced precision (TF32) are as good as exact ones")
         if isinstance(self.plan, DPSGD) and self.plan.records is None:
             more.append("the number of records is public (a neighbour has one record blanked)")
@@ -338,7 +347,12 @@ class Trainer:
 
     @property
     def _question(self) -> str:
-        return hashlib.sha256(f"training {self._run} {self.plan!r}".encode()).hexdigest()
+        return hashlib.sha256(f"training {self._run} {self._planned}".encode()).hexdigest()
+
+    @property
+    def _planned(self) -> str:
+        """The plan to the last digit of its rate, which its repr rounds."""
+        return f"{self.plan!r}, rate {self.plan.rate!r}" if isinstance(self.plan, DPSGD) else repr(self.plan)
 
     def _reserve(self) -> None:
         """Charge the whole run before anything is released: a plan is fixed in advance, a stopping time is not."""
@@ -371,9 +385,12 @@ class Trainer:
         place = Path(path)
         if self._rank != 0:
             return
+        for journal in self._journals.values():
+            journal.check_mine()
+        known = {**self._journals, place.resolve(): checkpoints.Journal(place.resolve(), self._run)}
         record: dict[str, Any] = {
             "run": self._run,
-            "plan": repr(self.plan),
+            "plan": self._planned,
             "noise": self.plan.calibrated(),
             "steps": self.steps_taken,
             "public_steps": self.public_steps,
@@ -381,25 +398,26 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "entry": None if self._entry is None else self._entry.number,
             "past": None if self._past is None else self._past.state(),
-            "earlier": [str(each) for each in self._journals],
+            "journals": [str(each) for each in known],
         }
         checkpoints.write(place, record)
-        journal = self._journals[place.resolve()] = checkpoints.Journal(place.resolve())
-        journal.begin(self._run, self.steps_taken)
+        known[place.resolve()].begin(self.steps_taken)
+        self._journals = known
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on from a checkpoint. What was spent is the most of what it, its journal and this trainer say."""
         place = Path(path)
         record = checkpoints.read(place)
-        for name, mine in (("plan", repr(self.plan)), ("noise", self.plan.calibrated())):
+        for name, mine in (("plan", self._planned), ("noise", self.plan.calibrated())):
             if record[name] != mine:
                 rule = f"is of another {name}: {record[name]}"
                 raise InvalidParameter("path", place.name, rule, "make the trainer with the plan of the checkpoint")
         if record["entry"] is not None and self._ledger is None:
             raise InvalidParameter("ledger", None, "paid for this run before", "give the trainer the same ledger")
-        journals = {each: checkpoints.Journal(each) for each in (place.resolve(), *map(Path, record["earlier"]))}
+        places = (place.resolve(), *map(Path, record["journals"]))
+        journals = {each: checkpoints.Journal(each, record["run"]) for each in places}
         there = {each: journal for each, journal in journals.items() if each == place.resolve() or journal.is_there}
-        known = [record["steps"], *(journal.read(record["run"]) for journal in there.values())]
+        known = [record["steps"], *(journal.read() for journal in there.values())]
         if self.steps_taken and record["run"] != self._run:
             rule = "belongs to another run than the one that this trainer has begun"
             raise InvalidParameter("path", place.name, rule, "make a new trainer for it")
@@ -413,6 +431,8 @@ class Trainer:
         if self._ledger is not None and record["entry"] is not None and self._rank == 0:
             self._entry = self._paid(record["entry"])
         self._journals = {**self._journals, **there}
+        for journal in self._journals.values() if self._rank == 0 else ():
+            journal.take_over(self.steps_taken)
 
     def _paid(self, number: int) -> Entry:
         assert self._ledger is not None
@@ -438,8 +458,15 @@ class Trainer:
                 for each in (*self.model.parameters(), *self.model.buffers()):
                     torch.distributed.broadcast(each, group=self._group, group_src=0)
 
+    def _share_canaries(self) -> None:
+        """The coins of the first process decide for all."""
+        if self._group is not None and self._canaries is not None:
+            coins = torch.from_numpy(self._canaries.included.astype("uint8")).to(self._device)
+            self._canaries.included = self._told(coins).cpu().numpy().astype(bool)
+
     def _added_up(self, total: Tensor) -> Tensor:
         if self._group is not None:
+            total = total.contiguous()
             torch.distributed.all_reduce(total, group=self._group)
         return total
 
@@ -452,7 +479,7 @@ class Trainer:
     def _check_records(self) -> None:
         plan = self.plan
         if isinstance(plan, DPFTRL) and plan.records != self._records.count:
-            rule = f"has {self._records.count} records, and the plan's order is one of {plan.records}"
+            rule = f"does not have the {plan.records} records that the plan's order is about"
             raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
 
 
@@ -460,8 +487,10 @@ class Trainer:
 class Canaries:
     """Records that are nobody's, each in the training by a fair coin."""
 
-    def __init__(self, dataset: Any, entropy: chance.Entropy | None) -> None:
-        self._dataset = dataset
+    def __init__(
+        self, dataset: Any, collate: Callable[[list[Any]], Any] | None, entropy: chance.Entropy | None
+    ) -> None:
+        self._dataset, self._collate = dataset, collate
         self.included = chance.bernoulli(p=0.5, size=(len(dataset),), entropy=entropy)
 
     def among(self, dataset: Any) -> Any:
@@ -473,7 +502,7 @@ class Canaries:
         import numpy as np
 
         every = np.arange(len(self._dataset), dtype=np.int64)
-        return Records(self._dataset, None, (0, 1)).batch(every, device)
+        return Records(self._dataset, self._collate, (0, 1)).batch(every, device)
 
 
 @final
