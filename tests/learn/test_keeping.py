@@ -30,6 +30,7 @@ def test_a_ledger_is_charged_before_the_first_step_and_sealed_after_the_last():
     with Ledger.open(budget=budget, unit=Unit.row(), dataset="letters") as ledger:
         trainer = made(plan=plan, ledger=ledger, delta=1e-6)
         assert ledger.charged.units == 0
+        assert any("than its unit says" in words for words in trainer.guarantee.assumptions)
         for batch in trainer:
             assert ledger.charged == plan.price(budget, unit=Unit.row(), delta=1e-6)
             trainer.backward(entropy_loss(trainer.model, batch))

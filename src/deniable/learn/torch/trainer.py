@@ -13,7 +13,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import torch
 from torch import Tensor, nn
@@ -122,6 +122,8 @@ class Trainer:
         self._sums: dict[str, Tensor] = {}
         self._open: int | None = None
         """Examples of the batch that was handed out and waits for its backward pass."""
+        self._is_added = True
+        """Whether the backward pass of the last batch came to its end."""
         self.steps_taken = 0
         """Steps begun: all of these are spent."""
         self.public_steps = 0
@@ -154,6 +156,8 @@ class Trainer:
             more.append("the number of records is public (a neighbour has one record blanked)")
         if self.public_steps:
             more.append(f"the data of {self.public_steps} public steps is public")
+        if self._ledger is not None:
+            more.append("the records are rows of the ledger's dataset, and nobody owns more of them than its unit says")
         if self._canaries is not None:
             more.append("canaries are nobody's records")
         return self.plan.guarantee(*more, *self._noise.assumptions)
@@ -210,9 +214,9 @@ class Trainer:
                     if self._loop is not mine:
                         rule = "another loop over this trainer began, so this one is over"
                         raise InvalidOperation(f"{rule}; its steps would be mixed up: loop over it once at a time")
-                    if self._open is not None:
+                    if self._open is not None or not self._is_added:
                         self._open = None
-                        rule = "was not called for a batch; what is left out would depend on the data"
+                        rule = "was not called for a batch, or failed; what is left out would depend on the data"
                         raise InvalidOperation(f"trainer.backward {rule}; call it once for each batch")
                 self._finish_step()
                 shown(self.steps_taken)
@@ -220,7 +224,7 @@ class Trainer:
             self._seal()
 
     def _handed_out(self, batch: Any, count: int) -> Any:
-        self._open = count
+        self._open, self._is_added = count, True
         self._book.forget()
         self._watch.begin(closely=self._book.is_learning)
         return batch
@@ -236,12 +240,13 @@ class Trainer:
             )
         border.check_losses(losses, self._open)
         self._watch.check()
-        self._open = None
+        self._open, self._is_added = None, False
         with torch.autocast(self._device.type, enabled=False):  # half precision would lose part of the lengths
             found = self._book.gradients(losses)
             factors = self._factors(found.squared(losses))
             for name, part, (start, stop) in found.summed(factors):
                 self._add(name, part, start, stop)
+        self._is_added = True
         self.history.losses(losses)
 
     def _add(self, name: str, part: Tensor, start: int, stop: int) -> None:
@@ -342,6 +347,10 @@ class Trainer:
         self._book.close()
         if self.steps_taken:
             self._seal()
+
+    def __reduce__(self) -> NoReturn:
+        rule = "a trainer cannot be copied or pickled: the steps of both would be counted once"
+        raise InvalidOperation(f"{rule}; save() and load() hand a run on")
 
     # -- the ledger ----------------------------------------------------------------------------------------------------
 
@@ -479,7 +488,7 @@ class Trainer:
     def _check_records(self) -> None:
         plan = self.plan
         if isinstance(plan, DPFTRL) and plan.records != self._records.count:
-            rule = f"does not have the {plan.records} records that the plan's order is about"
+            rule = f"has {self._records.count} records, and the plan's order is one of {plan.records}"
             raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
 
 
