@@ -16,6 +16,7 @@ from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
 from deniable.learn.torch import GradientNoise, Trainer  # noqa: E402
 from deniable.learn.torch.captures import Vectors  # noqa: E402
 from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
+from tests.learn.zoo import ZOO, built, losses_of  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -75,6 +76,33 @@ def _check_clipped(dtype, places, inside):
             trainer.close()
             for each in heard.sums:
                 assert 0.99 < float(each.norm()) <= 1
+
+
+HALVED = ["linear", "conv2d", "tied", "lstm", "attention", "lora"]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, "float32") for name in ZOO), *((name, "bfloat16") for name in HALVED)],
+)
+def test_one_record_moves_the_sum_by_the_clipping_norm_at_most(name, dtype):
+    """Brute force: the sums with and without a record, whatever else is in the batch, for losses of all sizes."""
+    torch.manual_seed(3)
+    sizes = 10 ** torch.empty(9).uniform_(-3, 4)
+
+    def total(rows):
+        model, x, y = built(name, 9, dtype=getattr(torch, dtype))
+        heard, optimizer = Heard(), torch.optim.SGD(model.parameters(), lr=0.0)
+        trainer = Trainer(model, optimizer, ALL, (x[rows], y[rows], sizes[rows]), noise=heard, progress=False)
+        for batch, labels, size in trainer:
+            trainer.backward(losses_of(model, batch, labels) * size)
+        trainer.close()
+        return torch.stack(heard.sums)
+
+    longest = int(sizes.argmax())
+    moved = (total(torch.arange(9)) - total(torch.tensor([i for i in range(9) if i != longest]))).norm(dim=1)
+    assert float(moved.min()) > 0.9
+    assert float(moved.max()) <= 1
 
 
 def test_a_clipping_norm_that_no_square_can_tell_from_zero_is_refused():
