@@ -151,20 +151,27 @@ def trained(plan: learn.DPSGD, x: Tensor, y: Tensor, seed: int, rate: float, siz
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epsilon", type=float, default=3.0)
-    parser.add_argument("--delta", type=float, default=1e-5)
-    parser.add_argument("--steps", type=int, default=293)
-    parser.add_argument("--batch", type=int, default=8192)
-    parser.add_argument("--rate", type=float, default=16.0, help="learning rate")
-    parser.add_argument("--clip", type=float, default=0.1)
+    parser.add_argument(
+        "--seeds", type=int, default=5, help="how many runs, each a private run of its own (default %(default)s)"
+    )
+    parser.add_argument("--epsilon", type=float, default=3.0, help="of one run (default %(default)s)")
+    parser.add_argument("--delta", type=float, default=1e-5, help="of one run (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=293, help="steps of a run (default %(default)s)")
+    parser.add_argument("--batch", type=int, default=8192, help="pictures in a step, on average (default %(default)s)")
+    parser.add_argument("--rate", type=float, default=16.0, help="learning rate (default %(default)s)")
+    parser.add_argument("--clip", type=float, default=0.1, help="longest gradient of one picture (default %(default)s)")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the files of the dataset are")
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "deniable-fashion-mnist")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    cache = Path(tempfile.gettempdir()) / "deniable-fashion-mnist"
+    parser.add_argument(
+        "--cache", type=Path, default=cache, help="where features are kept, 600 MB (default %(default)s)"
+    )
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of the processor")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     if not given.folder.is_dir():
         parser.error(f"{given.folder} is not there; on Debian and Ubuntu: apt install dataset-fashion-mnist")
+    if given.seeds < 1 or given.threads < 1:
+        parser.error("--seeds and --threads must be at least 1")
     given.cache.mkdir(parents=True, exist_ok=True)
     start = time.process_time()
     data = prepared(given.folder, given.cache)
@@ -172,7 +179,7 @@ def main() -> None:
     print(f"features: {x.shape[1]} for each of {len(x)} pictures, {time.process_time() - start:.0f} CPU s")
     plan = learn.DPSGD(clip=given.clip, batch_size=given.batch, records=len(x), steps=given.steps)
     plan = plan.calibrate(epsilon=given.epsilon, delta=given.delta)
-    print(plan.explain())
+    print(plan.explain(delta=given.delta))
     found = []
     for seed in range(given.seeds):
         start = time.process_time()

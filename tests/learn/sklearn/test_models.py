@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import decomposition, linear_model, naive_bayes, preprocessing
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
+from deniable.errors import InvalidParameter
 from deniable.learn.sklearn import (
     PCA,
     AdditiveClassifier,
@@ -145,6 +148,21 @@ def test_additive_models_find_shapes_and_show_them() -> None:
     many = AdditiveClassifier(classes=[0, 1, 2], mu=NO_NOISE, epochs=20, **BOX).fit(X, labels)
     assert many.score(X, labels) > 0.97
     assert many.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(3000))
+
+
+def test_shapes_are_found_by_number_or_name() -> None:
+    frame = pd.DataFrame({"age": X[:, 0], "weight": X[:, 1]})
+    said = {"classes": [0, 1], "bounds": (-3, 3), "mu": 1.0}
+    with pytest.raises(NotFittedError):
+        AdditiveClassifier(**said).shape(0)
+    model = AdditiveClassifier(**said).fit(frame, X[:, 0] > 0)
+    for mine, by_name in zip(model.shape(1), model.shape("weight"), strict=True):
+        assert np.array_equal(mine, by_name)
+    for wrong in (2, -1, "height", None):
+        with pytest.raises(InvalidParameter, match="feature="):
+            model.shape(wrong)
+    with pytest.raises(InvalidParameter, match="is a name, and X had none; or a number from 0 to 1"):
+        AdditiveClassifier(**said).fit(frame.to_numpy(), X[:, 0] > 0).shape("age")
 
 
 def test_missing_values_have_a_shape_of_their_own_in_additive_models() -> None:

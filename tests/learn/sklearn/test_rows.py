@@ -125,14 +125,23 @@ def test_bins_hold_what_they_should_and_missing_values_have_their_own() -> None:
         ("01", "must be a pair"),
         (("a", "b"), "must hold numbers"),
         ([(0, 1), (2, 3)], r"tuple\(zip\(\*pairs\)\)"),
+        ([[0, 1], [2, 3]], r"tuple\(zip\(\*pairs\)\)"),
         ((0, 1e-101), "1e-100 to 1e100 apart"),
         ((-1e101, 1e101), "1e-100 to 1e100 apart"),
-        ({"age": (0, 1)}, "names columns, and X has none"),
+        ({"age": (0, 1)}, r"names columns, and X has no names.*rename\(columns=str\)"),
     ],
 )
 def test_bounds_are_declared_and_make_sense(bounds: Any, words: str) -> None:
     with pytest.raises(InvalidParameter, match=words):
         Box.of(bounds, features=2)
+
+
+def test_columns_by_number_are_told_how_to_get_names() -> None:
+    numbered = pd.DataFrame(np.zeros((3, 2)))
+    model = MODELS["scaler"](mu=1.0).set_params(bounds={0: (0, 1), 1: (0, 1)})
+    with pytest.raises(InvalidParameter, match=r"rename\(columns=str\)"):
+        model.fit(numbered)
+    model.set_params(bounds={"0": (0, 1), "1": (0, 1)}).fit(numbered.rename(columns=str))
 
 
 def test_an_error_about_bounds_names_the_column() -> None:

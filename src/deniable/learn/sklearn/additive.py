@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any, Final, final
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from deniable.curves import check
 from deniable.errors import InvalidParameter
@@ -99,15 +100,30 @@ class _Additive(Private):
             "intercept_": np.sum(means, axis=0),
         }
 
-    def shape(self, feature: int) -> tuple[Floats, Floats]:
-        """The step function of a feature, to be drawn: the edges of its bins, and the score in each bin. (The bin of
-        missing values, the last one of `shapes_`, has no place on the line.)
+    def shape(self, feature: int | str) -> tuple[Floats, Floats]:
+        """The step function of a feature, by its number or, after a fit to a frame, its name; to be drawn: the edges of
+        its bins, and the score in each bin. (The bin of missing values, the last one of `shapes_`, has no place on the
+        line.)
         """
-        bin = self.bins_[feature][:-1]
+        check_is_fitted(self)
+        j = self._place(feature)
+        bin = self.bins_[j][:-1]
         starts = np.flatnonzero(np.r_[True, np.diff(bin) > 0])
-        low, high = float(self.box_.low[feature]), float(self.box_.high[feature])
+        low, high = float(self.box_.low[j]), float(self.box_.high[j])
         edges = low + (high - low) * np.r_[starts, len(bin)] / len(bin)
-        return edges, self.shapes_[feature][bin[starts]]
+        return edges, self.shapes_[j][bin[starts]]
+
+    def _place(self, feature: int | str) -> int:
+        names = list(getattr(self, "feature_names_in_", ()))
+        if isinstance(feature, str):
+            if feature not in names:
+                rule = "must be one of the columns that were fitted to" if names else "is a name, and X had none"
+                raise InvalidParameter("feature", feature, rule, f"or a number from 0 to {len(self.bins_) - 1}")
+            return names.index(feature)
+        place = check.integer("feature", feature, 0)
+        if place >= len(self.bins_):
+            raise InvalidParameter("feature", feature, f"must be less than the number of features, {len(self.bins_)}")
+        return place
 
 
 def cells_of(X: Floats, box: Box, grid: int) -> Ints:

@@ -89,7 +89,7 @@ class Box:
             raise InvalidParameter(parameter, NOTHING, "is missing", remedy)
         if isinstance(bounds, Mapping):
             return cls._of_names(bounds, names, parameter)
-        if isinstance(bounds, list) and bounds and all(isinstance(end, tuple) for end in bounds):
+        if isinstance(bounds, list) and bounds and all(isinstance(end, tuple | list) for end in bounds):
             remedy = "for pairs by feature, write tuple(zip(*pairs))"  # of two features, they could be taken for ends
             raise InvalidParameter(parameter, bounds, "must be a pair (lows, highs), not a list of pairs", remedy)
         if not isinstance(bounds, Sequence | np.ndarray) or isinstance(bounds, str) or len(bounds) != 2:
@@ -102,7 +102,8 @@ class Box:
     @classmethod
     def _of_names(cls, bounds: Mapping[Any, Any], names: Any, parameter: str) -> Box:
         if names is None:
-            raise InvalidParameter(parameter, NOTHING, "names columns, and X has none", "give (low, high), or a frame")
+            remedy = "give (low, high), or a frame whose columns have texts as names: frame.rename(columns=str)"
+            raise InvalidParameter(parameter, NOTHING, "names columns, and X has no names", remedy)
         pairs = []
         for name in names:
             pair = bounds.get(name)

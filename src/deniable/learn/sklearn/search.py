@@ -41,7 +41,8 @@ def parts_of(model: Any) -> Iterator[Private]:
                 yield from parts_of(step)
     else:
         rule = "learns from rows without privacy, so nothing can be promised about the whole"
-        raise InvalidParameter("estimator", type(model).__name__, rule, "use the estimators of deniable.learn.sklearn")
+        remedy = "use the estimators of deniable.learn.sklearn, its GridSearch, and FunctionTransformer for fixed steps"
+        raise InvalidParameter("estimator", type(model).__name__, rule, remedy)
 
 
 def _steps_of(pipeline: Pipeline) -> list[Any]:

@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
-from typing import Any
+from collections.abc import Mapping, Sequence, Sized
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
 
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.learn.plans import Plan
 from deniable.learn.torch.calls import shown
 
+if TYPE_CHECKING:
+    from deniable.ledger import Ledger
+
+FEW = 10
+"""Tensors in a list that is more likely one of columns than one of records."""
+
 _WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule")
+
+
+def check_plan(plan: Any) -> Plan:
+    """A plan of steps whose noise is chosen."""
+    if not isinstance(plan, Plan):
+        rule = "must be a plan of steps"
+        raise InvalidParameter(
+            "plan", type(plan).__name__, rule, "give Trainer a learn.DPSGD(...) or learn.DPFTRL(...)"
+        )
+    plan.calibrated()
+    return plan
+
+
+def check_ledger(ledger: Any, session: Any) -> Ledger | None:
+    """Who pays: the ledger that was given, that of a session, or nobody."""
+    if ledger is not None and session is not None:
+        raise InvalidParameter("ledger and session", NOTHING, "both were given; give one of them")
+    given = session if ledger is None else ledger
+    found: Ledger | None = getattr(given, "ledger", given)
+    if found is not None and not callable(getattr(found, "reserve", None)):
+        name = "session" if ledger is None else "ledger"
+        remedy = "deniable.ledger.Ledger.open(...) opens one"
+        raise InvalidParameter(name, type(given).__name__, "must be a session or a ledger", remedy)
+    return found
+
+
+def check_callable(name: str, given: Any) -> Any:
+    """A function, or none."""
+    if given is not None and not callable(given):
+        raise InvalidParameter(name, type(given).__name__, "must be a function")
+    return given
 
 
 def check_model(model: Any) -> nn.Module:
@@ -22,7 +61,7 @@ def check_model(model: Any) -> nn.Module:
     for path, module in model.named_modules():
         kind = type(module).__name__
         if kind in _WRAPPERS or isinstance(module, torch.jit.ScriptModule):
-            remedy = "give the model itself; Trainer(process_group=) trains on several processes"
+            remedy = "give the model that is inside; Trainer(process_group=) trains on several processes"
             raise InvalidParameter("model", shown(path), f"is wrapped in {kind}, which hides its layers", remedy)
         if isinstance(module, nn.modules.lazy.LazyModuleMixin) and module.has_uninitialized_params():
             raise InvalidParameter("model", shown(path), "has not found its size yet", "run the model once first")
@@ -38,6 +77,9 @@ def check_model(model: Any) -> nn.Module:
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (module.max_norm or module.scale_grad_by_freq):
             rule = "changes its rows, or their gradients, by what else is in the batch"
             raise InvalidParameter("model", shown(path), rule, "leave out max_norm and scale_grad_by_freq")
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse and module.weight.requires_grad:
+            rule = "makes sparse gradients, and noise comes to all rows"
+            raise InvalidParameter("model", shown(path), rule, "leave out sparse=True")
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and not parameter.is_leaf:
             rule = "is the result of a computation, not a leaf, so no optimizer can change it"
@@ -76,22 +118,59 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> torch.optim.Optimizer:
     return optimizer
 
 
+def check_trained(model: nn.Module, parameters: Mapping[str, torch.Tensor]) -> None:
+    """The parameters that are trained must stay those that the trainer was made for."""
+    before = {id(each) for each in parameters.values()}
+    for name, each in model.named_parameters():
+        if each.requires_grad != (id(each) in before):
+            rule = "was frozen, unfrozen, added or replaced after the trainer was made"
+            raise InvalidParameter("model", name, rule, "make a new trainer for what is trained from now on")
+
+
 def check_dataset(dataset: Any) -> Any:
-    """Records by number; a tuple of tensors will do."""
+    """Records by number; a tuple of tensors with a row for each record will do."""
     if isinstance(dataset, DataLoader | Sampler):
         rule = "brings a sampler of its own, and the guarantee needs each record drawn by its own coin"
-        remedy = "give the dataset itself; collate= takes what the loader had"
+        remedy = "give the dataset itself (loader.dataset), and collate=loader.collate_fn if you wrote one"
         raise InvalidParameter("dataset", type(dataset).__name__, rule, remedy)
     if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):
         rule = "must have a length and records by number: a stream cannot be sampled"
-        raise InvalidParameter("dataset", type(dataset).__name__, rule)
-    if isinstance(dataset, tuple) and dataset and all(isinstance(each, torch.Tensor) for each in dataset):
-        if len({each.shape[0] for each in dataset}) != 1:
-            raise InvalidParameter("dataset", NOTHING, "must have tensors of one length")
-        return TensorDataset(*dataset)
+        raise InvalidParameter("dataset", type(dataset).__name__, rule, "list(stream) is one, if it fits into memory")
+    if isinstance(dataset, Mapping) or hasattr(dataset, "iloc") or hasattr(dataset, "get_columns"):
+        rule = "has its columns by name, and records are drawn by number"
+        remedy = "give a tuple of tensors with a row for each record: (x, y)"
+        raise InvalidParameter("dataset", type(dataset).__name__, rule, remedy)
+    if isinstance(dataset, list | tuple) and _are_columns(dataset):
+        return TensorDataset(*_columns(dataset))
     if not hasattr(dataset, "__getitem__"):
-        raise InvalidParameter("dataset", type(dataset).__name__, "must give records by number")
+        raise InvalidParameter("dataset", type(dataset).__name__, "must give records by number: dataset[3]")
     return dataset
+
+
+def _are_columns(parts: Sequence[Any]) -> bool:
+    """Whether these are columns of a table and no records: then a whole column would count as one record.
+
+    A tuple with a tensor in it is meant as columns. So is a list of few tensors that are as long as each other: nobody
+    trains on so few records.
+    """
+    if isinstance(parts, tuple):
+        return any(isinstance(each, torch.Tensor | np.ndarray) for each in parts[:2])
+    if not 1 < len(parts) < FEW or not all(isinstance(each, torch.Tensor | np.ndarray) for each in parts):
+        return False
+    return len({each.shape[:1] for each in parts}) == 1 and len(parts[0].shape) > 0
+
+
+def _columns(parts: Sequence[Any]) -> Sequence[torch.Tensor]:
+    if isinstance(parts, list):
+        rule = "looks like columns, and a list is taken for records"
+        raise InvalidParameter("dataset", NOTHING, rule, "give columns as a tuple of tensors: (x, y)")
+    if not all(isinstance(each, torch.Tensor) for each in parts):
+        kinds = ", ".join(sorted({type(each).__name__ for each in parts[:8]}))
+        remedy = "torch.as_tensor(x) makes one; records may come as a list, or as a Dataset of your own"
+        raise InvalidParameter("dataset", NOTHING, f"must be a tuple of tensors, and has {kinds}", remedy)
+    if 0 in (each.dim() for each in parts) or len({each.shape[0] for each in parts}) != 1:
+        raise InvalidParameter("dataset", NOTHING, "must have tensors of one length, with a row for each record")
+    return parts
 
 
 def check_losses(losses: Any, count: int) -> torch.Tensor:
@@ -99,7 +178,8 @@ def check_losses(losses: Any, count: int) -> torch.Tensor:
     if not isinstance(losses, torch.Tensor):
         raise InvalidParameter("losses", type(losses).__name__, "must be a tensor with one loss for each example")
     if losses.dim() != 1 or losses.shape[0] != count:
-        shape, remedy = tuple(losses.shape), "reduction='none', and a mean over everything but the first axis"
+        shape = tuple(losses.shape)
+        remedy = "write reduction='none', and average over all axes but the first; a loss that a model gives is a mean"
         raise InvalidParameter("losses", shape, f"must have the shape ({count},): one loss for each example", remedy)
     if not losses.requires_grad:
         rule = "have no graph behind them: nothing in the model was trained on the way"
@@ -107,8 +187,27 @@ def check_losses(losses: Any, count: int) -> torch.Tensor:
     return losses
 
 
+def check_public_loss(loss: Any) -> None:
+    """One number, as for any ordinary step."""
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        rule = "must be one number with a graph behind it"
+        raise InvalidParameter("loss", NOTHING, rule, "average over the public examples: losses.mean()")
+
+
+def check_left_alone(parameters: Mapping[str, torch.Tensor], versions: Sequence[int]) -> None:
+    """What the trainer trains has no gradient of anybody else, and nobody else changed it since a batch was handed
+    out: both would be of the data, without noise.
+    """
+    for (name, each), version in zip(parameters.items(), versions, strict=True):
+        found = "has a gradient" if each.grad is not None else "was changed" if each._version != version else None
+        if found is not None:
+            rule = f"{found} that the trainer did not make, of the data and without noise"
+            remedy = "leave out loss.backward() and optimizer.step(); trainer.public_step(loss) is for public data"
+            raise InvalidOperation(f"parameter {name!r} {rule}; {remedy}")
+
+
 def check_finite_losses(losses: torch.Tensor) -> None:
     """Apart from the other checks: on a device, asking for it means waiting for everything before it."""
     if not bool(torch.isfinite(losses.detach()).all()):
         rule = "are not all finite: some are NaN or infinite"
-        raise InvalidParameter("losses", NOTHING, rule, "lower the learning rate, or look for log(0) and 0/0")
+        raise InvalidParameter("losses", NOTHING, rule, "lower the learning rate, or look for log(0), 0/0 and NaN")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -35,7 +36,6 @@ class Call:
     """Which of the flattened outputs the edges belong to."""
     blocks: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Of a linear map inside attention: which rows of which parameters it used."""
-    outputs: Any = None
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
     @property
@@ -65,6 +65,24 @@ def shown(path: str) -> str:
 
 
 @final
+class _Hook:
+    """A hook on one model. A copy of the model, or one that was saved as a whole, has hooks that do nothing: what it is
+    asked is no part of the training."""
+
+    __slots__ = ("_heard",)
+
+    def __init__(self, heard: Callable[..., None] | None) -> None:
+        self._heard = heard
+
+    def __call__(self, *seen: Any) -> None:
+        if self._heard is not None:
+            self._heard(*seen)
+
+    def __reduce__(self) -> tuple[type[_Hook], tuple[None]]:
+        return _Hook, (None,)
+
+
+@final
 class Listener:
     """Hooks on every module that has something to train, and what they saw since it was last asked."""
 
@@ -82,10 +100,11 @@ class Listener:
     def _listen(self, path: str, module: nn.Module) -> None:
         handles = self._handles[path] = []
         if type(module) is nn.MultiheadAttention:
-            before = module.register_forward_pre_hook(lambda m, _: self._enter(path, m))
+            before = module.register_forward_pre_hook(_Hook(lambda m, _: self._enter(path, m)))
             handles.append(before)
-            handles.append(module.register_forward_hook(lambda m, a, o: self._leave(), always_call=True))
-        handles.append(module.register_forward_hook(lambda m, a, k, o: self._seen(path, m, a, k, o), with_kwargs=True))
+            handles.append(module.register_forward_hook(_Hook(lambda m, a, o: self._leave()), always_call=True))
+        seen = _Hook(lambda m, a, k, o: self._seen(path, m, a, k, o))
+        handles.append(module.register_forward_hook(seen, with_kwargs=True))
 
     def listen_only_to(self, paths: Collection[str]) -> None:
         """Take the hooks off all other modules: a call that nobody wants to know of costs nothing then."""
@@ -101,6 +120,15 @@ class Listener:
 
     def close(self) -> None:
         self.listen_only_to(())
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Nothing is written down meanwhile."""
+        before, self.paused = self.paused, True
+        try:
+            yield
+        finally:
+            self.paused = before
 
     # -- hooks ---------------------------------------------------------------------------------------------------------
 
@@ -138,7 +166,6 @@ class Listener:
             [tuple(each.shape) for each in made],
             [each.dtype for each in made],
             places,
-            outputs=[each.detach() for each in made] if path == "" and self.wanted("", "outputs") else None,
             versions=[(each, each._version) for each in tensors],
         )
         self.calls.append(call)

@@ -23,7 +23,8 @@ class History:
     """The average loss of each step. Of the data itself, so not private: for the owner's eyes only."""
 
     def __init__(self) -> None:
-        self._steps: list[tuple[list[Tensor], int]] = []
+        self._steps: list[tuple[int, list[Tensor], int]] = []
+        """The number of the step, which a resumed run does not begin with 1; sums of losses; how many took part."""
         self._sums: list[Tensor] = []
         self._count = 0
 
@@ -31,20 +32,20 @@ class History:
         self._sums.append(losses.detach().sum())
         self._count += int(losses.shape[0])
 
-    def stepped(self) -> None:
-        self._steps.append((self._sums, self._count))
+    def stepped(self, step: int) -> None:
+        self._steps.append((step, self._sums, self._count))
         self._sums, self._count = [], 0
 
     @property
     def average(self) -> list[float | None]:
         """None where nobody took part. Worked out when it is asked for: a device would have to be waited for."""
-        return [sum(map(float, sums)) / count if count else None for sums, count in self._steps]
+        return [sum(map(float, sums)) / count if count else None for _, sums, count in self._steps]
 
     @property
     def latest(self) -> float | None:
-        if not self._steps or not self._steps[-1][1]:
+        if not self._steps or not self._steps[-1][2]:
             return None
-        sums, count = self._steps[-1]
+        _, sums, count = self._steps[-1]
         return sum(map(float, sums)) / count
 
     @contextmanager
@@ -81,8 +82,10 @@ class History:
         from deniable.plots.spec import Axis, Figure, Line, Panel
 
         small = check.inner_probability("delta", delta)
-        losses = [(place + 1, loss) for place, loss in enumerate(self.average) if loss is not None]
-        most = max([loss for _, loss in losses], default=1.0) * 1.05
+        taken = [step for step, _, _ in self._steps]
+        losses = [(step, loss) for step, loss in zip(taken, self.average, strict=True) if loss is not None]
+        least = min([0.0, *(loss * 1.05 for _, loss in losses)])  # a log-likelihood may be above 0, and its loss below
+        most = max([loss for _, loss in losses if loss > 0], default=0.0 if least else 1.0) * 1.05
         last = max(steps, 1)
         counts = sorted({max(1, round(last * share / POINTS)) for share in range(1, POINTS + 1)})
         epsilons = [plan.so_far(count).epsilon(delta=small) for count in counts]
@@ -90,7 +93,7 @@ class History:
         loss = Line("loss", tuple(float(at) for at, _ in losses), tuple(each for _, each in losses))
         spent = Line("ε so far", tuple(map(float, counts)), tuple(epsilons), colour=1)
         panels = (
-            Panel(x, Axis("average loss of a step", 0, most), (loss,), "Loss", labels="none"),
+            Panel(x, Axis("average loss of a step", least, most), (loss,), "Loss", labels="none"),
             Panel(x, Axis(f"ε at δ = {small:g}", 0, max(epsilons) * 1.05), (spent,), "Privacy", labels="none"),
         )
         note = "The losses are those of the training data: not private, for the owner's eyes only."

@@ -42,8 +42,18 @@ class Records:
             rows = torch.from_numpy(places)
             made: Any = [each[rows.to(each.device)] for each in self._dataset.tensors]
         else:
-            made = (self._collate or default_collate)([self._dataset[int(place)] for place in places])
+            made = (self._collate or _stacked)([self._dataset[int(place)] for place in places])
         return tree_map(lambda each: each.to(device) if isinstance(each, torch.Tensor) else each, made)
+
+
+def _stacked(records: list[Any]) -> Any:
+    """A batch, as a DataLoader makes one; torch's own error would tell of single records."""
+    try:
+        return default_collate(records)
+    except (RuntimeError, TypeError, KeyError):
+        rule = "has records that cannot be stacked: of different shapes or fields, or of a type that is no number"
+        remedy = "pad or convert them in the dataset, or give Trainer(collate=) a function from records to a batch"
+        raise InvalidParameter("dataset", NOTHING, rule, remedy) from None
 
 
 def drawn(plan: Plan, records: Records, step: int, entropy: noise.Entropy | None) -> Places:

@@ -13,7 +13,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import torch
 from torch import Tensor, nn
@@ -25,11 +25,13 @@ from deniable.learn.factorised import DPFTRL
 from deniable.learn.plans import DPSGD, Flat, Plan
 from deniable.learn.torch import border, checkpoints
 from deniable.learn.torch.bookkeeping import Bookkeeping
+from deniable.learn.torch.captures import counted
 from deniable.learn.torch.checking import Checked, checked
 from deniable.learn.torch.history import History
 from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
 from deniable.learn.torch.optimizers import AdamBC
 from deniable.learn.torch.sampling import Records, drawn, parts
+from deniable.learn.torch.watch import Watch
 
 if TYPE_CHECKING:
     from deniable.audit import OneRun
@@ -41,6 +43,12 @@ if TYPE_CHECKING:
 
 LEARNT = 5
 """Examples of the very first batch: it is compared with autograd, which costs several passes."""
+
+FEWEST_CANARIES = 10
+"""Below it an audit is refused."""
+
+SHORTEST = 1e-12
+"""The least clipping norm: well above the length whose square single precision takes for zero."""
 
 Losses = Callable[[Any, Any], Tensor]
 """From a model and a batch to one loss for each example."""
@@ -54,8 +62,10 @@ class Trainer:
     better than `guarantee` says: its curve is the plan's, and its assumptions are all there are.
 
     Iterate over it for batches (all that is left of the plan; `take(n)` for the next n steps) and call `backward` with
-    one loss for each example. `physical_batch` bounds how many examples are held at once; what is promised does not
-    depend on it. Neither the model nor the optimizer is wrapped or changed, and `close` takes the hooks off.
+    one loss for each example. `dataset` has records by number (a Dataset, a list), or is a tuple of tensors with a row
+    for each record. `physical_batch` bounds how many examples are held at once; what is promised does not depend on it.
+    `after_step` is called with the trainer when a step is over. Neither the model nor the optimizer is wrapped or
+    changed, and `close` takes the hooks off.
 
     `ledger` (or `session`) is charged for the whole run before the first step; sampled training needs `delta`, the part
     of its δ column. A step counts as taken when it begins. `noise` is `ExactNoise()` on a CPU and `DeviceNoise()`
@@ -81,17 +91,22 @@ class Trainer:
         progress: bool = True,
         entropy: chance.Entropy | None = None,
     ) -> None:
-        if not isinstance(plan, Plan):
-            raise InvalidParameter("plan", type(plan).__name__, "must be a plan", "learn.DPSGD(...) makes one")
-        plan.calibrated()
-        self.model, self.plan = border.check_model(model), plan
+        border.check_plan(plan)
+        if plan.clip.norm < SHORTEST:
+            rule = (
+                f"must be at least {SHORTEST:g} to be trained with: squares of shorter gradients are lost in rounding"
+            )
+            raise InvalidParameter("clip", plan.clip.norm, rule, "multiply the losses, and clip, by the same number")
+        self.plan, self.model = plan, border.check_model(model)
         self.optimizer = border.check_optimizer(optimizer, model)
         self._group = process_group
         self._entropy = entropy
         self._device = next(model.parameters()).device
         self._size = None if physical_batch is None else check.integer("physical_batch", physical_batch, 1)
-        self._canaries = None if canaries is None else Canaries(border.check_dataset(canaries), entropy)
+        self._canaries = None if canaries is None else Canaries(border.check_dataset(canaries), collate, entropy)
+        self._share_canaries()
         whole = border.check_dataset(dataset)
+        border.check_callable("collate", collate)
         self._records = Records(
             whole if self._canaries is None else self._canaries.among(whole), collate, (self._rank, self._processes)
         )
@@ -101,39 +116,58 @@ class Trainer:
         self._parameters = {name: each.tensor for name, each in self._book.parameters.items()}
         self._noise.open(plan, sum(each.numel() for each in self._parameters.values()))
         self._past = _Past(plan) if isinstance(plan, DPFTRL) else None
-        self._ledger = _ledger(ledger, session)
+        self._ledger = border.check_ledger(ledger, session)
         self._delta = delta
         self._entry: Entry | None = None
-        self._after_step, self._progress = after_step, progress
+        self._after_step, self._progress = border.check_callable("after_step", after_step), progress
         self._run = secrets.token_hex(16)
         self._journals: dict[Path, checkpoints.Journal] = {}
         """Of every checkpoint of this run that is still there: each of them must know of each step."""
         self._sums: dict[str, Tensor] = {}
         self._open: int | None = None
         """Examples of the batch that was handed out and waits for its backward pass."""
+        self._is_added = True
+        """Whether the backward pass of the last batch came to its end."""
         self.steps_taken = 0
         """Steps begun: all of these are spent."""
         self.public_steps = 0
         self.history = History()
-        self._versions: list[tuple[str, Tensor, int]] = []
-        self._buffers: list[tuple[str, Tensor]] = []
+        self._weights: list[int] = []
+        """Versions of the parameters when a batch was handed out."""
+        self._is_closed = False
+        self._watch = Watch(model)
+        self._loop = object()
+        """The loop that hands out batches; one that began earlier is over."""
         for group in optimizer.param_groups:
             if isinstance(optimizer, AdamBC):
                 group["noise_variance"] = (plan.sigma / self.expected_batch) ** 2
         self._share_model()
+
+    def __repr__(self) -> str:
+        return f"<Trainer of {type(self.model).__name__}: {self.steps_taken} of {self.plan.steps} steps, {self.plan!r}>"
 
     # -- what is promised ----------------------------------------------------------------------------------------------
 
     @property
     def guarantee(self) -> Guarantee:
         """What the whole run promises, and what that rests on."""
-        more = ["gradients and their sums are computed as in real arithmetic"]
-        if self._device.type == "cuda" and torch.get_float32_matmul_precision() != "highest":
+        more = [
+            "the loss of an example depends on that example and on public numbers alone, whoever else is in its batch",
+            "gradients and their sums are computed as in real arithmetic",
+        ]
+        if not (chance.current() if self._entropy is None else self._entropy).is_private:
+            more.append("who takes part is replayable, for tests only: this protects nobody")
+        convolved = any(isinstance(each, nn.modules.conv._ConvNd) for each in self.model.modules())
+        if torch.get_float32_matmul_precision() != "highest" or (
+            self._device.type == "cuda" and convolved and torch.backends.cudnn.allow_tf32
+        ):
             more.append("lengths of gradients from products of reduced precision (TF32) are as good as exact ones")
         if isinstance(self.plan, DPSGD) and self.plan.records is None:
             more.append("the number of records is public (a neighbour has one record blanked)")
         if self.public_steps:
             more.append(f"the data of {self.public_steps} public steps is public")
+        if self._ledger is not None:
+            more.append("the records are rows of the ledger's dataset, and nobody owns more of them than its unit says")
         if self._canaries is not None:
             more.append("canaries are nobody's records")
         return self.plan.guarantee(*more, *self._noise.assumptions)
@@ -170,38 +204,44 @@ class Trainer:
         return self._batches(check.integer("steps", steps, 1))
 
     def _batches(self, most: int) -> Iterator[Any]:
+        if self._is_closed:
+            raise InvalidOperation("this trainer was closed; make a new one, and load a checkpoint into it to go on")
         self._reserve()
-        self._buffers = [
-            (f"{path}.{name}" if path else name, buffer)
-            for path, module in self.model.named_modules()
-            if type(module).__name__ != "_SpectralNorm"  # changed by the weights, not by the data
-            for name, buffer in module.named_buffers(recurse=False)
-        ]
+        self.optimizer.zero_grad(set_to_none=True)
+        mine = self._loop = object()
         last = min(self.plan.steps, self.steps_taken + most)
         with self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._rank == 0) as shown:
             while self.steps_taken < last:
                 self._records.check_length()
+                border.check_trained(self.model, self._parameters)
                 step = self.steps_taken
                 self.steps_taken += 1
                 for journal in self._journals.values() if self._rank == 0 else ():
                     journal.note(self.steps_taken)
                 self._sums = {}
+                if self._past is not None:
+                    self._past.begin()
                 taken = drawn(self.plan, self._records, step, self._entropy)
                 for places in parts(taken, self._size, first=LEARNT if self._book.is_learning else None):
                     yield self._handed_out(self._records.batch(places, self._device), len(places))
-                    if self._open is not None:
+                    if self._loop is not mine:
+                        rule = "another loop over this trainer began, so this one is over"
+                        raise InvalidOperation(f"{rule}; its steps would be mixed up: loop over it once at a time")
+                    if self._open is not None or not self._is_added:
                         self._open = None
-                        rule = "was not called for a batch; what is left out would depend on the data"
+                        rule = "was not called for a batch, or failed; what is left out would depend on the data"
                         raise InvalidOperation(f"trainer.backward {rule}; call it once for each batch")
+                    border.check_left_alone(self._parameters, self._weights)
                 self._finish_step()
                 shown(self.steps_taken)
         if self.finished:
             self._seal()
 
     def _handed_out(self, batch: Any, count: int) -> Any:
-        self._open = count
+        self._open, self._is_added = count, True
         self._book.forget()
-        self._versions = [(path, buffer, buffer._version) for path, buffer in self._buffers]
+        self._weights = [each._version for each in self._parameters.values()]
+        self._watch.begin(closely=self._book.is_learning)
         return batch
 
     def backward(self, losses: Tensor) -> None:
@@ -214,22 +254,31 @@ class Trainer:
                 "trainer.backward goes with a batch of this trainer, once: for batch in trainer: ..."
             )
         border.check_losses(losses, self._open)
-        for name, buffer, version in self._versions:
-            if buffer._version != version:
-                rule = "is a buffer that the forward pass wrote the data into, without noise"
-                raise InvalidParameter("model", name, rule, "leave out running statistics, or freeze them with eval()")
-        self._open = None
-        found = self._book.gradients(losses)
-        factors = self._factors(found.squared(losses))
-        for name, part, (start, stop) in found.summed(factors):
-            whole, part = self._parameters[name], part.to(self._parameters[name].dtype)
-            if name not in self._sums and part.shape == whole.shape:
-                self._sums[name] = part
-                continue
-            total = self._sums.setdefault(name, torch.zeros_like(whole))
-            target = total[start:stop] if whole.dim() else total
-            target += part
+        border.check_left_alone(self._parameters, self._weights)
+        if self._book.is_learning and not self._book.listener.calls:
+            rule = "come from no forward pass of this trainer's model since the batch was handed out"
+            remedy = "call the model itself, in the loop, right before: trainer.backward(losses of model(x))"
+            raise InvalidParameter("losses", NOTHING, rule, remedy)
+        self._watch.check()
+        self._open, self._is_added = None, False
+        with torch.autocast(self._device.type, enabled=False):  # half precision would lose part of the lengths
+            found = self._book.gradients(losses)
+            factors = self._factors(found.squared(losses))
+            for name, part, (start, stop) in found.summed(factors):
+                self._add(name, part, start, stop)
+        self._is_added = True
         self.history.losses(losses)
+
+    def _add(self, name: str, part: Tensor, start: int, stop: int) -> None:
+        """Some rows of a parameter's clipped sum, in single precision at least."""
+        whole = self._parameters[name]
+        part = part.to(counted(whole.dtype))
+        if name not in self._sums and part.shape == whole.shape:
+            self._sums[name] = part
+            return
+        total = self._sums.setdefault(name, torch.zeros_like(whole, dtype=counted(whole.dtype)))
+        target = total[start:stop] if whole.dim() else total
+        target += part
 
     def _factors(self, squared: Tensor) -> Tensor:
         """What each gradient is multiplied by, so that none is longer than the clipping norm."""
@@ -244,16 +293,16 @@ class Trainer:
         totals = {}
         for name, parameter in self._parameters.items():
             total = self._sums.pop(name, None)
-            totals[name] = self._added_up(torch.zeros_like(parameter) if total is None else total)
+            nothing = torch.zeros_like(parameter, dtype=counted(parameter.dtype)) if total is None else total
+            totals[name] = self._added_up(nothing)
         noisy = [self._told(each) for each in self._noisy(totals)]
         torch._foreach_div_(noisy, self.expected_batch)
+        self.optimizer.zero_grad(set_to_none=True)  # of frozen parameters, too: what an earlier backward() left there
         for parameter, grad in zip(self._parameters.values(), noisy, strict=True):
-            parameter.grad = grad
-        if self._past is not None:
-            self._past.turn()
+            parameter.grad = grad.to(parameter.dtype)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.history.stepped()
+        self.history.stepped(self.steps_taken)
         if self._after_step is not None:
             self._after_step(self)
 
@@ -266,12 +315,15 @@ class Trainer:
 
     def public_step(self, loss: Tensor) -> None:
         """An ordinary step, without clipping and noise, on a loss over public data; the guarantee will say so."""
+        border.check_public_loss(loss)
         self._book.forget()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.public_steps += 1
+        self._weights = [each._version for each in self._parameters.values()]
+        self._watch.begin(closely=False)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -280,7 +332,13 @@ class Trainer:
 
         `losses(model, batch)` gives one loss for each example; without it, some fixed combination of the outputs does.
         """
-        return checked(self.model, self._book, batch, losses)
+        # By a book of its own: what is learnt from another batch and loss must not stand in for the training's own.
+        book = Bookkeeping(self.model)
+        try:
+            with self._book.listener.quiet():
+                return checked(self.model, book, batch, losses)
+        finally:
+            book.close()
 
     def plot(self, *, delta: float) -> Figure:
         """The loss and ε so far over the steps. The losses are those of the data: not private, for the owner's eyes."""
@@ -296,27 +354,43 @@ class Trainer:
         if self._canaries is None:
             rule = "an audit needs canaries that were in the training by coin"
             raise InvalidOperation(f"{rule}; give Trainer(canaries=) a dataset of them")
+        if not self.steps_taken:
+            raise InvalidOperation("an audit is about a run, and no step was taken; train first")
         from deniable.audit import one_run
 
         batch = self._canaries.batch(self._device)
         was = self.model.training
         self.model.eval()
         with torch.no_grad():
-            scores = -losses(self.model, batch).double().cpu().numpy()
+            found = losses(self.model, batch)
         self.model.train(was)
+        if not isinstance(found, Tensor) or found.shape != (len(self._canaries.included),):
+            rule = "must give one loss for each canary: a tensor of one axis"
+            raise InvalidParameter("losses", NOTHING, rule, "write reduction='none'")
+        scores = -found.double().cpu().numpy()
         return one_run(scores, self._canaries.included, delta=delta, confidence=confidence, guesses=guesses)
 
     def close(self) -> None:
         """Take the hooks off the model; training is over, and the ledger is told."""
+        self._is_closed = True
         self._book.close()
         if self.steps_taken:
             self._seal()
+
+    def __reduce__(self) -> NoReturn:
+        rule = "a trainer cannot be copied or pickled: the steps of both would be counted once"
+        raise InvalidOperation(f"{rule}; save() and load() hand a run on")
 
     # -- the ledger ----------------------------------------------------------------------------------------------------
 
     @property
     def _question(self) -> str:
-        return hashlib.sha256(f"training {self._run} {self.plan!r}".encode()).hexdigest()
+        return hashlib.sha256(f"training {self._run} {self._planned}".encode()).hexdigest()
+
+    @property
+    def _planned(self) -> str:
+        """The plan to the last digit of its rate, which its repr rounds."""
+        return f"{self.plan!r}, rate {self.plan.rate!r}" if isinstance(self.plan, DPSGD) else repr(self.plan)
 
     def _reserve(self) -> None:
         """Charge the whole run before anything is released: a plan is fixed in advance, a stopping time is not."""
@@ -349,35 +423,43 @@ class Trainer:
         place = Path(path)
         if self._rank != 0:
             return
+        for journal in self._journals.values():
+            journal.check_mine()
+        known = {**self._journals, place.resolve(): checkpoints.Journal(place.resolve(), self._run)}
         record: dict[str, Any] = {
             "run": self._run,
-            "plan": repr(self.plan),
+            "plan": self._planned,
             "noise": self.plan.calibrated(),
             "steps": self.steps_taken,
             "public_steps": self.public_steps,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "kind": type(self.optimizer).__name__,
             "entry": None if self._entry is None else self._entry.number,
             "past": None if self._past is None else self._past.state(),
-            "earlier": [str(each) for each in self._journals],
+            "journals": [str(each) for each in known],
         }
         checkpoints.write(place, record)
-        journal = self._journals[place.resolve()] = checkpoints.Journal(place.resolve())
-        journal.begin(self._run, self.steps_taken)
+        known[place.resolve()].begin(self.steps_taken)
+        self._journals = known
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on from a checkpoint. What was spent is the most of what it, its journal and this trainer say."""
         place = Path(path)
         record = checkpoints.read(place)
-        for name, mine in (("plan", repr(self.plan)), ("noise", self.plan.calibrated())):
+        for name, mine in (("plan", self._planned), ("noise", self.plan.calibrated())):
             if record[name] != mine:
                 rule = f"is of another {name}: {record[name]}"
                 raise InvalidParameter("path", place.name, rule, "make the trainer with the plan of the checkpoint")
+        if record.get("kind", kind := type(self.optimizer).__name__) != kind:
+            rule = f"has the state of {record['kind']}, and this trainer's optimizer is {kind}"
+            raise InvalidParameter("path", place.name, rule, "make the trainer with the optimizer of the checkpoint")
         if record["entry"] is not None and self._ledger is None:
             raise InvalidParameter("ledger", None, "paid for this run before", "give the trainer the same ledger")
-        journals = {each: checkpoints.Journal(each) for each in (place.resolve(), *map(Path, record["earlier"]))}
+        places = (place.resolve(), *map(Path, record["journals"]))
+        journals = {each: checkpoints.Journal(each, record["run"]) for each in places}
         there = {each: journal for each, journal in journals.items() if each == place.resolve() or journal.is_there}
-        known = [record["steps"], *(journal.read(record["run"]) for journal in there.values())]
+        known = [record["steps"], *(journal.read() for journal in there.values())]
         if self.steps_taken and record["run"] != self._run:
             rule = "belongs to another run than the one that this trainer has begun"
             raise InvalidParameter("path", place.name, rule, "make a new trainer for it")
@@ -391,6 +473,8 @@ class Trainer:
         if self._ledger is not None and record["entry"] is not None and self._rank == 0:
             self._entry = self._paid(record["entry"])
         self._journals = {**self._journals, **there}
+        for journal in self._journals.values() if self._rank == 0 else ():
+            journal.take_over(self.steps_taken)
 
     def _paid(self, number: int) -> Entry:
         assert self._ledger is not None
@@ -416,8 +500,15 @@ class Trainer:
                 for each in (*self.model.parameters(), *self.model.buffers()):
                     torch.distributed.broadcast(each, group=self._group, group_src=0)
 
+    def _share_canaries(self) -> None:
+        """The coins of the first process decide for all."""
+        if self._group is not None and self._canaries is not None:
+            coins = torch.from_numpy(self._canaries.included.astype("uint8")).to(self._device)
+            self._canaries.included = self._told(coins).cpu().numpy().astype(bool)
+
     def _added_up(self, total: Tensor) -> Tensor:
         if self._group is not None:
+            total = total.contiguous()
             torch.distributed.all_reduce(total, group=self._group)
         return total
 
@@ -438,8 +529,13 @@ class Trainer:
 class Canaries:
     """Records that are nobody's, each in the training by a fair coin."""
 
-    def __init__(self, dataset: Any, entropy: chance.Entropy | None) -> None:
-        self._dataset = dataset
+    def __init__(
+        self, dataset: Any, collate: Callable[[list[Any]], Any] | None, entropy: chance.Entropy | None
+    ) -> None:
+        if len(dataset) < FEWEST_CANARIES:
+            rule = f"must be at least {FEWEST_CANARIES}: fewer coins prove nothing"
+            raise InvalidParameter("canaries", len(dataset), rule)
+        self._dataset, self._collate = dataset, collate
         self.included = chance.bernoulli(p=0.5, size=(len(dataset),), entropy=entropy)
 
     def among(self, dataset: Any) -> Any:
@@ -451,7 +547,7 @@ class Canaries:
         import numpy as np
 
         every = np.arange(len(self._dataset), dtype=np.int64)
-        return Records(self._dataset, None, (0, 1)).batch(every, device)
+        return Records(self._dataset, self._collate, (0, 1)).batch(every, device)
 
 
 @final
@@ -462,27 +558,27 @@ class _Past:
         self._coefficients = [float(each) for each in plan.coefficients]
         self._sums: list[dict[str, Tensor]] = []
         self._released: list[dict[str, Tensor]] = []
-        self._now: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
+
+    def begin(self) -> None:
+        """One more step. If it is never finished, it stays one in which nothing was learnt: steps keep their distance,
+        on which the sensitivity rests."""
+        keep = len(self._coefficients)
+        self._sums = [{}, *self._sums][:keep]
+        self._released = [{}, *self._released][:keep]
 
     def released(self, totals: dict[str, Tensor], noise: GradientNoise) -> list[Tensor]:
         """M_t = Σ_j c_j g_{t-j} + Z_t is told; what comes back is (C⁻¹M)_t, made of what was told alone."""
         sums = {name: total.double() for name, total in totals.items()}
         mixed = [total.clone() for total in sums.values()]
-        for weight, before in zip(self._coefficients[1:], self._sums, strict=False):
-            torch._foreach_add_(mixed, list(before.values()), alpha=weight)
+        for weight, before in zip(self._coefficients[1:], self._sums[1:], strict=False):
+            if before:
+                torch._foreach_add_(mixed, list(before.values()), alpha=weight)
         noisy = noise.add(mixed)
-        for weight, told in zip(self._coefficients[1:], self._released, strict=False):
-            torch._foreach_add_(noisy, list(told.values()), alpha=-weight)
-        self._now = sums, dict(zip(totals, noisy, strict=True))
+        for weight, told in zip(self._coefficients[1:], self._released[1:], strict=False):
+            if told:
+                torch._foreach_add_(noisy, list(told.values()), alpha=-weight)
+        self._sums[0], self._released[0] = sums, dict(zip(totals, noisy, strict=True))
         return [each.to(total.dtype, copy=True) for each, total in zip(noisy, totals.values(), strict=True)]
-
-    def turn(self) -> None:
-        """The step is over."""
-        keep = len(self._coefficients) - 1
-        if self._now[0]:
-            self._sums = [self._now[0], *self._sums][:keep]
-            self._released = [self._now[1], *self._released][:keep]
-        self._now = ({}, {})
 
     def state(self) -> dict[str, list[dict[str, Tensor]]]:
         return {"sums": self._sums, "released": self._released}
@@ -493,9 +589,3 @@ class _Past:
             rule = f"{lost} steps were taken after it, and the noise of later ones would have to match theirs"
             raise InvalidParameter("path", NOTHING, rule, "save after every step of a DPFTRL run, or start anew")
         self._sums, self._released = state["sums"], state["released"]
-
-
-def _ledger(ledger: Ledger | None, session: Session | None) -> Ledger | None:
-    if ledger is not None and session is not None:
-        raise InvalidParameter("ledger and session", NOTHING, "both were given; give one of them")
-    return session.ledger if session is not None else ledger
