@@ -13,6 +13,7 @@ from deniable.cli import build
 from deniable.errors import DeniableError
 from deniable.ledger import Ledger, keys, verify_export
 from deniable.server.app import served
+from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Person
 from deniable.server.curator import Curator
 from deniable.server.labels import check_label
@@ -106,3 +107,23 @@ def test_what_was_broken_off_is_finished_and_until_then_nothing_is_signed_wrongl
         assert world.curator.key.public == public
         for name in ("visits", "other"):
             assert world.call("ada", "GET", f"/v1/ledger/{name}/status").json()["keys"] == [first.hex, public.hex]
+
+
+def test_a_ledger_made_while_the_key_was_replaced_is_caught_up_with(tmp_path: Path) -> None:
+    """By a server that ran on with the old key: the next rotation signs with the key that this ledger knows."""
+    before = stopped(tmp_path)
+    old, settings = before.curator.key, before.curator.settings
+    rotate(settings, by="admin", reason="new")
+    late = Curator(settings)
+    late.key = late.datasets._key = old
+    (tmp_path / "late.csv").write_text(
+        "\n".join(["patient_id,ward,sex,age,stay,cost,town", *(f"l{i},A,f,1,1,1.5,T" for i in range(50))])
+    )
+    late.register(OWNER, "late", {"visits": "late.csv"}, SCHEMA, BudgetBody(**BUDGET))
+    late.close()
+    second, ledgers = rotate(settings, by="admin", reason="again")
+    assert ledgers == 3
+    world = started(before)
+    with world.client:
+        known = world.call("ada", "GET", "/v1/ledger/late/status").json()["keys"]
+        assert known == [old.public.hex, second.hex]
