@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import threading
 from dataclasses import replace
@@ -228,7 +229,9 @@ class Datasets:
         """Sign everything up to now, and keep that where the ledger is not."""
         place = self.noted(record)
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_checkpoint(place, self.ledger(record).checkpoint(self._key))
+        with place.with_suffix(".lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # what is noted last, in all processes, must be the newest
+            write_checkpoint(place, self.ledger(record).checkpoint(self._key))
 
     def warm(self) -> None:
         """Open every dataset that can be opened, before somebody has to wait for it."""
