@@ -208,6 +208,22 @@ def test_intervals_of_merged_counts_hold_what_they_say(kind: str, paid: tuple[fl
         assert float(chance[off < found.high - 0.01 * spread].sum()) < confidence
 
 
+@pytest.mark.parametrize("kind", BUDGETS)
+@pytest.mark.parametrize("paid", [0.3, 1, 3, 9, 11, 13.4, 15, 20])
+def test_intervals_of_counts_hold_what_they_say(kind: str, paid: float) -> None:
+    """Exactly: no less than is said. Discrete Laplace noise is taken for no other law, so one step less is too little."""
+    budget, made, cost = BUDGETS[kind], planned("SELECT COUNT(*) AS n FROM visits"), Cost(int(paid * 10**30))
+    alone = Released(((),), (np.zeros(1, dtype=np.int64),), cost, cost, (cost.units,))
+    at, chance = law(noise(made, budget, cost).mechanisms[0])
+    [[drawn]] = alone.drawn(made, budget)
+    for confidence in (0.5, 0.9, 0.95, 0.99, 0.999):
+        high = made.recipes[0].estimate([drawn], confidence).high
+        assert isinstance(high, int)
+        assert float(chance[np.abs(at) <= high].sum()) >= confidence - 1e-9
+        if kind == "pure":
+            assert float(chance[np.abs(at) < high].sum()) < confidence
+
+
 def test_the_old_way_would_be_too_narrow() -> None:
     """Power of the test above: one draw at the nominal precision, under a pure budget, by Laplace's law."""
     budget, made = BUDGETS["pure"], planned("SELECT COUNT(*) AS n FROM visits")

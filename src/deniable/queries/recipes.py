@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from deniable.mechanisms import tails
 from deniable.queries.intervals import Estimate, Shape, Share, merged_reach, reach
 from deniable.tables.expressions import lit
 from deniable.tables.kinds import Kind
@@ -369,6 +370,10 @@ def _increasing(totals: Any) -> Any:
 def _whole_reach(one: Drawn, confidence: float) -> float | int:
     if one.shares:
         return merged_reach(one.shape, one.shares, confidence)
+    if isinstance(one.values, int) and one.shape is Shape.LAPLACE and one.deviations:
+        # Its own law: between whole numbers little noise has other tails. The variance is 1/(2 sinh²(1/(2·scale))).
+        scale = 1 / (2 * math.asinh(1 / (math.sqrt(2) * float(one.deviations))))
+        return tails.discrete_laplace(Fraction(scale), tails.miss(confidence))
     half = reach(one.shape, one.noises(), confidence)
     # A whole number of noise is at most k in size if what it was rounded from is at most k + 1/2.
     return max(0, math.ceil(half - 0.5)) if isinstance(one.values, int) else half
