@@ -209,6 +209,19 @@ def test_intervals_of_merged_counts_hold_what_they_say(kind: str, paid: tuple[fl
 
 
 @pytest.mark.parametrize("kind", BUDGETS)
+def test_intervals_of_what_was_refined_many_times_are_told_quickly(kind: str) -> None:
+    """100 equal draws, and 40 that are all different: nearly normal, by the central limit."""
+    budget, made = BUDGETS[kind], planned("SELECT COUNT(*) AS n FROM visits")
+    for costs in ([Cost(10**30)] * 100, [Cost(10**30 + 10**28 * i) for i in range(40)]):
+        both, _ = shared(made, budget, costs)
+        [[drawn]] = both.drawn(made, budget)
+        high = made.recipes[0].estimate([drawn], 0.95).high
+        assert high is not None
+        assert high == pytest.approx(1.96 * both.deviation(made, budget, 0), rel=0.02)
+        assert len(drawn.draws) <= 4
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
 @pytest.mark.parametrize("paid", [0.3, 1, 3, 9, 11, 13.4, 15, 20])
 def test_intervals_of_counts_hold_what_they_say(kind: str, paid: float) -> None:
     """Exactly: no less than is said. Discrete Laplace noise is taken for no other law, so one step less is too little."""

@@ -17,7 +17,7 @@ from deniable.errors import UnreadableRecord
 from deniable.ledger import Cost
 from deniable.mechanisms.base import witnessed
 from deniable.mechanisms.prefix import Differences
-from deniable.queries.intervals import Share
+from deniable.queries.intervals import Share, fewest
 from deniable.queries.planner import unthresholded
 from deniable.queries.recipes import Drawn
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _VERSION: Final = 1
 LARGEST: Final = 2**62
 _PIECES: Final = 4
-"""Draws that are told apart where many cells were summed up: from there on, a sum is nearly normal."""
+"""Draws that are told apart in what an average or a ratio is made of: there may be one of these in each group."""
 
 
 @final
@@ -137,7 +137,7 @@ class Released:
                 for each in self.all_draws
             )
             return math.sqrt(square) / own, (1.0,)
-        lengths = _lengths(plan, budget, part, behind)
+        lengths = fewest(_lengths(plan, budget, part, behind), _PIECES)
         whole = math.hypot(*lengths)
         return whole / own, tuple(length / whole for length in lengths)
 
