@@ -65,6 +65,8 @@ class Released:
     """The noisy number of people from which on a key was shown; None where keys are public."""
     draws: tuple[Draw, ...] = ()
     """Each draw that was merged into it; see `all_draws`."""
+    moved: bool = False
+    """Whether numbers were moved to add up: then they are no means of their draws any more, by whatever weights."""
 
     @property
     def all_draws(self) -> tuple[Draw, ...]:
@@ -143,6 +145,8 @@ class Released:
 
     def _behind(self, units: int, budget: Budget) -> tuple[Draw, ...]:
         """The draws that a number of this precision rests on; none if that is not known."""
+        if self.moved:
+            return ()
         whole = sum(precise(each.cost.units, budget) / each.cells for each in self.all_draws)
         if abs(at_precision(Fraction(whole), budget) - units) <= len(self.all_draws):  # rounded down at each merging
             return self.all_draws
