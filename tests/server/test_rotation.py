@@ -127,3 +127,15 @@ def test_a_ledger_made_while_the_key_was_replaced_is_caught_up_with(tmp_path: Pa
     with world.client:
         known = world.call("ada", "GET", "/v1/ledger/late/status").json()["keys"]
         assert known == [old.public.hex, second.hex]
+
+
+def test_data_is_still_known_where_the_secret_of_marks_was_never_written_down(tmp_path: Path) -> None:
+    """A state from before it was a file of its own: made anew from the new key, it would give all data a fresh budget."""
+    before = stopped(tmp_path)
+    (tmp_path / "state" / "marks.secret").unlink()
+    rotate(before.curator.settings, by="admin", reason="new")
+    world = started(before)
+    with world.client:
+        body = {"name": "again", "sources": {"visits": "visits.csv"}, "schema": SCHEMA}
+        done = world.call("olga", "POST", "/v1/datasets", body)
+        assert (done.status_code, done.json()["linked"]) == (201, True)
