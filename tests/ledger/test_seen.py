@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from deniable.errors import BudgetExceeded, LedgerDamaged
+from deniable.errors import BudgetExceeded, LedgerDamaged, LedgerUnavailable
 from deniable.ledger import Budget, Cost, Ledger
+from deniable.ledger.entries import State, Terms
+from deniable.ledger.stores import Transaction
 from deniable.units import Unit
 
 BUDGET = Budget.pure(epsilon=1)
@@ -91,3 +93,30 @@ def test_what_is_left_is_told_by_the_transaction_that_charges(tmp_path: Path) ->
         assert len(told) == 1
         ledger.reserve_or_replay(TENTH, **{**ask, "question": sha256(b"2").hexdigest()})
         assert told[1:] == [ledger.remaining]
+
+
+@pytest.mark.parametrize("place", ["file", "memory"])
+def test_what_was_undone_after_it_was_written_is_not_remembered(tmp_path: Path, place: str) -> None:
+    """A disk that is full when it is to be kept: nothing was spent, no limit was set, and the next question fits."""
+    path = tmp_path / "ledger" if place == "file" else None
+    with Ledger.open(path, budget=BUDGET, unit=Unit.person("id", rows=1), dataset="visits") as ledger:
+        ledger.grant("anna", BUDGET.limit, by="owner")
+        spend(ledger, 1, "anna")
+
+        def undone(transaction: Transaction) -> None:
+            newest = transaction.spent()
+            paid = {"cost": TENTH, "spent": newest + TENTH, "payer": "anna", "payer_spent": newest + TENTH}
+            transaction.append(state=State.RESERVED, question="0" * 64, description="never kept", **paid)
+            terms = Terms(account="anna", limit=Cost(0, 0), window=None, by="owner")
+            transaction.append(state=State.GRANTED, description="never kept", spent=newest + TENTH, terms=terms)
+            raise LedgerUnavailable("the disk is full", "make room")
+
+        with pytest.raises(LedgerUnavailable):
+            ledger._store.write(undone)
+        assert ledger.left("anna") == Cost(TENTH.units * 9, 0)
+        for number in range(2, 11):
+            spend(ledger, number, "anna")
+        assert ledger.left("anna") == Cost(0, 0)
+        with pytest.raises(BudgetExceeded):
+            spend(ledger, 11, "anna")
+        ledger.verify()

@@ -246,7 +246,20 @@ def test_an_average_of_what_may_be_nothing_is_not_told(s: Session) -> None:
 # -- sums of noise ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("deviations", [(1.0,), (1.0, 1.0), (3.0, 1.0), (1.0, 1.0, 1.0), (5.0, 1e-9), (2.0, 1.5, 0.3)])
+@pytest.mark.parametrize(
+    "deviations",
+    [
+        (1.0,),
+        (1.0, 1.0),
+        (3.0, 1.0),
+        (1.0, 1.0, 1.0),
+        (5.0, 1e-9),
+        (2.0, 1.5, 0.3),
+        (1.0,) * 9,
+        (1.0,) * 11,
+        (0.2,) * 12 + (1.0,) * 4,
+    ],
+)
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_the_reach_of_a_sum_of_laplace_noises(deviations: tuple[float, ...], confidence: float) -> None:
     """Against the characteristic function Π 1/(1 + b²t²), inverted by quadrature."""

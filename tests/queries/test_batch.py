@@ -314,3 +314,17 @@ def test_what_is_no_batch() -> None:
                 s.batch(questions, mu=1)
         with pytest.raises(InvalidParameter, match="shares a cost"):
             s.batch([COARSE], within=12)
+
+
+def test_numbers_that_were_moved_to_add_up_are_not_taken_for_single_draws() -> None:
+    """Where nearly all noise is 0, a draw's own interval is a point; what was moved by others' noise needs more room."""
+    with opened(budget=BUDGETS["pure"]) as s:
+        total, parts = (s.sql(text, epsilon=15) for text in (
+            "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward",
+            "SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY ward, sex",
+        ))  # fmt: skip
+        assert len(set(parts.interval("n")[0])) == 1
+        moved = parts.adding_up_to(total)
+        [low, high] = moved.interval("n")[0]
+        spread = parts.released.deviation(parts.plan, s.budget, 0)
+        assert high - low >= 2 * 1.96 * spread

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 import deniable as dn
 from deniable.errors import UnreadableRecord
-from deniable.ledger import Cost
+from deniable.ledger import Budget, Cost
 from deniable.queries.planner import Plan, noise, plan
 from deniable.queries.release import LARGEST, Draw, Released, at_precision, precise, release
 from deniable.queries.sql import parse
@@ -163,3 +165,112 @@ def test_a_finer_answer_that_helps_is_a_draw_of_several_cells() -> None:
     helped = replace(alone, draws=(Draw(cost), Draw(cost, 2)))
     expected = alone.deviation(made, budget, 0) * np.sqrt((1 + 0.25 * 2) / 1.5**2)
     assert helped.deviation(made, budget, 0) == pytest.approx(expected, rel=1e-12)
+
+
+# -- intervals of merged answers ---------------------------------------------------------------------------------------
+
+
+def shared(made: Plan, budget: Budget, costs: Sequence[Cost]) -> tuple[Released, list[tuple[float, Any]]]:
+    """Zeros that were merged from draws at these costs; and each draw's weight and mechanism."""
+    first, *others = (Released(((),), (np.zeros(1),), each, each, (each.units,)) for each in costs)
+    for each in others:
+        first = first.merged(each, budget)
+    weights = [precise(each.units, budget) for each in costs]
+    drawing = [noise(made, budget, each).mechanisms[0] for each in costs]
+    return first, [(float(w / sum(weights)), each) for w, each in zip(weights, drawing, strict=True)]
+
+
+def law(mechanism: Any) -> tuple[Any, Any]:
+    """Whole numbers of noise and their probabilities, from the definitions."""
+    width, far = float(mechanism.width), math.ceil(45 * float(mechanism.width)) + 1
+    at = np.arange(-far, far + 1)
+    if mechanism.__class__.__name__ == "DiscreteLaplace":
+        r = math.exp(-1 / width)
+        return at, (1 - r) / (1 + r) * r ** np.abs(at)
+    ends = np.array([math.erfc(-(k - 0.5) / width / math.sqrt(2)) for k in range(-far, far + 2)]) / 2
+    return at, np.diff(ends)
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+@pytest.mark.parametrize("paid", [(0.3, 0.3), (1, 1), (1, 0.5), (2, 1.3), (3, 3), (9, 9), (9, 1)])
+def test_intervals_of_merged_counts_hold_what_they_say(kind: str, paid: tuple[float, float]) -> None:
+    """Exactly, by all pairs of two draws: no less than is said, and a step of noise less would be too little."""
+    budget, made = BUDGETS[kind], planned("SELECT COUNT(*) AS n FROM visits")
+    both, [(a, one), (b, two)] = shared(made, budget, [Cost(int(each * 10**30)) for each in paid])
+    (k, p), (m, q) = law(one), law(two)
+    off, chance = np.abs(np.add.outer(a * k, b * m)), np.multiply.outer(p, q)
+    for confidence in (0.5, 0.8, 0.9, 0.95, 0.99):
+        [[drawn]] = both.drawn(made, budget)
+        found = made.recipes[0].estimate([drawn], confidence)
+        assert found.high is not None
+        assert float(chance[off <= found.high].sum()) >= confidence
+        spread = both.deviation(made, budget, 0)
+        assert float(chance[off < found.high - 0.01 * spread].sum()) < confidence
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_intervals_of_what_was_refined_many_times_are_told_quickly(kind: str) -> None:
+    """100 equal draws, and 40 that are all different: nearly normal, by the central limit."""
+    budget, made = BUDGETS[kind], planned("SELECT COUNT(*) AS n FROM visits")
+    for costs in ([Cost(10**30)] * 100, [Cost(10**30 + 10**28 * i) for i in range(40)]):
+        both, _ = shared(made, budget, costs)
+        [[drawn]] = both.drawn(made, budget)
+        high = made.recipes[0].estimate([drawn], 0.95).high
+        assert high is not None
+        assert high == pytest.approx(1.96 * both.deviation(made, budget, 0), rel=0.02)
+        assert len(drawn.draws) <= 4
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+@pytest.mark.parametrize("paid", [0.3, 1, 3, 9, 11, 13.4, 15, 20])
+def test_intervals_of_counts_hold_what_they_say(kind: str, paid: float) -> None:
+    """Exactly: no less than is said. Discrete Laplace noise is taken for no other law, so one step less is too little."""
+    budget, made, cost = BUDGETS[kind], planned("SELECT COUNT(*) AS n FROM visits"), Cost(int(paid * 10**30))
+    alone = Released(((),), (np.zeros(1, dtype=np.int64),), cost, cost, (cost.units,))
+    at, chance = law(noise(made, budget, cost).mechanisms[0])
+    [[drawn]] = alone.drawn(made, budget)
+    for confidence in (0.5, 0.9, 0.95, 0.99, 0.999):
+        high = made.recipes[0].estimate([drawn], confidence).high
+        assert isinstance(high, int)
+        assert float(chance[np.abs(at) <= high].sum()) >= confidence - 1e-9
+        if kind == "pure":
+            assert float(chance[np.abs(at) < high].sum()) < confidence
+
+
+def test_the_old_way_would_be_too_narrow() -> None:
+    """Power of the test above: one draw at the nominal precision, under a pure budget, by Laplace's law."""
+    budget, made = BUDGETS["pure"], planned("SELECT COUNT(*) AS n FROM visits")
+    both, [(a, one), (b, two)] = shared(made, budget, [Cost(9 * 10**30)] * 2)
+    nominal = replace(both, draws=())
+    (k, p), (m, q) = law(one), law(two)
+    [[drawn]] = nominal.drawn(made, budget)
+    high = made.recipes[0].estimate([drawn], 0.95).high
+    assert high is not None
+    assert float(np.multiply.outer(p, q)[np.abs(np.add.outer(a * k, b * m)) <= high].sum()) < 0.93
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_a_key_that_one_draw_showed_has_that_draws_interval(kind: str) -> None:
+    """And where it is not known which draws a number rests on, the interval is no narrower than any mixture's."""
+    budget, made = BUDGETS[kind], planned(TOWNS)
+    few, more = Cost(3 * 10**30, 10**27), Cost(6 * 10**30, 10**27)
+    first = Released((("a",), ("b",)), (np.full(2, 9.0),) * len(made.parts), few, few, (few.units,) * 2, 1)
+    second = Released((("b",), ("c",)), (np.full(2, 9.0),) * len(made.parts), more, more, (more.units,) * 2, 1)
+    both = first.merged(second, budget)
+    found = [each[0].deviations for each in both.drawn(made, budget)]
+    own = [noise(made, budget, each).spread(0) for each in (few, more)]
+    assert found[0] == pytest.approx(own[0], rel=1e-12)
+    assert found[2] == pytest.approx(own[1], rel=1e-12)
+    assert found[1] == pytest.approx(both.deviation(made, budget, 0), rel=1e-9)
+    [mixed] = {each[0].deviations for each in replace(both, units=(both.precision.units // 2,) * 3).drawn(made, budget)}
+    weight = float(precise(both.precision.units, budget) / precise(both.precision.units // 2, budget))
+    assert mixed >= both.deviation(made, budget, 0) * math.sqrt(weight) * (1 - 1e-9)
+
+
+def test_merged_running_totals_are_as_wide_as_their_draws() -> None:
+    budget, made = BUDGETS["pure"], planned("SELECT MEDIAN(age) AS m FROM visits")
+    cost = Cost(30 * 10**30)
+    one = Released(((),), (np.zeros((1, made.parts[0].statistic.width)),), cost, cost, (cost.units,))
+    [[alone]], [[both]] = one.drawn(made, budget), one.merged(one, budget).drawn(made, budget)
+    assert np.allclose(both.blend(0.5).deviations * math.sqrt(2), alone.blend(0.5).deviations, rtol=1e-9)
+    assert np.allclose(both.blend(0.5).kurtosis * 2, alone.blend(0.5).kurtosis, rtol=1e-9)

@@ -336,6 +336,18 @@ def test_refining_adds_precision_as_it_adds_cost() -> None:
         assert s.sql(text, mu=4.2).receipt.replayed, "what it is worth now is what both cost together"
 
 
+def test_the_ledger_says_what_was_refined_in_the_words_of_the_question() -> None:
+    with opened() as s:
+        built = s.ask(s.table("visits").group_by("sex").agg(n=dn.count()), mu=1)
+        for answer in (s.sql(WARDS, mu=1), built):
+            first = s.ledger.entry(answer.receipt.entry)
+            again = s.refine(s.refine(answer, mu=1), mu=1)
+            found = s.ledger.entry(again.receipt.entry)
+            assert first is not None
+            assert found is not None
+            assert found.description == f"refined: {first.description}"
+
+
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_refining_one_answer_twice_keeps_both_purchases(kind: str) -> None:
     with opened(budget=BUDGETS[kind]) as s:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +17,10 @@ from deniable.server.app import served
 from deniable.server.auth import FRESH
 from deniable.server.catalogue import Person
 from deniable.server.curator import Curator
+from deniable.server.datasets import Datasets
 from deniable.server.labels import check_label
 from deniable.server.roles import Role
+from deniable.server.settings import Settings
 from tests.server.browsing import Browser, inert
 from tests.server.world import Client, World, made
 
@@ -241,3 +245,15 @@ def test_what_is_missing_is_bought_from_the_page_of_the_dataset(survey: World) -
     assert "high" in columns(survey)["height"]
     assert browser.post("/console/data/survey/bounds", **wanted).status_code == 422  # it is not offered any more
     assert ledger(survey).charged == before + ledger(survey).budget.cost(epsilon=20.0)
+
+
+def test_what_was_paid_for_before_other_bounds_held_is_still_answered(tmp_path: Path) -> None:
+    """An engine whose schema is an old one is closed when nobody waits in it any more, however long that takes."""
+    closed = threading.Event()
+    engine = SimpleNamespace(busy=True)
+    old: Any = SimpleNamespace(engine=engine, close=closed.set)
+    datasets = Datasets(Settings(state=tmp_path, data=(tmp_path,), seconds=0.05), None, None)  # type: ignore[arg-type]
+    datasets._retire(old)
+    assert not closed.wait(0.5)
+    engine.busy = False
+    assert closed.wait(30)

@@ -29,6 +29,16 @@ def test_an_answer_has_numbers_intervals_and_papers(world: World) -> None:
     assert (sealed.state, sealed.payer, sealed.cost) == (State.SEALED, "ana", cost)
 
 
+def test_a_refined_question_is_in_the_ledger_in_the_words_of_whoever_asked(world: World) -> None:
+    text = "SELECT  sex, COUNT(*) AS n FROM visits WHERE age > 33 GROUP BY sex"
+    assert world.ask(text, epsilon=0.5).status_code == 200
+    for number in range(2):
+        done = world.ask(text, path=":refine", key=f"refined-{number}", epsilon=0.5)
+        assert done.status_code == 200
+        entry = world.ledger.entry(done.json()["provenance"]["entry"])
+        assert entry.description == "refined: SELECT sex, COUNT(*) AS n FROM visits WHERE age > 33 GROUP BY sex"
+
+
 def test_a_price_charges_nothing_and_reads_nothing(world: World) -> None:
     engine = world.curator.open(world_owner(), "visits").session._engine
     before = list(world.ledger.entries())

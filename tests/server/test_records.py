@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import threading
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,27 @@ def test_an_export_verifies_offline_with_the_servers_key(world: World, tmp_path:
         path.write_bytes(b"".join(bad))
         with pytest.raises(DeniableError):
             verify_export(path, key=read_public(pem))
+
+
+def test_exports_at_the_same_time_leave_the_newest_checkpoint(world: World) -> None:
+    """Each writes a checkpoint to the one file of the family, whole, and none an older one over a newer one."""
+
+    def export() -> None:
+        for _ in range(8):
+            world.ledger.grant("ana", world.ledger.limit, by="olga")
+            found.append(world.call("ada", "GET", "/v1/ledger/visits").status_code)
+
+    found: list[int] = []
+    threads = [threading.Thread(target=export) for _ in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert found == [200] * 48
+    [record] = [each for each in world.curator.catalogue.datasets() if each.name == "visits"]
+    noted = json.loads(world.curator.datasets.noted(record).read_text())
+    newest = [each.checkpoint for each in world.ledger.entries() if each.checkpoint is not None][-1]
+    assert noted["number"] == newest.number
 
 
 def test_an_export_has_no_answer(world: World) -> None:

@@ -13,6 +13,7 @@ from deniable.cli import build
 from deniable.errors import DeniableError
 from deniable.ledger import Ledger, keys, verify_export
 from deniable.server.app import served
+from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Person
 from deniable.server.curator import Curator
 from deniable.server.labels import check_label
@@ -131,3 +132,35 @@ def test_an_auditor_finds_the_first_key_and_a_later_one_is_told_apart(tmp_path: 
     remedy = f"came later in this history: check it with the first one, {before.curator.key.public.hex}"
     assert remedy in found["newest"].stderr
     assert "came later" not in found["strange"].stderr
+
+
+def test_a_ledger_made_while_the_key_was_replaced_is_caught_up_with(tmp_path: Path) -> None:
+    """By a server that ran on with the old key: the next rotation signs with the key that this ledger knows."""
+    before = stopped(tmp_path)
+    old, settings = before.curator.key, before.curator.settings
+    rotate(settings, by="admin", reason="new")
+    late = Curator(settings)
+    late.key = late.datasets._key = old
+    (tmp_path / "late.csv").write_text(
+        "\n".join(["patient_id,ward,sex,age,stay,cost,town", *(f"l{i},A,f,1,1,1.5,T" for i in range(50))])
+    )
+    late.register(OWNER, "late", {"visits": "late.csv"}, SCHEMA, BudgetBody(**BUDGET))
+    late.close()
+    second, ledgers = rotate(settings, by="admin", reason="again")
+    assert ledgers == 3
+    world = started(before)
+    with world.client:
+        known = world.call("ada", "GET", "/v1/ledger/late/status").json()["keys"]
+        assert known == [old.public.hex, second.hex]
+
+
+def test_data_is_still_known_where_the_secret_of_marks_was_never_written_down(tmp_path: Path) -> None:
+    """A state from before it was a file of its own: made anew from the new key, it would give all data a fresh budget."""
+    before = stopped(tmp_path)
+    (tmp_path / "state" / "marks.secret").unlink()
+    rotate(before.curator.settings, by="admin", reason="new")
+    world = started(before)
+    with world.client:
+        body = {"name": "again", "sources": {"visits": "visits.csv"}, "schema": SCHEMA}
+        done = world.call("olga", "POST", "/v1/datasets", body)
+        assert (done.status_code, done.json()["linked"]) == (201, True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> No
 
 def _write(path: Path, lines: Iterator[str]) -> int:
     """Write lines to a file beside it, flush that to the disk, and give it the name: all of it, or the old one."""
-    half = path.with_name(f".{path.name}.{os.getpid()}.part")
+    half = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")  # threads write as well
     count = 0
     try:
         with half.open("w", encoding="ascii", newline="\n") as file:

@@ -222,7 +222,7 @@ class _Interval:
 
     def _by_parts(self, row: Mapping[str, Any], drawn: Sequence[Drawn], middle: float) -> Interval:
         """How far each noisy statistic moves the result, to first order: measures that share one move together."""
-        moves = []
+        moves: list[float] = []
         for part in self._parts:
             one = drawn[part]
             ends = []
@@ -234,7 +234,7 @@ class _Interval:
             low, high = ends
             if not isinstance(low, int | float) or not isinstance(high, int | float):
                 return None
-            moves.append(abs(float(high) - float(low)) / 2)
+            moves += [abs(float(high) - float(low)) / 2 * draw for draw in one.draws]
         half = reach(drawn[self._parts[0]].shape, moves, self._confidence)
         return middle - half, middle + half
 

@@ -207,4 +207,5 @@ def added_up(coarse: Plan, fine: Plan, total: Released, parts: Released, budget:
         units.append(at_precision(1 / variance, budget))
     # It rests on both answers, so both costs stand behind it.
     draws = (*parts.all_draws, *total.all_draws)
-    return replace(parts, parts=(moved,), cost=total.cost + parts.cost, units=tuple(units), draws=draws)
+    cost = total.cost + parts.cost
+    return replace(parts, parts=(moved,), cost=cost, units=tuple(units), draws=draws, moved=True)

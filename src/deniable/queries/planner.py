@@ -142,6 +142,13 @@ class Noise:
             curve = curve * mechanism.curve
         return curve
 
+    def spread(self, part: int) -> float:
+        """The standard deviation of one draw of a part's noise."""
+        mechanism: Any = self.mechanisms[part]
+        return deviation_of(
+            mechanism.noise if isinstance(mechanism, GaussianPrefixSums | LaplacePrefixSums) else mechanism
+        )
+
     def deviation(self, part: int) -> Any:
         """The standard deviation of a part's noise; of each total, for running totals."""
         mechanism: Any = self.mechanisms[part]

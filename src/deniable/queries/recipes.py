@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable.queries.intervals import Estimate, Shape, reach
+from deniable.mechanisms import tails
+from deniable.queries.intervals import Estimate, Shape, Share, merged_reach, reach
 from deniable.tables.expressions import lit
 from deniable.tables.kinds import Kind
 from deniable.tables.operators import typed
@@ -52,6 +53,14 @@ class Drawn:
     shape: Shape
     blend: Any = None
     """For totals: a function that gives the law of total_t - q × the last total, for every t (`Differences`)."""
+    draws: tuple[float, ...] = (1.0,)
+    """How the deviation is made up of independent draws, where several were merged: each one's, relative to all."""
+    shares: tuple[Share, ...] = ()
+    """Of a merged number: the draws on whole numbers that it is made of, where all of them are known."""
+
+    def noises(self, slope: float = 1.0) -> list[float]:
+        """The deviations of what the draws add to something that moves by `slope` when the value moves by one."""
+        return [abs(slope) * float(self.deviations) * draw for draw in self.draws]
 
 
 class Recipe(ABC):
@@ -150,7 +159,7 @@ class Averaged(Recipe):
             value = None if _may_be_none(count, confidence) else _clamped(float(self.centre) + s / n, low, high)
             return Estimate(value, low, high)
         mean = s / n
-        half = reach(total.shape, (total.deviations * step / n, count.deviations * abs(mean) / n), confidence)
+        half = reach(total.shape, [*total.noises(step / n), *count.noises(mean / n)], confidence)
         value = float(self.centre) + mean
         # Where the average lies near a bound the interval is cut there: it cannot be beyond.
         return Estimate(*(_clamped(each, low, high) for each in (value, value - half, value + half)))
@@ -191,13 +200,13 @@ class Varied(Recipe):
         # The square of a noisy sum is too large by the noise's variance, on average; that is known, and taken off.
         noise = total.deviations * 2.0**self.centred.exponent / n
         value = q / n - mean * mean + noise * noise
-        slopes = (
-            squares.deviations * 2.0**self.squares.exponent / n,
-            noise * 2 * mean,
+        noises = [
+            *squares.noises(2.0**self.squares.exponent / n),
+            *total.noises(2.0**self.centred.exponent / n * 2 * mean),
             noise * noise * math.sqrt(2),  # what is left of the square where the mean is near the middle
-            count.deviations * (2 * mean * mean - q / n) / n,
-        )
-        half = reach(squares.shape, [abs(slope) for slope in slopes], confidence)
+            *count.noises((2 * mean * mean - q / n) / n),
+        ]
+        half = reach(squares.shape, noises, confidence)
         return self._shaped(
             _clamped(value, 0.0, most),
             _clamped(value - half, 0.0, most),
@@ -359,19 +368,25 @@ def _increasing(totals: Any) -> Any:
 
 
 def _whole_reach(one: Drawn, confidence: float) -> float | int:
-    half = reach(one.shape, (float(one.deviations),), confidence)
+    if one.shares:
+        return merged_reach(one.shape, one.shares, confidence)
+    if isinstance(one.values, int) and one.shape is Shape.LAPLACE and one.deviations:
+        # Its own law: between whole numbers little noise has other tails. The variance is 1/(2 sinh²(1/(2·scale))).
+        scale = 1 / (2 * math.asinh(1 / (math.sqrt(2) * float(one.deviations))))
+        return tails.discrete_laplace(Fraction(scale), tails.miss(confidence))
+    half = reach(one.shape, one.noises(), confidence)
     # A whole number of noise is at most k in size if what it was rounded from is at most k + 1/2.
     return max(0, math.ceil(half - 0.5)) if isinstance(one.values, int) else half
 
 
 def _is_clear(count: Drawn, confidence: float) -> bool:
     """Whether the number of rows is far enough from 0 for a ratio's noise to be nearly linear."""
-    return float(count.values) > 3 * reach(count.shape, (float(count.deviations),), confidence)
+    return float(count.values) > 3 * reach(count.shape, count.noises(), confidence)
 
 
 def _may_be_none(count: Drawn, confidence: float) -> bool:
     """Whether there may be no rows at all, as far as noise lets anyone see: then there is nothing to average."""
-    return float(count.values) <= reach(count.shape, (float(count.deviations),), confidence)
+    return float(count.values) <= reach(count.shape, count.noises(), confidence)
 
 
 def _clamped(value: float, low: float, high: float) -> float:

@@ -6,7 +6,7 @@ import base64
 import datetime as dt
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
@@ -16,6 +16,8 @@ import numpy as np
 from deniable.errors import UnreadableRecord
 from deniable.ledger import Cost
 from deniable.mechanisms.base import witnessed
+from deniable.mechanisms.prefix import Differences
+from deniable.queries.intervals import Share, fewest
 from deniable.queries.planner import unthresholded
 from deniable.queries.recipes import Drawn
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 _VERSION: Final = 1
 LARGEST: Final = 2**62
+_PIECES: Final = 4
+"""Draws that are told apart in what an average or a ratio is made of: there may be one of these in each group."""
 
 
 @final
@@ -61,6 +65,8 @@ class Released:
     """The noisy number of people from which on a key was shown; None where keys are public."""
     draws: tuple[Draw, ...] = ()
     """Each draw that was merged into it; see `all_draws`."""
+    moved: bool = False
+    """Whether numbers were moved to add up: then they are no means of their draws any more, by whatever weights."""
 
     @property
     def all_draws(self) -> tuple[Draw, ...]:
@@ -73,25 +79,78 @@ class Released:
         Draws are independent and weighted by nominal precisions p_i: √(Σ p_i² σ_i² m_i) / Σ p_i, with the true σ_i of
         each draw's noise and m_i cells summed up in it.
         """
-        weights = [precise(each.cost.units, budget) / each.cells for each in self.all_draws]
-        spreads = [
-            float(np.max(unthresholded(plan, budget, each.cost.units).deviation(part))) for each in self.all_draws
-        ]
-        whole = sum(weights)
-        parts = zip(weights, spreads, self.all_draws, strict=True)
-        return math.sqrt(sum(float(weight / whole) ** 2 * spread**2 * each.cells for weight, spread, each in parts))
+        made = unthresholded(plan, budget, self.cost.units)
+        whole = math.hypot(*_lengths(plan, budget, part, self.all_draws))
+        return float(np.max(made.deviation(part))) / made.spread(part) * whole
 
     def drawn(self, plan: Plan, budget: Budget) -> list[list[Drawn]]:
         """For each group, each part's noisy value with its noise."""
-        noises = {units: unthresholded(plan, budget, units) for units in set(self.units)}
         columns = []
         for index, (part, values) in enumerate(zip(plan.parts, self.parts, strict=True)):
-            spreads = {units: _spread(made, index, part.is_running) for units, made in noises.items()}
+            spreads = {units: self._spread(plan, budget, index, units) for units in set(self.units)}
             found = values if part.is_running else values.tolist()
             columns.append(
                 [Drawn(value, *spreads[units]) for value, units in zip(found, self.units, strict=True)]
             )  # fmt: skip
         return [list(group) for group in zip(*columns, strict=True)]
+
+    def _spread(self, plan: Plan, budget: Budget, part: int, units: int) -> tuple[Any, ...]:
+        """What `Drawn` says about the noise of one part, for a key that is known at this precision."""
+        made = unthresholded(plan, budget, units)
+        mechanism: Any = made.mechanisms[part]
+        blend = mechanism.differences if plan.parts[part].is_running else None
+        if not self.draws:
+            return made.deviation(part), made.shape, blend
+        factor, draws = self._mixed(plan, budget, part, units)
+        tails = math.fsum(draw**4 for draw in draws)
+
+        def blended(q: float) -> Differences:
+            law = mechanism.differences(q)
+            return Differences(law.deviations * factor, law.steps * factor, law.kurtosis * tails)
+
+        deviation = made.deviation(part) * factor
+        if blend is not None:
+            return deviation, made.shape, blended, draws
+        return deviation, made.shape, None, draws, self._shares(plan, budget, part, units)
+
+    def _shares(self, plan: Plan, budget: Budget, part: int, units: int) -> tuple[Share, ...]:
+        """What each draw adds to a merged number of this precision; nothing if that is not known."""
+        behind = self._behind(units, budget)
+        weights = [precise(each.cost.units, budget) / each.cells for each in behind]
+        found = []
+        for weight, each in zip(weights, behind, strict=True):
+            mechanism: Any = unthresholded(plan, budget, each.cost.units).mechanisms[part]
+            found.append(Share(float(weight / sum(weights)), float(mechanism.width), each.cells))
+        return tuple(found)
+
+    def _mixed(self, plan: Plan, budget: Budget, part: int, units: int) -> tuple[float, tuple[float, ...]]:
+        """(how wide the noise is, relative to that of one draw at this precision; how it is made up of draws).
+
+        One draw at the sum of precisions would not be as wide, where noise on whole numbers is narrower than the law
+        between them. Where it is not known which draws a number rests on, none of them is wider for its precision than
+        the widest: σ² <= max (p_i σ_i²) / p.
+        """
+        own = unthresholded(plan, budget, units).spread(part)
+        behind = self._behind(units, budget)
+        if not behind:
+            square = max(
+                float(precise(each.cost.units, budget) / precise(units, budget))
+                * unthresholded(plan, budget, each.cost.units).spread(part) ** 2
+                for each in self.all_draws
+            )
+            return math.sqrt(square) / own, (1.0,)
+        lengths = fewest(_lengths(plan, budget, part, behind), _PIECES)
+        whole = math.hypot(*lengths)
+        return whole / own, tuple(length / whole for length in lengths)
+
+    def _behind(self, units: int, budget: Budget) -> tuple[Draw, ...]:
+        """The draws that a number of this precision rests on; none if that is not known."""
+        if self.moved:
+            return ()
+        whole = sum(precise(each.cost.units, budget) / each.cells for each in self.all_draws)
+        if abs(at_precision(Fraction(whole), budget) - units) <= len(self.all_draws):  # rounded down at each merging
+            return self.all_draws
+        return next(((each,) for each in self.all_draws if each == Draw(Cost(units, each.cost.delta_units))), ())
 
     def merged(self, other: Released, budget: Budget) -> Released:
         """Both answers in one, by inverse variance. A group that only one of them has is taken from that one."""
@@ -151,6 +210,17 @@ class Released:
         return cls(groups, parts, cost, precision, tuple(each), record.get("threshold"), draws)
 
 
+def _lengths(plan: Plan, budget: Budget, part: int, draws: Sequence[Draw]) -> list[float]:
+    """The standard deviations of what these draws add to a part that they were merged into; of many cells in pieces."""
+    weights = [precise(each.cost.units, budget) / each.cells for each in draws]
+    found: list[float] = []
+    for weight, each in zip(weights, draws, strict=True):
+        spread = unthresholded(plan, budget, each.cost.units).spread(part)
+        pieces = min(each.cells, _PIECES)
+        found += [float(weight / sum(weights)) * spread * math.sqrt(each.cells / pieces)] * pieces
+    return found
+
+
 def _placed(values: Any, at: Mapping[Group, int], groups: tuple[Group, ...]) -> Any:
     """Rows for these groups, with zeros where there are none."""
     padded = np.concatenate((values, np.zeros((1, *values.shape[1:]), values.dtype)))
@@ -180,12 +250,6 @@ def at_precision(precision: Fraction, budget: Budget) -> int:
     """The units that buy this precision, rounded down."""
     whole = math.floor(precision)
     return math.isqrt(whole) if budget.currency == "epsilon" else whole
-
-
-def _spread(made: Noise, index: int, running: bool) -> tuple[Any, ...]:
-    """What `Drawn` says about the noise of one part."""
-    mechanism: Any = made.mechanisms[index]
-    return made.deviation(index), made.shape, mechanism.differences if running else None
 
 
 def release(

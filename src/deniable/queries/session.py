@@ -38,6 +38,9 @@ _SEVERAL: Final = 10
 _WIDTHS: Final = tuple(a * 10**n for n in range(1, 7) for a in (1, 2, 5))
 """Round distances at which counts are told off."""
 
+_REFINED: Final = "refined: "
+"""What the ledger's words for a second answer begin with."""
+
 ASSUMPTIONS = ("the declared schema was not made from the data, but for bounds that this ledger paid for",)
 
 
@@ -117,11 +120,14 @@ class Session:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
         return self._price(self._planned(question), Asked(**cost), self._left(payer))
 
-    def refine(self, answer: Answer, *, key: str | None = None, payer: str | None = None, **cost: Any) -> Answer:
+    def refine(
+        self, answer: Answer, *, text: str | None = None, key: str | None = None, payer: str | None = None, **cost: Any
+    ) -> Answer:
         """Spend more on a question that was answered: a second answer is merged with the first by inverse variance.
 
         Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once. If the ledger
         has a more exact answer to this question by now, that one is refined, so that no purchase is lost either.
+        `text` is what the ledger says was asked; without it, what it said when the answer was bought.
         """
         if not isinstance(answer, Answer):
             raise InvalidParameter("answer", type(answer).__name__, "must be an Answer of this session")
@@ -134,7 +140,9 @@ class Session:
         stored, base = self._stored(made), answer.released
         if stored is not None and stored[0].precision.units > base.precision.units:
             base = stored[0]
-        words = f"refined: {_words(made.question, made)}"
+        bought = self._ledger.entry(answer.receipt.entry) if text is None else None
+        said = text if bought is None or bought.question != made.question.hash else bought.description
+        words = f"{_REFINED}{_words(said or made.question, made).removeprefix(_REFINED)}"
         hash = made.question.hash
         entry = self._ledger.reserve(price.cost, question=hash, description=words, key=key, payer=payer)
         if entry.state is State.SEALED:  # by the first request with this key

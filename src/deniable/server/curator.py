@@ -121,10 +121,12 @@ class Curator:
     ) -> dict[str, Any]:
         """Spend more on a question that was answered, and merge."""
         session = self._paying(person, dataset, key)
-        before = session.recall(_asked(session, sql), confidence=cost["confidence"])
+        asked = _asked(session, sql)
+        before = session.recall(asked, confidence=cost["confidence"])
         if before is None:
             raise InvalidParameter("sql", NOTHING, "was not answered yet", "ask it first")
-        answer = session.refine(before, key=key, payer=person.name, **cost)
+        text = asked if isinstance(asked, str) else None
+        answer = session.refine(before, text=text, key=key, payer=person.name, **cost)
         self._note(person, dataset, [(sql, answer)])
         return told(dataset, answer)
 

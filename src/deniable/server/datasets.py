@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import threading
 from dataclasses import replace
@@ -95,8 +96,8 @@ def tables_of(schema: str | dict[str, Any]) -> dict[str, Table]:
 class Open:
     """One dataset, ready to be asked."""
 
-    def __init__(self, record: DatasetRecord, tables: dict[str, Table], session: Session) -> None:
-        self.record, self.tables, self.session = record, tables, session
+    def __init__(self, record: DatasetRecord, tables: dict[str, Table], session: Session, engine: Apart) -> None:
+        self.record, self.tables, self.session, self.engine = record, tables, session, engine
         self._dummy: tuple[Engine, dict[str, Table]] | None = None
         self._turn = threading.Lock()
 
@@ -170,8 +171,10 @@ class Datasets:
             return found
 
     def _retire(self, old: Open) -> None:
-        """Close it when whatever runs in it has an answer, or has run out of time."""
-        timer = threading.Timer(2 * self._settings.seconds, old.close)
+        """Close it when whatever was asked of it has an answer, or has run out of time."""
+        timer = threading.Timer(
+            2 * self._settings.seconds, lambda: self._retire(old) if old.engine.busy else old.close()
+        )
         timer.daemon = True
         timer.start()
         self._retired.append((timer, old))
@@ -194,7 +197,7 @@ class Datasets:
         except BaseException:
             engine.close()
             raise
-        return Open(record, made.tables, made)
+        return Open(record, made.tables, made, engine)
 
     def ledger(self, record: DatasetRecord) -> Ledger:
         """The ledger of a dataset's family, opened under the dataset's name."""
@@ -228,7 +231,9 @@ class Datasets:
         """Sign everything up to now, and keep that where the ledger is not."""
         place = self.noted(record)
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_checkpoint(place, self.ledger(record).checkpoint(self._key))
+        with place.with_suffix(".lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # what is noted last, in all processes, must be the newest
+            write_checkpoint(place, self.ledger(record).checkpoint(self._key))
 
     def warm(self) -> None:
         """Open every dataset that can be opened, before somebody has to wait for it."""
@@ -260,7 +265,7 @@ class Datasets:
         for ledger in self._ledgers.values():
             ledger.close()
 
-    def _engine(self) -> Engine:
+    def _engine(self) -> Apart:
         settings = self._settings
         if settings.engine == "spark":
             return Apart(partial(_spark, settings.seconds), seconds=settings.seconds)

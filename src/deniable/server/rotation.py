@@ -30,7 +30,7 @@ def rotate(settings: Settings, *, by: str, reason: str) -> tuple[keys.PublicKey,
     for family, name in families.items():
         with Ledger.open(ledger_place(settings, family), dataset=name, family=family) as ledger:
             if ledger.owner != new.public:
-                ledger.rotate(new.public, by=by, reason=reason, key=old)
+                ledger.rotate(new.public, by=by, reason=reason, key=_signer(place, old, ledger))
             assert settings.checkpoints is not None
             settings.checkpoints.mkdir(parents=True, exist_ok=True)
             write_checkpoint(settings.checkpoints / f"{family}.json", ledger.checkpoint(new))
@@ -41,6 +41,12 @@ def rotate(settings: Settings, *, by: str, reason: str) -> tuple[keys.PublicKey,
     waiting.replace(place)  # from here on it is done
     waiting.with_suffix(".pub").unlink(missing_ok=True)
     return new.public, len(families)
+
+
+def _signer(place: Path, old: keys.SigningKey, ledger: Ledger) -> keys.SigningKey:
+    """The key that a ledger knows: an older one, where it was made by a server that ran through the last rotation."""
+    kept = [] if ledger.owner is None else [place.with_name(f"server.{ledger.owner.hex[:16]}.key")]
+    return next((found for path in kept if path.exists() and (found := keys.read(path)).public == ledger.owner), old)
 
 
 def _kept(place: Path, public: keys.PublicKey) -> None:

@@ -184,6 +184,20 @@ def test_the_time_of_a_question_begins_when_it_has_a_place(monkeypatch: pytest.M
         assert list(pool.map(lambda _: engine.collect(None), range(40))) == [{}] * 40  # type: ignore[arg-type]
 
 
+def test_a_plan_is_shown_while_every_place_is_taken() -> None:
+    with Apart(partial(Odd, "sleep")) as engine, ThreadPoolExecutor(8) as pool:
+        assert not engine.busy
+        asked = [pool.submit(engine.collect, None) for _ in range(8)]  # type: ignore[arg-type]
+        while engine._inside < 8:
+            time.sleep(0.01)
+        with ThreadPoolExecutor(1) as another:
+            assert another.submit(engine.sql, None).result(30) == ""  # type: ignore[arg-type]
+        assert engine.busy
+        engine.close()
+        assert all(isinstance(each.exception(30), EngineFailed | InvalidOperation) for each in asked)
+        assert not engine.busy
+
+
 def test_closing_ends_the_process_and_removes_what_it_left() -> None:
     engine = Apart(partial(DuckDBEngine))
     session = dn.session({"visits": visits(20, 40)}, unit=UNIT, budget=GAUSSIAN, schema=SCHEMA, engine=engine)

@@ -65,20 +65,55 @@ def test_every_question_has_the_same_answer_each_time_it_is_asked(kitchen: Kitch
             assert engine.collect(asked) == evaluate.collected(asked, stored)
 
 
-def test_a_copy_is_made_for_a_bound_at_once_and_for_people_when_they_are_asked_again() -> None:
+def test_a_copy_is_made_for_a_bound_at_once_and_for_people_when_they_are_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with DuckDBEngine(threads=1) as engine:
         table = engine.register("t", source(), TABLE, SECRET)
         people, bound = by(Source(table), "key"), by(Bound(Source(table), (col("n"),), 2, 1), "n")
-        assert "CREATE TABLE" not in engine.sql(people)
-        assert "CREATE TABLE" in engine.sql(bound)
+        run, sent = engine._ask, []
+
+        def noted(sql: str) -> list[tuple[Any, ...]]:
+            sent.append(sql)
+            return run(sql)
+
+        monkeypatch.setattr(engine, "_ask", noted)
         engine.collect(people)
-        assert "CREATE TABLE" in engine.sql(people)
-        engine.collect(people)
-        engine.collect(bound)
+        assert not any(sql.startswith("CREATE") for sql in sent)
         for asked in (people, bound):
-            assert "CREATE TABLE" not in engine.sql(asked)
-            assert "OVER" not in engine.sql(asked)
-            assert "stored_place" in engine.sql(asked)
+            sent.clear()
+            engine.collect(asked)
+            assert [sql.startswith("CREATE") for sql in sent] == [True, False]
+        for asked in (people, bound):
+            sent.clear()
+            engine.collect(asked)
+            [sql] = sent
+            assert "OVER" not in sql
+            assert "stored_place" in sql
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_what_is_shown_to_be_run_tells_nothing_of_earlier_questions_or_of_room(
+    monkeypatch: pytest.MonkeyPatch, room: bool
+) -> None:
+    """Whoever may ask for a plan would see what others asked, and how large the table is."""
+    with DuckDBEngine(threads=1) as engine:
+        table = engine.register("t", source(), TABLE, SECRET)
+        run = engine._ask
+
+        def full(sql: str) -> list[tuple[Any, ...]]:
+            if sql.startswith("CREATE") and not room:
+                raise EngineFailed("space")
+            return run(sql)
+
+        monkeypatch.setattr(engine, "_ask", full)
+        asked = questions(table)
+        first = [engine.sql(each) for each in asked]
+        assert any("CREATE TABLE" in text for text in first)
+        for _ in range(3):
+            for each in asked:
+                engine.collect(each)
+            assert [engine.sql(each) for each in asked] == first
 
 
 def test_without_room_for_a_copy_questions_are_answered_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

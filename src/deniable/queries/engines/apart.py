@@ -54,7 +54,7 @@ class Apart(Engine):
         self._make, self._seconds, self._space = make, seconds, space
         self._tables: list[tuple[str, object, Table, bytes, Table, str]] = []
         self._turn = threading.Lock()
-        self._places = threading.Semaphore(_AT_ONCE)
+        self._places, self._inside = threading.Semaphore(_AT_ONCE), 0
         self._worker: _Worker | None = None
         self._closed = False
 
@@ -69,11 +69,22 @@ class Apart(Engine):
 
     def collect(self, question: Collect) -> dict[Group, Numbers]:
         limit = None if self._seconds is None else self._seconds + _GRACE
-        with self._places:  # who waits here loses none of their time
+        with self._turn:
+            self._inside += 1
+        try:
+            with self._places:  # who waits here loses none of their time
+                with self._turn:
+                    worker = self._running()
+                found: dict[Group, Numbers] = worker.call("collect", (question,), limit)
+            return found
+        finally:
             with self._turn:
-                worker = self._running()
-            found: dict[Group, Numbers] = worker.call("collect", (question,), limit)
-        return found
+                self._inside -= 1
+
+    @property
+    def busy(self) -> bool:
+        """Whether a question runs, or waits for a place: it may have been paid for."""
+        return self._inside > 0
 
     def sql(self, question: Collect) -> str:
         with self._turn:
@@ -265,10 +276,11 @@ def serve(descriptor: int) -> None:
             error = EngineFailed("engine")
         tell(number, "failed", error)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    # What reads no data has a thread of its own: it neither waits for questions nor takes their time.
+    with ThreadPoolExecutor(_AT_ONCE) as pool, ThreadPoolExecutor(1) as aside:
         while True:
             try:
                 message = connection.recv()
             except EOFError:
                 os._exit(0)  # whatever still runs, nobody waits for it
-            pool.submit(work, *message)
+            (aside if message[1] == "sql" else pool).submit(work, *message)

@@ -212,11 +212,12 @@ class DuckDBEngine(Engine):
         return complete(question, gathered(question, main, cells))
 
     def sql(self, question: Collect) -> str:
-        # Without the catalogue: whether a table lies in memory or in a file depends on its size, which is not public;
-        # and so does whether there was room for a copy.
+        # As if it were the first question. Without the catalogue: whether a table lies in memory or in a file depends
+        # on its size, which is not public, and so does whether there was room for a copy; which copies there are by now
+        # would say what others asked.
         tables, statements = {each: stored.nameless() for each, stored in self._tables.items()}, []
         for wish in generate.write(question, tables, _SPELLING).wishes:
-            if wish.at_once or (wish.table, wish.column) in self._wished:
+            if wish.at_once:
                 tables[wish.table], statement = _placed(tables[wish.table], wish.column)
                 statements.append(statement)
         return ";\n".join([*statements, generate.write(question, tables, _SPELLING).text])

@@ -35,14 +35,8 @@ class Stored:
     """The copies with places, each by the stored name of its column."""
 
     def nameless(self) -> Stored:
-        """The same without the catalogues: what of its place may be shown."""
-
-        def bare(table: exp.Table) -> exp.Table:
-            return exp.Table(this=table.this.copy())
-
-        return replace(
-            self, location=bare(self.location), placed={by: bare(table) for by, table in self.placed.items()}
-        )
+        """The same without its catalogue and without copies: what of its place may be shown."""
+        return replace(self, location=exp.Table(this=self.location.this.copy()), placed={})
 
 
 @final
