@@ -181,7 +181,7 @@ def test_tokens_that_ended(tmp_path: Path) -> None:
             else:
                 time.sleep(2.2)
             assert knock(there, header).status_code == 401, way
-            assert browser.get("/console/").headers["location"] == "/console/sign-in"
+            assert browser.get("/console/").headers["location"] == "/console/sign-in?over=1"
             asked = {"dataset": "visits", "sql": NEVER.format(way), "epsilon": 0.1}
             assert knock(there, header, "/v1/questions", "POST", json=asked).status_code == 401
 
