@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 
 from deniable import learn  # noqa: E402
 from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
-from deniable.learn.torch import GradientNoise, Trainer  # noqa: E402
+from deniable.learn.torch import ExactNoise, GradientNoise, Trainer  # noqa: E402
 from deniable.learn.torch.captures import Outer, Vectors  # noqa: E402
 from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
 from tests.learn.zoo import ZOO, built, losses_of  # noqa: E402
@@ -181,3 +181,12 @@ def test_a_step_of_correlated_noise_that_was_broken_off_keeps_its_place():
         moved = float((heard[0] - heard[1]).norm())
         assert moved <= plan.sensitivity
         assert broken in (0, 4) or moved > math.sqrt(plan.sensitivity)
+
+
+def test_rounding_to_the_grid_is_paid_for_in_every_step_that_hides_a_sum():
+    """Each of d coordinates may move by one step of the grid more; with correlated noise, in each of the steps."""
+    plan = learn.DPFTRL(clip=1.0, batch_size=2, records=8, epochs=2, bands=4, noise=1.0)
+    exact = ExactNoise()
+    exact.open(plan, 10**6)
+    moved = plan.sensitivity / float(exact._grid.spacing) + math.sqrt(10**6 * plan.steps)
+    assert 0 <= exact._width - moved / plan.sensitivity <= 2
