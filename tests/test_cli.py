@@ -375,8 +375,6 @@ def test_a_schema_is_proposed_from_the_header_alone(visits: Path) -> None:
         (["--budget", "1", "--each-row"], "give exactly one of them, to say what to spend; given: none"),
         (["--epsilon", "0.1", "--mu", "1", "--budget", "1", "--each-row"], "given: --epsilon, --mu"),
         (["--epsilon", "x", "--budget", "1", "--each-row"], "epsilon"),
-        (["--epsilon", "0.1", "--budget", "1", "--each-row"], "needs a delta"),
-        (["--epsilon", "0.1", "--budget", "1", "--each-row"], "here: write --delta 1e-6 beside --budget"),
     ],
 )
 def test_what_is_asked_wrongly_of_a_file(visits: Path, arguments: list[str], message: str) -> None:
@@ -389,6 +387,24 @@ def test_what_is_asked_wrongly_of_a_file(visits: Path, arguments: list[str], mes
 
 
 UNIT = ["--unit", "patient_id", "--rows", "5"]
+
+
+def test_unlisted_keys_open_an_account_with_a_delta_and_say_so(visits: Path) -> None:
+    budget = ["--epsilon", "0.5", "--budget", "1.0"]
+    note = "keys that nobody listed need a δ, and none was given: the budget gets --delta 1e-6"
+    for command in ("price", "ask"):
+        done = run(command, str(visits), WARDS, *UNIT, *budget, "--json")
+        assert (done.returncode, note in done.stderr, "δ" in done.stdout) == (0, True, False), done.stderr
+    again = run("ask", str(visits), WARDS, *UNIT, *budget)  # the account is there, and knows its δ
+    assert (again.returncode, "asked before" in again.stdout, again.stderr) == (0, True, "")
+
+
+def test_a_budget_is_pure_where_no_key_needs_a_delta(visits: Path) -> None:
+    done = run("ask", str(visits), "SELECT COUNT(*) AS n FROM visits", *UNIT, "--epsilon", "0.5", "--budget", "1.0")
+    assert (done.returncode, done.stderr) == (0, "")
+    code, said = refused("ask", str(visits), WARDS, *UNIT, "--epsilon", "0.1")
+    assert code == 2
+    assert "needs a delta" in said
 
 
 def test_where_a_row_in_another_encoding_stands_changes_nothing(visits: Path) -> None:

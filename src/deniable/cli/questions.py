@@ -5,6 +5,7 @@ The account of a file is kept beside it, in FILE.ledger: whoever asks next share
 
 import contextlib
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from deniable.units import Unit
 
 _COSTS = ("epsilon", "mu", "rho", "share", "within")
+FOR_KEYS = "1e-6"
+"""The δ of a new account whose first question cannot be answered without one, where none was said."""
 
 
 def add(app: "typer.Typer") -> None:
@@ -49,7 +52,13 @@ def add(app: "typer.Typer") -> None:
     ]
     within = Annotated[float | None, typer.Option(help="Or by how near counts and sums shall be.")]
     budget = Annotated[str | None, typer.Option(help="ε of the whole budget; needed once, for a new ledger.")]
-    delta = Annotated[str | None, typer.Option(help="δ of the whole budget; without it the budget is pure ε.")]
+    delta = Annotated[
+        str | None,
+        typer.Option(
+            help="δ of the whole budget; without it the budget is pure ε, or δ is 1e-6 where the question that opens "
+            "the account groups by keys that nobody listed."
+        ),
+    ]
     schema = Annotated[Path | None, typer.Option(help="A .yaml, .toml or .json file; `deniable schema` proposes one.")]
     ledger = Annotated[Path | None, typer.Option(help="Where the account is kept; else FILE.ledger.")]
     confidence = Annotated[float, typer.Option(help="Of the noise intervals.")]
@@ -65,10 +74,7 @@ def add(app: "typer.Typer") -> None:
         """Answer a question about a file with noise, under a budget that is kept beside the file."""
         given = dict(locals())
         with plain_errors():
-            if not _account(given).exists():
-                # Whatever is wrong with the question or its cost is wrong before there is an account.
-                with _opened(given, reads=False) as session, _in_options(given):
-                    session.price(question, **_cost(given)).to_dict()
+            _before_there_is_an_account(given)
             with _opened(given, reads=True) as session, _in_options(given):
                 answer = session.sql(question, **_cost(given))
                 if as_json:
@@ -85,9 +91,11 @@ def add(app: "typer.Typer") -> None:
     ) -> None:  # fmt: skip
         """Say what `ask` would cost and how exact it would be. Free: no data is read, and nothing is written."""
         given = dict(locals())
-        with plain_errors(), _opened(given, reads=False) as session, _in_options(given):
-            found = session.price(question, **_cost(given))
-            print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found)
+        with plain_errors():
+            _before_there_is_an_account(given)
+            with _opened(given, reads=False) as session, _in_options(given):
+                found = session.price(question, **_cost(given))
+                print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found)
 
     @app.command()
     def bounds(
@@ -182,15 +190,31 @@ def _cost(given: dict[str, Any]) -> dict[str, Any]:
     return asked | {"confidence": given["confidence"]}
 
 
+def _before_there_is_an_account(given: dict[str, Any]) -> None:
+    """Whatever is wrong with the question or its cost is wrong now. One that needs a δ gets one, and that is said."""
+    if _account(given).exists():
+        return
+    try:
+        with _opened(given, reads=False) as session, _in_options(given):
+            session.price(given["question"], **_cost(given)).to_dict()
+        return
+    except QuestionRefused as refused:
+        if refused.code != "key" or given["budget"] is None or given["delta"] is not None:
+            raise
+    given["delta"] = FOR_KEYS
+    with _opened(given, reads=False) as session, _in_options(given):
+        session.price(given["question"], **_cost(given)).to_dict()
+    said = f"keys that nobody listed need a δ, and none was given: the budget gets --delta {FOR_KEYS}"
+    print(said, file=sys.stderr)
+
+
 @contextlib.contextmanager
 def _in_options(given: dict[str, Any]) -> Iterator[None]:
     """What a refusal means here: which option to write."""
     try:
         yield
     except QuestionRefused as refused:
-        if refused.code == "key" and given["delta"] is None and not _account(given).exists():
-            refused.add_note("here: write --delta 1e-6 beside --budget, or list the keys in a --schema")
-        elif given["schema"] is None and "in the schema" in refused.rewrite:
+        if given["schema"] is None and "in the schema" in refused.rewrite:
             refused.add_note("here: `deniable schema` proposes one to fill in; name it with --schema")
         raise
 
