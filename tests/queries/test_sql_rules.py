@@ -52,7 +52,7 @@ def test_an_example_is_in_the_words_of_the_session_where_it_can_be() -> None:
     with pytest.raises(QuestionRefused, match=r"for example: SELECT sex, COUNT.* FROM people GROUP BY sex$") as refused:
         parse("SELECT * FROM people", people)
     assert parse(refused.value.rewrite.removeprefix("for example: "), people).measures
-    with pytest.raises(QuestionRefused, match=r"COUNT.note., or GROUP BY note; if it holds numbers, .*--schema"):
+    with pytest.raises(QuestionRefused, match=r"COUNT.note., or GROUP BY note; if it holds numbers, .*in the schema"):
         parse("SELECT AVG(note) FROM people", people)
 
 
