@@ -46,6 +46,7 @@ def refused(*arguments: str) -> tuple[int, str]:
 # -- curve -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_example_of_the_readme() -> None:
     done = run("curve", EXAMPLE, "--delta", "1e-6")
     assert (done.returncode, done.stderr) == (0, "")
@@ -238,6 +239,7 @@ def test_other_errors_of_ours_exit_with_1(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "deniable: too much\n"
 
 
+@pytest.mark.slow
 def test_a_survey_from_answers_to_an_estimate(tmp_path: Path) -> None:
     answers, reports = tmp_path / "answers.csv", tmp_path / "reports.csv"
     answers.write_text("person,smokes\n" + "".join(f"{i},{'yes' if i % 4 == 0 else 'no'}\n" for i in range(4000)))
@@ -251,6 +253,7 @@ def test_a_survey_from_answers_to_an_estimate(tmp_path: Path) -> None:
     assert only["interval"][1] - only["interval"][0] < 0.15
 
 
+@pytest.mark.slow
 def test_a_survey_asked_wrongly_shows_no_answer(tmp_path: Path) -> None:
     answers = tmp_path / "answers.csv"
     answers.write_text("person,smokes\n1,secret\n")

@@ -51,6 +51,7 @@ def test_no_attack_beats_its_cap(name: str) -> None:
                 assert outcome.expected <= outcome.cap + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_without_privacy_every_attack_works(name: str) -> None:
     outcome = EVERY[name]().run(trials=60 if name == "linear reconstruction" else 1000)

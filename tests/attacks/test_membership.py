@@ -175,6 +175,7 @@ def test_neighbours_weigh_by_distance() -> None:
     assert Neighbours(width=1e-3).yes(x, np.array([True, False]), np.array([[0.1]])) == pytest.approx([1.0])
 
 
+@pytest.mark.slow
 def test_a_model_that_memorises_gives_secrets_away_and_randomized_response_does_not() -> None:
     """With q right about what is memorised, kept q + (1 - kept)(1 - q) are right about the truth."""
     attack = attacks.AttributeInference(features=X[:, :8], labels=Y, people=40, width=0.25)

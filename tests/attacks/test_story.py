@@ -89,6 +89,7 @@ def test_without_a_name_all_are_listed() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_picture_and_a_record(tmp_path: Path) -> None:
     path = tmp_path / "story.svg"
     options = ("--epsilon", "1", "--epsilon", "0.5", "--delta", "1e-6", "--trials", "200", "--confidence", "0.99")

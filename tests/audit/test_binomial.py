@@ -86,6 +86,7 @@ def trinomial(n: int, r: float, w: float) -> list[tuple[int, int, float]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 0.02, 0.2])
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.5])
 @pytest.mark.parametrize("wrong_rate", [0.01, 0.1, 0.24])
@@ -104,6 +105,7 @@ def test_false_certification_by_enumeration(epsilon: float, delta: float, wrong_
     assert refuted <= miss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "delta", "w"), [(1.0, 0.0, 0.2), (2.0, 0.001, 0.02), (0.1, 0.05, 0.3), (4.0, 1e-4, 0.002)]
 )

@@ -97,6 +97,7 @@ def test_the_band_holds_the_truth() -> None:
     assert found.claimed == math.inf
 
 
+@pytest.mark.slow
 def test_a_likelihood_ratio_replaces_the_search() -> None:
     """Two hundred numbers, each moved by a hair: only their weighted sum shows it."""
     shift = np.linspace(-0.2, 0.2, 200)

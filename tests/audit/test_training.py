@@ -82,6 +82,7 @@ def test_gaussian_canaries_never_prove_more_than_the_truth(mu: float) -> None:
         assert 0.5 < plain.epsilon < sharper.epsilon < sharper.implied
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_what_follows_from_a_family_is_not_certified_of_others(epsilon: float) -> None:
     """Randomized response is ε-DP and not Gaussian. Here as many coins are told right as are on average: no chance."""

@@ -38,6 +38,7 @@ def test_the_broken_are_caught(name: str) -> None:
         assert seen.finding.epsilon <= entry.truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [entry.name for entry in zoo.sound()])
 def test_the_sound_are_left_alone(name: str) -> None:
     """Each is blamed once in a billion builds."""

@@ -301,6 +301,7 @@ def test_a_group_of_one_is_itself(atom: Curve) -> None:
     assert (atom**3).group(size=1) == atom**3
 
 
+@pytest.mark.slow
 def test_groups_are_worse(atom: Curve) -> None:
     pair = atom.group(size=2)
     assert np.all(pair.delta_bounds(epsilon=EPSILON)[1] >= atom.delta_bounds(epsilon=EPSILON)[0] - 1e-12)

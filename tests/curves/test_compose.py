@@ -108,6 +108,7 @@ def everywhere(panel: Panel) -> list[float]:
     return [*left, *inside.tolist(), *right]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theta", [0.0, 0.5, 3.0])
 @pytest.mark.parametrize(("name", "factors", "step"), SMALL, ids=[case[0] for case in SMALL])
 def test_panels_enclose_the_exact_composition_of_their_lattice_laws(
@@ -349,6 +350,7 @@ EXTREME: list[tuple[str, list[Factor], float]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "factors", "aim"), EXTREME, ids=[case[0] for case in EXTREME])
 def test_a_panel_aimed_at_a_far_epsilon_claims_nothing_false_near_zero(
     name: str, factors: list[Factor], aim: float

@@ -49,6 +49,7 @@ def merton_delta(epsilon: float, *, variance: float, rate: float, mean: float, s
         return float(ahead), float(back)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [-2.0, -0.2, 0.0, 0.5, 1.0, 3.0, 8.0])
 @pytest.mark.parametrize("parameters", [MERTON, SMALL, STRONG], ids=["merton", "small", "strong"])
 def test_merton_by_its_series(parameters: dict[str, float], epsilon: float) -> None:

@@ -347,6 +347,7 @@ def nearly_right(draw: st.DrawFn, depth: int = 3) -> str:
     return text
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(nearly_right())
 def test_well_formed_nonsense_is_read_or_refused(text: str) -> None:

@@ -319,6 +319,7 @@ def test_random_epsilons_are_certified(curve: Curve, delta: float) -> None:
             return
 
 
+@pytest.mark.slow
 @FUZZ
 @given(expressions, st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 1e-9, 1 - 1e-9])))
 @example(curves.from_pmf([0.6, 0.4, 0.0], [0.5, 0.4, 0.1]), 0.25)

@@ -209,6 +209,7 @@ def neighbours(rates: list[float]) -> list[curves.Curve]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RATES)
 def test_fact_c3_every_pair_of_neighbours_is_dominated(name: str) -> None:
     promised = PAIR.symmetrized()

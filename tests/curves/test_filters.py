@@ -129,6 +129,7 @@ def test_a_cost_rounds_up_and_a_limit_down_by_less_than_a_unit(amount: object) -
     assert 0 <= meant(amount) - units_of_limit("epsilon", amount) * UNIT < UNIT
 
 
+@pytest.mark.slow
 @every_kind
 @settings(max_examples=60)
 @given(limit=amounts, costs=st.lists(amounts, max_size=8))
@@ -152,6 +153,7 @@ def test_never_more_than_the_limit_is_spent_and_nothing_that_fits_is_refused(
         assert budget.spent + budget.remaining == Decimal(budget.limit_units).scaleb(-30)
 
 
+@pytest.mark.slow
 @every_kind
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([0.1, "1/7", Fraction(2, 13), 0.25]), max_size=6), st.randoms())
@@ -234,6 +236,7 @@ def test_other_arguments_that_cannot_mean_anything() -> None:
         RenyiOdometer(order=2, delta=0)
 
 
+@pytest.mark.slow
 @every_kind
 @settings(max_examples=100)
 @given(

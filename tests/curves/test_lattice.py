@@ -193,6 +193,7 @@ def random_finite(rng: np.random.Generator, even: bool) -> FiniteLaw:
     return FiniteLaw(losses, masses * (1 - infinity), infinity)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("even", [True, False])
 def test_finite_laws_above_below_and_floored(even: bool) -> None:
     """For ε >= lowest loss: a law whose Q-mass is not 1 has no profile that means anything further left."""
@@ -223,6 +224,7 @@ def test_floored_atoms_only_move_down() -> None:
             assert mine <= math.fsum(law.masses[law.losses > loss]) + 1e-18
 
 
+@pytest.mark.slow
 def test_a_light_atom_at_the_top_does_not_become_infinite_loss() -> None:
     """Evenly spaced losses whose largest is rare: the last lattice point must not fall short of it by a rounding."""
     rng = np.random.default_rng(0)
@@ -251,6 +253,7 @@ def test_reach_leaves_no_more_than_the_tail(law: Law, tail: float) -> None:
     assert p >= 1 - mpf("1.1e-14")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [GaussianLaw(1.0), LaplaceLaw(1.0), SampledForward(GaussianLaw(1.0), 0.01)], ids=repr)
 def test_cumulants_of_sketches_bound_the_truth(law: Law) -> None:
     """Moments of the dominating sketch are at least those of the law (integrated by parts at 40 digits)."""

@@ -438,6 +438,7 @@ def test_worst_of_finite_laws_is_exact() -> None:
                 assert high - low <= 1e-11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_groups_of_random_pairs(size: int) -> None:
     """The power function applied `size` times, with fractions: the exact chain of the worst neighbours."""

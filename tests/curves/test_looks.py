@@ -101,6 +101,7 @@ class Balanced(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES)
 def test_the_html_is_well_formed(curve: curves.Curve) -> None:
     page = looks.html(curve)

@@ -145,6 +145,7 @@ MIXTURES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "curve", "laws", "step", "epsilons"), MIXTURES, ids=[m[0] for m in MIXTURES])
 def test_mixtures_against_a_slow_independent_reference(
     name: str, curve: curves.Curve, laws: list[exact.Smooth], step: float, epsilons: tuple[float, ...]

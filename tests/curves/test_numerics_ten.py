@@ -299,6 +299,7 @@ def test_fact_d9_merton_and_nig() -> None:
     )
 
 
+@pytest.mark.slow
 def test_fact_d9_merton_and_nig_products_against_the_fourier_route() -> None:
     """Cumulants add under composition: the FFT route and the Fourier integral meet."""
     one, uses = MertonLaw(0.04, 0.3, 0.1, 0.3, 1), 20

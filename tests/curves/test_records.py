@@ -118,6 +118,7 @@ def test_the_golden_file_can_be_read(name: str) -> None:
         assert curve == CURVES[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CURVES)
 def test_reading_a_golden_file_gives_the_same_epsilon(name: str) -> None:
     """Two certified brackets around one number overlap; a later version may only sharpen it."""
@@ -448,6 +449,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=2000, derandomize=True)
 @given(st.sampled_from([n for n in CURVES if n not in ("identity", "product")]), st.data())
 def test_no_change_to_a_record_raises_anything_else(name: str, data: st.DataObject) -> None:
@@ -463,6 +465,7 @@ def test_no_change_to_a_record_raises_anything_else(name: str, data: st.DataObje
     assert Curve.from_dict(curve.to_dict()) == curve
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=2000, derandomize=True)
 @given(json_values)
 def test_no_json_raises_anything_else(value: Any) -> None:

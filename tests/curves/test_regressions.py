@@ -119,6 +119,7 @@ def test_epsilon_just_above_the_mass_at_infinity() -> None:
     assert curve.epsilon_bounds(delta=1e-6) == (math.inf, math.inf)
 
 
+@pytest.mark.slow
 def test_a_tiny_delta_is_never_answered_below_the_gaussian_alone() -> None:
     both, alone = curves.gaussian(mu=1) * curves.laplace(scale=1), curves.gaussian(mu=1)
     for delta in (1e-30, 1e-60, 1e-100):

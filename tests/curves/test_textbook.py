@@ -147,6 +147,7 @@ def check_side(name: str, data: st.DataObject, sign: int) -> None:
     assert abs(value - truth) <= max(2 * mp.mpf(2) ** -53 * truth, math.ulp(0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UP)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())

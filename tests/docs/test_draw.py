@@ -89,6 +89,7 @@ def test_a_photograph_is_small_and_as_wide_as_its_screen(name: str) -> None:
     assert int.from_bytes(head[16:20], "big") == (390 if "phone" in name else 1240)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_what_one_sees_is_said_once(name: str) -> None:
     """On the page, below the picture."""

@@ -223,6 +223,7 @@ def test_objective_perturbation_pays_for_both_signs_of_the_noise(level, delta):
     assert 0.999 * delta <= paid <= delta
 
 
+@pytest.mark.slow
 def test_objective_perturbation_calibrates_and_pays_for_an_inexact_solver():
     plan = learn.ObjectivePerturbation(lipschitz=1.0, smoothness=0.25, regularisation=5.0, delta=1e-6).calibrate(
         epsilon=1

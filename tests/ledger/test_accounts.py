@@ -114,6 +114,7 @@ def test_all_or_nothing_of_a_share(ledger: Ledger) -> None:
     ledger.verify()
 
 
+@pytest.mark.slow
 def test_ten_thousand_tenths_of_a_share_are_a_thousand_exactly() -> None:
     budget = Budget.pure(epsilon=2000)
     with Ledger.open(budget=budget, unit=Unit.row(), dataset="d") as ledger:

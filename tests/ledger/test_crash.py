@@ -47,6 +47,7 @@ def test_two_hundred_kills_at_random_moments_and_one_before_each_statement() -> 
     assert int(answers) > 50, said
 
 
+@pytest.mark.slow
 def test_the_victims_would_find_a_ledger_that_commits_late() -> None:
     """The power of the test above: the same kills, of a ledger that says yes before it has written."""
     code = 'victims.exact_kills(victims.in_folder(folder, "late"), 2, lambda: None, sabotage=victims.commit_late)'

@@ -237,6 +237,7 @@ def write_lines(path: Path, lines: list[str]) -> None:
     path.write_text("".join(line + "\n" for line in lines))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(9))
 def test_a_flip_in_any_line_is_named(exported: Path, number: int) -> None:
     """Every character of the line in turn."""
@@ -456,6 +457,7 @@ def test_the_command_names_the_first_bad_entry(exported: Path, tmp_path: Path) -
     assert (code, json.loads(said)) == (3, {"whole": False, "entry": 4, "fault": "is missing"})
 
 
+@pytest.mark.slow
 def test_what_the_command_cannot_do(exported: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     for arguments, expected in (

@@ -65,6 +65,7 @@ def speaks(protocol: SharesProtocol, report: object, answer: int) -> bool:
     return report == answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", BINARY + CATEGORICAL, ids=repr)
 def test_the_enumerated_law_supports_answers_as_often_as_the_estimator_believes(protocol, monkeypatch) -> None:
     """Exact (Fractions) for rational odds, 1e-14 otherwise. Linearity then makes every estimate unbiased."""
@@ -81,6 +82,7 @@ def test_the_enumerated_law_supports_answers_as_often_as_the_estimator_believes(
                 assert float(often) == pytest.approx(expected, rel=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", BINARY + CATEGORICAL, ids=repr)
 def test_the_curve_is_that_of_the_enumerated_law(protocol, monkeypatch) -> None:
     """δ(ε) of the worst pair of answers lies in the certified bracket, and the bracket is narrow: nothing is given away."""
@@ -120,6 +122,7 @@ def test_estimates_of_a_few_people_are_unbiased_with_the_stated_variance(protoco
     assert sum(found[r] * (v - mean) ** 2 for r, v in values.items()) == protocol.variance(share=share, people=n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [p for p in CATEGORICAL if isinstance(p.support.gap, Fraction)], ids=repr)
 def test_estimated_shares_of_one_person_are_unbiased_with_the_stated_variance(protocol, monkeypatch) -> None:
     for own, found in enumerate(laws(protocol, range(protocol.categories), monkeypatch)):
@@ -139,6 +142,7 @@ def test_estimated_shares_of_one_person_are_unbiased_with_the_stated_variance(pr
 # -- local hashing: all hash functions of a small prime --------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prime", "buckets"), [(7, 2), (7, 3), (11, 4)])
 def test_local_hashing_enumerated_over_all_hashes_of_a_small_prime(prime, buckets, monkeypatch) -> None:
     monkeypatch.setattr(categorical, "PRIME", prime)

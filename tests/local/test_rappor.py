@@ -48,6 +48,7 @@ def test_the_cost_of_one_report_is_h_log_of_the_reported_odds() -> None:
         assert bloom(f=f, p=p, q=q, hashes=3).curve.epsilon(delta=0.0) == pytest.approx(3 * each, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reports", "p"), [(1, QUARTER), (2, 0)])
 def test_several_reports_from_one_memory_enumerated(reports, p, monkeypatch) -> None:
     """Every coin of the permanent and of the instantaneous responses: the curve of `after` is that of the code."""

@@ -155,6 +155,7 @@ def test_mixed_answers_are_estimated_within_hoeffding(protocol) -> None:
     assert estimate.projected().sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 @replayed
 @pytest.mark.parametrize("kind", [local.DuchiMean, local.PiecewiseMean, local.HybridMean])
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])

@@ -61,6 +61,7 @@ def test_lemma_a_can_fail() -> None:
     assert profile([pair(r, 1), pair(r, 1)], Fraction(3, 2)) > profile([pair(r, 1)], Fraction(3, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(5, 2), Fraction(40)])
 @pytest.mark.parametrize("shift", [1, 2, 7])
 def test_lemma_b_the_lattice_is_below_the_line_of_a_slightly_larger_shift(scale: Fraction, shift: int) -> None:

@@ -49,6 +49,7 @@ def test_fact_67_noise_of_a_replaced_row_is_twice_as_wide() -> None:
     assert Histogram(edges=[0, 1, 2], unit=Unit.person("id", rows=4), epsilon=1.0).noise.width == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [ROW, REPLACED])
 @pytest.mark.parametrize("level", [{"epsilon": 1.0}, {"sigma": 1.5}])
 def test_the_curve_is_that_of_the_worst_neighbours(unit: Unit, level: dict[str, float]) -> None:
@@ -211,6 +212,7 @@ def test_the_delta_of_a_threshold_is_the_worst_over_all_splits(rows: int, kind: 
             assert shown(keys.noise.width, kind, rows, keys.threshold - 1) > mpf(delta) * (1 - mpf("1e-10"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [{"scale": 1.0}, {"sigma": 1.2}])
 @pytest.mark.parametrize("unit", [ROW, REPLACED])
 def test_the_curve_bounds_exact_neighbours(unit: Unit, level: dict[str, float]) -> None:

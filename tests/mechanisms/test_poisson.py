@@ -117,6 +117,7 @@ def test_values_are_clamped_to_the_range() -> None:
     assert LINEAR.rate(7) == LINEAR.rate(6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.99])
 def test_estimates_are_covered_at_every_value(confidence: float) -> None:
     """From the exact law: the estimate misses by more than the error with probability at most 1 - confidence."""

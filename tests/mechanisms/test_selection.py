@@ -216,6 +216,7 @@ def test_refining_halves_the_interval_and_stays_inside() -> None:
             assert number.high - number.low == (high - low) / 2
 
 
+@pytest.mark.slow
 def test_two_equal_centres_are_told_apart_and_each_wins_half_the_time() -> None:
     source, wins = ReplayEntropy(6), 0
     for _ in range(4000):
@@ -227,6 +228,7 @@ def test_two_equal_centres_are_told_apart_and_each_wins_half_the_time() -> None:
     assert exceeds(rises, falls, source)
 
 
+@pytest.mark.slow
 @given(
     scores=st.lists(st.fractions(-(10**30), 10**30) | st.floats(-1e12, 1e12).map(Fraction), min_size=1, max_size=6),
     scale=st.fractions(Fraction(1, 10**20), 10**20),
@@ -256,6 +258,7 @@ def test_what_floats_set_aside_had_lost(size: Any) -> None:
         assert len(set(found)) == 3
 
 
+@pytest.mark.slow
 def test_a_choice_is_exact_where_floats_round_and_where_they_end() -> None:
     """Scales that no float holds, weights beside them, exponents beyond floats. False alarm 1e-9, 6,000 draws."""
     source = ReplayEntropy(17)
@@ -290,6 +293,7 @@ def gumbel_two(scores: Sequence[Any], scale: Any) -> dict[tuple[int, int], mpf]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [MonotonePermuteAndFlip, PermuteAndFlip, NoisyMax, MonotoneNoisyMax])
 def test_one_shot_costs_no_more_than_count_times_epsilon(kind: type[Any]) -> None:
     """The ordered two largest of three, on all neighbours of scores 0..1: exact losses."""

@@ -36,6 +36,7 @@ STAIRS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("step", "epsilon", "high"), STAIRS)
 def test_whole_answers_have_the_exact_law(step: int, epsilon: float, high: float | None) -> None:
     """Chi-square, 20,000 draws, false alarm 1e-9; an ε wrong by 10 % is rejected by the same test."""

@@ -66,6 +66,7 @@ MECHANISMS = [
 each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
 
 
+@pytest.mark.slow
 @each
 def test_no_neighbours_lose_more_than_epsilon(mechanism: Any) -> None:
     """Three questions with values 0 or 1, against all that each move by -1, 0, 1 (monotone: 0, 1): exact losses."""

@@ -72,6 +72,7 @@ CASES: list[tuple[Callable[..., Any], str, list[Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "name", "value"),
     [pytest.param(call, name, value, id=f"{name}={value!r:.40}") for call, name, values in CASES for value in values],

@@ -91,6 +91,7 @@ def exponent(sampler: _Blocked, j: int, word: int, scale: Fraction) -> tuple[int
 CASES = [pytest.param(kind, scale, id=f"{kind.__name__}-{float(scale):.4g}") for kind in KINDS for scale in SCALES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "scale"), CASES)
 def test_draws_and_exponents_are_those_of_the_law(kind: type[_Blocked], scale: Fraction) -> None:
     """Whatever the block and the word: the draw is the right one, and y lies between its integer bounds, narrowly."""

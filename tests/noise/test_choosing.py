@@ -125,6 +125,7 @@ def test_a_choice_from_wrong_weights_is_rejected() -> None:
         assert (statistic < chi_square_limit(20)) is right
 
 
+@pytest.mark.slow
 def test_light_items_are_drawn_as_rarely_as_they_should() -> None:
     """20,000 items of weight 2^-24 beside one of weight 1: their bounds are coarse, the law is not."""
     light = -24 * math.log(2)

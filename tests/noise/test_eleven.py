@@ -50,6 +50,7 @@ def made(kind: type, level: float) -> Any:
 # -- reachable sets --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize("kind", [Laplace, Gaussian])
 @pytest.mark.parametrize("level", [0.3, 1.0, 2.5])
@@ -122,6 +123,7 @@ def masses(mechanism: Any, centre: int, reach: int) -> dict[int, mpf]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize("kind", [Laplace, Gaussian])
 @pytest.mark.parametrize("level", [0.3, 1.0, 2.5])

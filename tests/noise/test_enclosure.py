@@ -37,6 +37,7 @@ def test_e_to_the_zero_is_exactly_one() -> None:
     assert exp_minus(Fraction(0), 64) == (2**64, 2**64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [40, 96, 160, 256, 400])
 def test_the_normal_integral_is_enclosed(bits: int) -> None:
     integral = NormalIntegral(bits)
@@ -52,6 +53,7 @@ def test_the_normal_integral_is_enclosed(bits: int) -> None:
             assert high - low <= 2
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.fractions(min_value=0, max_value=25, max_denominator=10**20))
 def test_the_normal_integral_is_enclosed_anywhere(x: Fraction) -> None:

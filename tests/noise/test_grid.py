@@ -42,6 +42,7 @@ def rounded(value: float | Fraction | int, exponent: int) -> int:
     return max(-FARTHEST, min(FARTHEST, round(F(value) / F(2) ** exponent)))
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.floats(width=64), min_size=1, max_size=8), exponents)
 def test_rounding_is_exact_for_every_float(values: list[float], exponent: int) -> None:

@@ -196,6 +196,7 @@ def test_one_uniform_draw_may_be_of_any_size() -> None:
     assert noise.uniform(below=1) == 0
 
 
+@pytest.mark.slow
 def test_permutations_are_all_as_likely() -> None:
     """The 24 orders of four things, 24,000 times; and a shuffle that swaps with any place is caught."""
     entropy = ReplayEntropy(28)

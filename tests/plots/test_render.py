@@ -71,6 +71,7 @@ def test_words_neither_overlap_nor_leave_the_picture(figure: plots.Figure) -> No
         assert wide <= 1 or high <= 1, f"{one.get_text()!r} and {two.get_text()!r}"
 
 
+@pytest.mark.slow
 def test_the_same_numbers_give_the_same_file() -> None:
     assert svg(FIGURES["profile"]) == svg(FIGURES["profile"])
 

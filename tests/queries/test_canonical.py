@@ -128,6 +128,7 @@ def twisted(expression: Expression, chance: random.Random) -> Expression:
     return chance.choice(twists)()
 
 
+@pytest.mark.slow
 def test_expressions_of_one_form_have_one_value() -> None:
     chance = random.Random(5)
     chooser = Chooser(chance.choice)

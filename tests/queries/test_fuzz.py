@@ -204,6 +204,7 @@ def test_texts_that_are_hardly_sql(sort: Callable[[random.Random], Iterator[str]
         asks(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

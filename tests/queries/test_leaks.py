@@ -70,6 +70,7 @@ def seen(s: Session, text: str) -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_neighbours_look_alike(sessions: list[Session], text: str) -> None:
     first, *others = (seen(s, text) for s in sessions)
@@ -122,6 +123,7 @@ def test_no_cell_value_is_in_the_ledger_a_repr_or_a_message(sessions: list[Sessi
         assert not any(str(VICTIM) in each for each in said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "column", ["patient_id", "ward", "sex", "age", "stay", "cost", "town"],
 )  # fmt: skip

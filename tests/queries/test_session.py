@@ -313,6 +313,7 @@ def test_where_a_table_lies_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> Non
         assert s.explain(WARDS) == held
 
 
+@pytest.mark.slow
 def test_refining_adds_precision_as_it_adds_cost() -> None:
     """Two answers at μ merge into one at √2·μ: the error over 360 refined numbers has that deviation, within 24 %.
 

@@ -69,6 +69,7 @@ def unguarded(app: Any) -> set[str]:
     return {path for (_, path), verb in verbs(app).items() if verb is None} - OPEN
 
 
+@pytest.mark.slow
 @case(
     "A4",
     "every route of the application's own list with every role and with nobody",
@@ -92,6 +93,7 @@ def test_the_matrix_of_every_route(world: World) -> None:
             assert allowed or answer.json()["code"] == "forbidden"
 
 
+@pytest.mark.slow
 @case("A4b", "the same where a route without a rule, or with a wrong one, is planted", "the test sees it")
 def test_a_planted_route_is_seen(tmp_path: Path) -> None:
     there = made(tmp_path)
@@ -158,6 +160,7 @@ def test_forged_tokens(world: World) -> None:
     assert {(each.status_code, each.content) for each in found} == {(401, found[0].content)}
 
 
+@pytest.mark.slow
 @case(
     "A11",
     "a token after it was revoked, after it expired, after its person was closed; by the API and the console's cookie",
@@ -235,6 +238,7 @@ def test_spellings_of_paths(world: World) -> None:
 # -- things of others --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @case(
     "A3",
     "ids of others: datasets, releases, labels, ledgers, grants, tokens, people, and their console pages",
@@ -274,6 +278,7 @@ def test_things_of_others(tmp_path: Path) -> None:
         assert there.call("adam", "GET", f"/v1/labels/{release}").status_code == 403
 
 
+@pytest.mark.slow
 @case(
     "A14",
     "another owner registers the same file, or half of its people, to get at its ledger: raise its limit, read its questions",

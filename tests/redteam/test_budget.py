@@ -162,6 +162,7 @@ def test_absurd_deltas(delta: str, world: World) -> None:
 # -- many at once ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @case(
     "B3b",
     "64 threads ask different questions over HTTP for the last three answers of a budget",
@@ -179,6 +180,7 @@ def test_a_race_over_http_for_the_last_of_it(tmp_path: Path) -> None:
         assert there.ledger.verify(there.curator.key.public)
 
 
+@pytest.mark.slow
 @case(
     "B15",
     "three analysts with the whole budget as share each ask as much as they can",
@@ -198,6 +200,7 @@ def test_colluding_analysts(tmp_path: Path) -> None:
         assert there.ledger.remaining.units == 0
 
 
+@pytest.mark.slow
 @case(
     "B17",
     "ε chosen from earlier answers, again and again, until nothing is granted",
@@ -317,6 +320,7 @@ def test_a_limit_changed_while_a_question_runs(tmp_path: Path) -> None:
         assert there.ledger.verify(there.curator.key.public)
 
 
+@pytest.mark.slow
 @case(
     "B14",
     "close an analyst and make them anew under the same name; take a grant away and give it again",

@@ -193,6 +193,7 @@ def test_lengths(two: tuple[Watched, Watched]) -> None:
         assert lengths[0] == lengths[1], sql
 
 
+@pytest.mark.slow
 @case(
     "T5",
     "job states, progress, places in a queue, Retry-After",
@@ -238,6 +239,7 @@ def test_counters_and_logs(two: tuple[Watched, Watched], caplog: pytest.LogCaptu
     assert not any(word in seen[0][0] for word in ("visits", "ana", "SELECT", "ward"))
 
 
+@pytest.mark.slow
 @case(
     "T9",
     "the order of groups, where rows of the file stand in another order",

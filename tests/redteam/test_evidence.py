@@ -201,6 +201,7 @@ def test_a_planted_sensitivity_is_refuted(tmp_path: Path, monkeypatch: pytest.Mo
 # -- noise -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @case(
     "N5",
     "asking until the answer is nice, and averaging: the same question in seven spellings, 48 times",

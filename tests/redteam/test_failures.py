@@ -176,6 +176,7 @@ def _largest(postgres: Postgres) -> int:
 # -- the network -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @case(
     "B7",
     "the socket is closed in the middle of a question; the request is sent again with its key",
@@ -203,6 +204,7 @@ def test_a_lost_socket_is_one_charge(tmp_path: Path) -> None:
         assert there.ledger.charged == before + there.ledger.budget.cost(epsilon=0.25)
 
 
+@pytest.mark.slow
 @case(
     "B7b",
     "half a request, a request without its body, two lengths, a length that lies",
@@ -235,6 +237,7 @@ def test_requests_that_are_torn_charge_nothing(tmp_path: Path) -> None:
 # -- time, and files of yesterday --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @case(
     "B12",
     "yesterday's copy of the whole state folder is put back and the server started",
@@ -262,6 +265,7 @@ def test_a_restored_state_is_refused(tmp_path: Path) -> None:
     restored.close()
 
 
+@pytest.mark.slow
 @case(
     "B10b",
     "the server's clock jumps back and forth across a window's border while an analyst asks",

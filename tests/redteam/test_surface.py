@@ -309,6 +309,7 @@ def test_literals_of_others(world: World) -> None:
     assert "4711" in world.call("ada", "GET", "/v1/ledger/visits").text  # the auditor does: the test can see it
 
 
+@pytest.mark.slow
 @case(
     "Q15",
     "the same attacks as column names, aliases, keys of `within`, and as questions to dummy rows",

@@ -111,6 +111,7 @@ def test_a_name_cannot_break_a_page_a_file_or_a_log(name: str, world: World) -> 
     assert world.call("adam", "POST", "/v1/people", {"name": name, "role": "analyst"}).status_code == 422
 
 
+@pytest.mark.slow
 def test_strangers_may_not_knock_for_ever(world: World) -> None:
     assert world.call("ana", "GET", "/v1/me").status_code == 200
     world.client.app._keeper._strangers._levels.clear()

@@ -24,6 +24,8 @@ from deniable.server.settings import Settings
 from tests.server.browsing import Browser, inert
 from tests.server.world import Client, World, made
 
+pytestmark = pytest.mark.slow
+
 OWNER = Person("olga", Role.OWNER)
 COLUMNS = {"colour": {"kind": "text", "keys": ["red", "blue"]}, "height": {"kind": "integer"}, "born": {"kind": "date"}}
 SUM = "SELECT SUM(height) AS s FROM survey"

@@ -123,6 +123,7 @@ def test_a_step_that_fails_leaves_everything_as_it_was(tmp_path: Path) -> None:
     Catalogue(tmp_path / "catalogue.sqlite").close()
 
 
+@pytest.mark.slow
 def test_several_processes_start_at_once(tmp_path: Path) -> None:
     _kept(tmp_path / "catalogue.sqlite", OLDEST)
     code = f"from pathlib import Path; from deniable.server.catalogue import Catalogue; Catalogue(Path({str(tmp_path / 'catalogue.sqlite')!r})).close()"

@@ -108,6 +108,7 @@ def console_routes(world: World) -> list[Any]:
     return [each for each in flat if hasattr(getattr(each, "endpoint", None), "verb")]
 
 
+@pytest.mark.slow
 def test_every_page_keeps_to_the_matrix(world: World) -> None:
     """Each page with each role: those who may not are told so before anything else happens."""
     browsers = {role: Browser(world, PEOPLE[role]) for role in Role}
@@ -285,6 +286,7 @@ def test_a_dataset_of_somebody_else_is_no_dataset(world: World) -> None:
 # -- owning ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_names(hostile: World) -> None:
     """Column names, categories, aliases, SQL and reasons, on every page that shows them."""
     browser = Browser(hostile, "ana")
@@ -372,6 +374,7 @@ def test_labels_come_in_every_form_and_run_nothing(hostile: World) -> None:
             assert "sandbox" in done.headers["content-security-policy"]
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_label_says_everything_and_stays_in_its_frame(world: World) -> None:
     asked = world.ask("SELECT SUM(cost) AS c FROM visits WHERE ward IN ('A', 'B') AND sex = 'f'", epsilon=0.5).json()
     label = world.curator.label(Person("ana", Role.ANALYST), asked["release"])

@@ -69,6 +69,7 @@ def added(browser: Browser, **fields: str) -> httpx.Response:
     return browser.post("/console/add", **{**usual, **fields})
 
 
+@pytest.mark.slow
 def test_dates_and_moments_have_bounds_and_can_be_asked_about(tmp_path: Path) -> None:
     (tmp_path / "days.csv").write_text(
         "\n".join(["who,day,seen", *(f"{i},2024-0{1 + i % 9}-11,2024-05-0{1 + i % 9} 10:00:00" for i in range(300))])
@@ -107,6 +108,7 @@ def test_whom_a_row_is_about_must_be_chosen(world: World) -> None:
         assert "must be chosen" in done.text
 
 
+@pytest.mark.slow
 def test_rows_that_are_people_are_so_by_choice_alone(tmp_path: Path) -> None:
     (tmp_path / "days.csv").write_text("\n".join(["who,x", *(f"{i},{i % 3}" for i in range(50))]))
     world = made(tmp_path)
@@ -176,6 +178,7 @@ def test_an_admin_makes_people_and_their_tokens_are_shown_once(world: World) -> 
 # -- auditing ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_ledger_page_says_that_the_chain_holds_and_where_it_breaks(tmp_path: Path) -> None:
     world = made(tmp_path)
     with world.client:
@@ -252,6 +255,7 @@ def test_a_person_of_another_role_sees_no_other_menu(world: World) -> None:
     assert "Add a dataset" in Browser(world, "olga").get("/console/").text
 
 
+@pytest.mark.slow
 def test_static_files_are_ours_alone(world: World) -> None:
     browser = Browser(world)
     first = browser.get("/console/static/console.js")

@@ -126,6 +126,7 @@ def changed(how: str) -> tuple[pd.DataFrame, str]:
     return table, schema
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [

@@ -124,6 +124,7 @@ BAD: dict[str, Callable[[], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")  # whoever signs is told as well
 @pytest.mark.parametrize("name", BAD)
 def test_everything_else_is_refused_in_the_same_words(world: World, name: str) -> None:

@@ -102,6 +102,7 @@ def test_duties_are_separate() -> None:
     assert not any("edit" in verb or "delete" in verb for verb in MATRIX)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", REQUESTS, ids=lambda place: " ".join(place))
 @pytest.mark.parametrize("role", list(Role))
 def test_a_role_may_do_what_the_matrix_says_and_nothing_else(role: Role, place: tuple[str, str], world: World) -> None:

@@ -22,6 +22,8 @@ from deniable.server.rotation import rotate
 from tests.server.browsing import Browser
 from tests.server.world import BUDGET, SCHEMA, WARDS, Client, World, made
 
+pytestmark = pytest.mark.slow
+
 OWNER = Person("olga", Role.OWNER)
 
 

@@ -281,6 +281,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_line(ending: str, text: st
         read_schema(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["[" * 5000 + "\n", '{"a":' * 100_000 + "\n", "[tables.x]\na = " + "[" * 5000])
 def test_what_is_nested_too_deeply_is_said(text: str) -> None:
     with pytest.raises(UnreadableRecord):

@@ -246,6 +246,7 @@ ONLY = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONLY)
 def test_nothing_else_is_blamed(name: str) -> None:
     mechanism, neighbours, wanted, options = BROKEN[name]

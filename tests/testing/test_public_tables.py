@@ -64,6 +64,7 @@ def asked(mechanism: Any, value: Any, monkeypatch: pytest.MonkeyPatch) -> set[Ca
 BY_ANSWERS = {"Adaptive", "Catastrophe"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OURS if name not in BY_ANSWERS])
 def test_no_table_is_made_for_a_value(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism, neighbours, _ = OURS[name]

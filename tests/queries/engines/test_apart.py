@@ -123,6 +123,7 @@ def test_a_killed_process_is_replaced_and_what_was_asked_next_is_answered(apart:
     assert before == after
 
 
+@pytest.mark.slow
 def test_a_file_that_changed_meanwhile_is_not_asked_by_a_new_process(tmp_path: Path) -> None:
     path = tmp_path / "visits.parquet"
     visits(20, 40).to_parquet(path)

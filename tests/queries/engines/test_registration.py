@@ -99,6 +99,7 @@ CASES: dict[str, tuple[Any, Domain, Sequence[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", CASES)
 def test_a_value_is_read_by_its_rule(kitchen: Kitchen, rule: str) -> None:
     array, domain, expected = CASES[rule]
