@@ -289,7 +289,7 @@ def judged(fit: Fit, data: Data, count: int, progress: Callable[[], None]) -> di
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 found.append(score(data, truth, fit(data, X, y, rows)))
-        except Exception as error:
+        except Exception as error:  # a contender's trouble is a result
             return {"error": type(error).__name__, "text": str(error)[:120]}
         progress()
     seconds = (time.process_time() - began) / count

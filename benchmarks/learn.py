@@ -235,7 +235,7 @@ def times(model: str, names: list[str], rounds: int) -> dict[str, float]:
         try:
             steps[name] = built(model, name)
             steps[name]()
-        except Exception as error:
+        except Exception as error:  # a contender's trouble is a result
             print(f"  {name}: {type(error).__name__}: {str(error)[:100]}", file=sys.stderr)
             steps.pop(name, None)
     taken: dict[str, list[float]] = {name: [] for name in steps}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from fractions import Fraction
 from typing import Any, Final, final
 
@@ -316,8 +317,8 @@ class _SlopesRegressor(_LinearRegressor):
     steps: Any
     alpha: Any
 
-    def _loss(self) -> Loss:
-        raise NotImplementedError
+    @abstractmethod
+    def _loss(self) -> Loss: ...
 
     def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
         X, y, target = data

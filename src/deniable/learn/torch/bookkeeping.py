@@ -99,17 +99,19 @@ class PerExample:
         """Squared lengths, each with the parameters that they are of: small ones together, biases with weights."""
         alone = {name: sole for name, blocks in self._uses.items() if (sole := _sole(blocks)) is not None}
         weights = {id(sole) for sole in alone.values() if isinstance(sole, Outer)}
-        beside = {name for name, sole in alone.items() if isinstance(sole, Sums) and id(sole.outer) in weights}
-        joined = {id(alone[name].outer) for name in beside}  # type: ignore[attr-defined]
-        small = [
-            name
+        beside = {
+            name: id(sole.outer) for name, sole in alone.items() if isinstance(sole, Sums) and id(sole.outer) in weights
+        }
+        joined = set(beside.values())
+        small = {
+            name: sole.values
             for name, sole in alone.items()
-            if isinstance(sole, Vectors) and sole.values.numel() <= SMALL * self.count and name not in beside
-        ]
+            if isinstance(sole, Vectors) and sole.values.numel() <= SMALL * self.count
+        }
         parts: list[tuple[str, Tensor]] = []
-        if len({alone[name].values.dtype for name in small}) == 1 and len(small) > 1:  # type: ignore[attr-defined]
-            flat = torch.cat([alone[name].values.reshape(self.count, -1) for name in small], 1)  # type: ignore[attr-defined]
-            self._pool = small, flat
+        if len(small) > 1 and len({each.dtype for each in small.values()}) == 1:
+            flat = torch.cat([each.reshape(self.count, -1) for each in small.values()], 1)
+            self._pool = list(small), flat
             parts.append((", ".join(small), Vectors(flat).squared()))
         pooled = set(self._pool[0]) if self._pool else set()
         for name, blocks in self._uses.items():

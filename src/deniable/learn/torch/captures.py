@@ -383,8 +383,10 @@ def _merged(captures: Sequence[Capture]) -> list[Capture]:
 
 
 def _count(capture: Capture) -> int:
-    held = capture.values if isinstance(capture, Vectors | Sums) else capture.g  # type: ignore[attr-defined]
-    return int(held.shape[0])
+    if isinstance(capture, Vectors | Sums):
+        return int(capture.values.shape[0])
+    assert isinstance(capture, Outer | Convolution | Rows)
+    return int(capture.g.shape[0])
 
 
 def _square(values: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ def read(path: Path) -> dict[str, Any]:
         record = torch.load(path, weights_only=True, map_location="cpu")
     except FileNotFoundError:
         raise InvalidParameter("path", str(path), "is not there") from None
-    except Exception:
+    except Exception:  # torch and pickle raise anything on damaged bytes
         raise UnreadableRecord(f"{path.name} is no checkpoint of a Trainer, or is damaged") from None
     if not isinstance(record, dict) or "deniable" not in record:
         raise UnreadableRecord(f"{path.name} is no checkpoint of a Trainer")

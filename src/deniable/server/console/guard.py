@@ -133,7 +133,7 @@ class Guard:
                 return self._broken(visit, as_problem(error))
             except HTTPException:  # a form that is none
                 return self._broken(visit, Problem("unreadable"))
-            except Exception as error:
+            except Exception as error:  # a bug: the page says no more, and the door writes down its place
                 return _Failed(self._broken(visit, problem_of(error)), error)
 
         guarded.verb = verb  # type: ignore[attr-defined]  # for the test that looks at every page
