@@ -70,6 +70,65 @@ def test_losses_that_mix_examples_are_refused(losses):
         run(trainer, losses=losses)
 
 
+class Standardising(nn.Module):
+    """By the batch's own mean and spread, before its first layer; alone, an example has no spread."""
+
+    def __init__(self, dropout, spread):
+        super().__init__()
+        self.inner, self.dropout, self.spread = nn.Linear(4, 2), nn.Dropout(dropout), spread
+
+    def forward(self, x):
+        x = x - x.mean(0)
+        return self.dropout(self.inner(x / (1 + x.std(0, correction=1)) if self.spread else x))
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.filterwarnings("ignore:std")
+def test_batch_statistics_of_the_data_are_refused_beside_dropout_and_where_one_has_none(dropout, spread):
+    model = Standardising(dropout, spread)
+    with pytest.raises(InvalidParameter, match="other examples of the batch"):
+        run(made(model, learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0)))
+    assert model.dropout.p == dropout
+
+
+@pytest.mark.parametrize("mixed", ["after a check", "in larger batches"])
+def test_losses_that_mix_examples_later_are_refused_as_well(mixed):
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0))
+    if mixed == "after a check":
+        assert trainer.check(data()).agrees
+    with pytest.raises(InvalidParameter, match="other examples"):
+        run(trainer, losses=lambda each: each if len(each) <= 5 and mixed != "after a check" else each - each.mean())
+
+
+class Averaging(nn.Module):
+    """Writes the data's mean into the model, in some way."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.inner, self.how = nn.Linear(4, 2), how
+        if how == "frozen":
+            self.mean = nn.Parameter(torch.zeros(4), requires_grad=False)
+        else:
+            self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        with torch.no_grad():
+            if self.how == "assigned":
+                self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+            elif self.how == "past autograd":
+                self.mean.data.mul_(0.9).add_(0.1 * x.mean(0))
+            else:
+                self.mean.mul_(0.9).add_(0.1 * x.mean(0))
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("how", ["in place", "assigned", "past autograd", "frozen"])
+def test_models_that_keep_averages_of_the_data_are_refused_however_they_do_it(how):
+    with pytest.raises(InvalidParameter, match=r"mean.*wrote the data into"):
+        run(made(Averaging(how), learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0)))
+
+
 class OptimizedModule(nn.Module):
     """Called as what torch.compile makes."""
 

@@ -17,6 +17,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from deniable import learn, noise  # noqa: E402
 from deniable.learn.torch import AdamBC, DeviceNoise, ExactNoise, Trainer  # noqa: E402
+from deniable.learn.torch.bookkeeping import Bookkeeping  # noqa: E402
 from deniable.units import Unit  # noqa: E402
 from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
 from tests.learn.zoo import DictOutput, Encoder  # noqa: E402
@@ -129,8 +130,8 @@ def test_correlated_noise_is_the_inverse_of_the_factor_times_independent_noise()
 
     past, outputs = _Past(plan), []
     for _ in range(6):
+        past.begin()
         outputs.append(past.released({"w": torch.zeros(3)}, Written())[0].double())
-        past.turn()
     c = np.array([[float(plan.coefficients[i - j]) if 0 <= i - j < 3 else 0.0 for j in range(6)] for i in range(6)])
     expected = np.linalg.inv(c) @ torch.stack(drawn).numpy()
     assert np.allclose(torch.stack(outputs).numpy(), expected, atol=1e-6)
@@ -228,15 +229,15 @@ def test_dropout_attention_with_dropout_and_keyword_models_train():
     assert checked.agrees, str(checked)
 
 
-def test_check_agrees_with_vmap_and_says_where_not():
+def test_check_agrees_with_vmap_and_says_where_not(monkeypatch):
     trainer = made(Encoder(), dataset=(torch.randint(0, 30, (40, 6)), torch.randint(0, 3, (40,))))
     batch = [torch.randint(0, 30, (5, 6)), torch.randint(0, 3, (5,))]
     for losses in (None, entropy_loss):
         found = trainer.check(batch, losses=losses)
         assert found.worst < 1e-5
         assert set(found.by_parameter) == {name for name, _ in trainer.model.named_parameters()}
-    whole = trainer._book.gradients
-    trainer._book.gradients = lambda losses: whole(losses * 2)
+    whole = Bookkeeping.gradients
+    monkeypatch.setattr(Bookkeeping, "gradients", lambda book, losses: whole(book, losses * 2))
     found = trainer.check(batch, losses=entropy_loss)
     assert not found.agrees
     assert "DIFFERS" in str(found)

@@ -22,19 +22,22 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
-from torch.utils._pytree import tree_flatten, tree_map
 
 from deniable.errors import InvalidParameter
+from deniable.learn.torch.alone import check_alone
 from deniable.learn.torch.border import check_finite_losses
-from deniable.learn.torch.calls import Call, Key, Listener, gradients, shown
-from deniable.learn.torch.captures import Capture, Outer, Sums, Uses, Vectors
+from deniable.learn.torch.calls import Call, Key, Listener, gradients
+from deniable.learn.torch.captures import Capture, Outer, Sums, Uses, Vectors, counted
 from deniable.learn.torch.layers import closed_form, outer_product, passed, spread_over, summed_to_last
 from deniable.learn.torch.layouts import Layout, Search
-from deniable.learn.torch.rerun import input_layouts, layout_of_input, rerun
+from deniable.learn.torch.rerun import input_layouts, rerun
 from deniable.learn.torch.spread import additions, narrowed
 
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
 """How far a probed gradient may be from autograd's, relative to its length, by the coarsest precision in use."""
+
+AGAIN = (2, 16)
+"""On the second batch, and when there were 16 times as many, one example is asked about again."""
 
 SMALL = 2**13
 """Gradients that are held and have at most so many numbers are put together: fewer, larger operations."""
@@ -129,7 +132,7 @@ class PerExample:
             self._pool = None
         for name in list(self._uses):
             for rows, uses in self._uses.pop(name).items():
-                yield name, uses.summed(factors.to(self._book.parameters[name].tensor.dtype)), rows
+                yield name, uses.summed(factors.to(counted(self._book.parameters[name].tensor.dtype))), rows
 
     def each(self, name: str, low: int, high: int) -> Tensor | None:
         """The gradients of one parameter for some examples; None if it was not used."""
@@ -137,7 +140,7 @@ class PerExample:
         if not blocks:
             return None
         whole = self._book.parameters[name].tensor
-        made = whole.new_zeros((high - low, *whole.shape))
+        made = whole.new_zeros((high - low, *whole.shape), dtype=counted(whole.dtype))
         for (start, stop), uses in blocks.items():
             (made[:, start:stop] if whole.dim() else made).add_(uses.each(low, high))
         return made
@@ -158,7 +161,7 @@ def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, U
         for capture in captures:
             part = Uses([capture])
             count = part.squared().shape[0]
-            total = whole.new_zeros((count, *whole.shape)) if total is None else total
+            total = whole.new_zeros((count, *whole.shape), dtype=counted(whole.dtype)) if total is None else total
             total[:, start:stop] += part.each(0, count)
     assert total is not None
     return {(0, whole.shape[0]): Uses([Vectors(total)])}
@@ -178,6 +181,7 @@ class Bookkeeping:
             for path in _sources(each):
                 self._by_path[path] += [(local, each) for local in _local(each, path)]
         self.is_learning = True
+        self._batches, self._next_look = 0, AGAIN[0]
         self._closed: set[str] = set()
         self._units: set[str] = set()
         self._layouts: dict[Key, list[Layout | None]] = {}
@@ -196,8 +200,6 @@ class Bookkeeping:
         self.listener.taken()
 
     def _wanted(self, path: str, kind: str) -> bool:
-        if kind == "outputs":
-            return self.is_learning
         if kind == "layer":
             return closed_form(self._modules[path]) is not None and (self.is_learning or path in self._closed)
         if kind == "heard":
@@ -209,6 +211,7 @@ class Bookkeeping:
     def gradients(self, losses: Tensor) -> PerExample:
         """The per-example gradients behind these losses; the graph is used up."""
         calls, count = self.listener.taken(), int(losses.shape[0])
+        self._batches += 1
         for call in calls:
             call.check_unchanged()
         if count == 1:
@@ -220,6 +223,7 @@ class Bookkeeping:
         spread = self._additions(losses, calls, set(self._spread))
         if set(spread) != set(self._spread) or any(len(spread[key]) != len(self._spread[key]) for key in spread):
             return self._learned(losses, calls, count)
+        self._look_again(losses, calls, count)
         edges = [edge for call in calls for edge in call.edges]
         more = [edge for listed in spread.values() for edge in listed]
         # Where no gradient was when the layouts were learnt, one may come up now; then they are learnt again.
@@ -232,6 +236,23 @@ class Bookkeeping:
                 if layout is None and _is_something(grad):
                     return self._learned(losses, calls, count)
         return PerExample(self, self._gathered(calls, pulled, count, set(self.parameters)), count)
+
+    def _look_again(self, losses: Tensor, calls: list[Call], count: int) -> None:
+        """Now and then: the loss of one example must still reach no other, however large the batch has become."""
+        if self._batches < self._next_look:
+            return
+        self._next_look *= AGAIN[1]
+        known = [
+            (edge, layout)
+            for call in calls
+            for edge, layout in zip(call.edges, self._layouts[call.key], strict=True)
+            if layout is not None
+        ]
+        example = self._batches % count
+        found = gradients(losses[example], [edge for edge, _ in known], keep=True)
+        for grad, (_, layout) in zip(found, known, strict=True):
+            if grad is not None and bool(layout.touched(grad, count).nonzero().ne(example).any()):
+                raise _mixed()
 
     def _additions(
         self, losses: Tensor, calls: list[Call], wanted: set[Key | str] | None
@@ -259,7 +280,9 @@ class Bookkeeping:
         edges = [get_gradient_edge(each.tensor) for each in self.parameters.values()]
         found = zip(self.parameters, gradients(losses.sum(), edges, keep=False), strict=True)
         gathered: Gathered = {
-            name: {_all_rows(grad): [Vectors(grad.unsqueeze(0))]} for name, grad in found if grad is not None
+            name: {_all_rows(grad): [Vectors(grad.to(counted(grad.dtype)).unsqueeze(0))]}
+            for name, grad in found
+            if grad is not None
         }
         return PerExample(self, gathered, 1)
 
@@ -280,7 +303,7 @@ class Bookkeeping:
                 for grad, layout in zip(pulled["spread", name], self._spread[name], strict=True):
                     if grad is not None and layout is not None:
                         values = narrowed(layout.split(grad, count), tuple(each.tensor.shape))
-                        found[name][_all_rows(each.tensor)].append(Vectors(values.to(each.tensor.dtype)))
+                        found[name][_all_rows(each.tensor)].append(Vectors(values.to(counted(each.tensor.dtype))))
         return found
 
     def _captured(
@@ -323,11 +346,8 @@ class Bookkeeping:
 
     def _quietly(self, work: Callable[[], dict[str, Vectors]]) -> dict[str, Vectors]:
         """Run a module again without the hooks hearing it."""
-        self.listener.paused = True
-        try:
+        with self.listener.quiet():
             return work()
-        finally:
-            self.listener.paused = False
 
     def check_finite(self, values: Tensor, name: str) -> None:
         """Refuse what is not finite, by the name of the parameter."""
@@ -353,8 +373,7 @@ class Bookkeeping:
             pulled[call.key] = grads[place:stop]
             self._layouts[call.key] = [search.found for search in searches[place:stop]]
             if call.path == "" and call.kind == "unit" and any(search.mixed for search in searches[place:stop]):
-                rule = "losses[i] depends on the model's answers for other examples than i"
-                raise InvalidParameter("losses", "...", rule, "give each example a loss of its own: reduction='none'")
+                raise _mixed()
             place = stop
         self._spread = {}
         for key, listed in spread.items():
@@ -368,8 +387,9 @@ class Bookkeeping:
                     self.parameters[key].is_spread = True
             place = stop
         for call in calls:
-            if call.path == "" and call.kind == "unit" and call.outputs is not None:
-                self._check_alone(call, count)
+            if call.path == "" and call.kind == "unit" and self.is_learning:
+                with self.listener.quiet():
+                    check_alone(self.model, call, self._layouts[call.key], count, TOLERANCE)
         gathered = self._settle(calls, pulled, _Truth(self, losses, probed, TOLERANCE[_coarsest(calls)]), count)
         self.is_learning = False
         self._closed = {path for each in self.parameters.values() if each.unit is None for path in _sources(each)}
@@ -445,42 +465,6 @@ class Bookkeeping:
             probed.append(example)
             blind = {at for at in blind if searches[at].is_blind}
         return searches, probed
-
-    def _check_alone(self, call: Call, count: int) -> None:
-        """The model's answer for the first example must be what it says when asked about that one alone."""
-        layouts = self._layouts[call.key]
-        known = [(i, layout) for i, layout in enumerate(layouts) if layout is not None]
-        if not known:
-            return
-        at, layout = known[0]
-        size = call.shapes[at][layout.axis]
-
-        def first(value: object) -> object:
-            if not isinstance(value, Tensor):
-                return value
-            where = layout_of_input(value, count, layout, size)
-            return value.detach() if where is None else where.split(value.detach(), count)[0]
-
-        args, kwargs = tree_map(first, (call.args, call.kwargs))
-
-        def asked() -> Tensor:
-            return tree_flatten(self.model(*args, **kwargs))[0][call.places[at]]
-
-        self.listener.paused = True
-        try:
-            with torch.no_grad():
-                once, again = asked(), asked()
-        except (RuntimeError, ValueError, IndexError, TypeError):
-            return  # it cannot be asked about one example; the gradients are compared in any case
-        finally:
-            self.listener.paused = False
-        together = layout.split(call.outputs[at], count)[0]
-        if once.shape != together.shape or not torch.equal(once, again):
-            return  # random: not comparable
-        scale = float(together.abs().max()) + 1e-6
-        if float((once - together).abs().max()) > TOLERANCE[call.dtypes[at]] * scale:
-            rule = "its answer for one example depends on the other examples of the batch"
-            raise InvalidParameter("model", shown(call.path), rule, "no batch statistics: use GroupNorm or LayerNorm")
 
 
 @final
@@ -576,6 +560,11 @@ def _coarsest(calls: list[Call]) -> torch.dtype:
     order = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
     used = {dtype for call in calls for dtype in call.dtypes if dtype in order}
     return max(used or {torch.float32}, key=order.index)
+
+
+def _mixed() -> InvalidParameter:
+    rule = "losses[i] depends on the model's answers for other examples than i"
+    return InvalidParameter("losses", "...", rule, "give each example a loss of its own: reduction='none'")
 
 
 def _is_finite(values: Tensor) -> bool:

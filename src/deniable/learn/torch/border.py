@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from typing import Any
 
 import torch
@@ -74,6 +74,15 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> torch.optim.Optimizer:
         rule = "is trained, but the optimizer does not have it"
         raise InvalidParameter("optimizer", min(missing), rule, "add it, or freeze it: requires_grad_(False)")
     return optimizer
+
+
+def check_trained(model: nn.Module, parameters: Mapping[str, torch.Tensor]) -> None:
+    """The parameters that are trained must stay those that the trainer was made for."""
+    before = {id(each) for each in parameters.values()}
+    for name, each in model.named_parameters():
+        if each.requires_grad != (id(each) in before):
+            rule = "was frozen, unfrozen, added or replaced after the trainer was made"
+            raise InvalidParameter("model", name, rule, "make a new trainer for what is trained from now on")
 
 
 def check_dataset(dataset: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -35,7 +36,6 @@ class Call:
     """Which of the flattened outputs the edges belong to."""
     blocks: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Of a linear map inside attention: which rows of which parameters it used."""
-    outputs: Any = None
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
     @property
@@ -102,6 +102,15 @@ class Listener:
     def close(self) -> None:
         self.listen_only_to(())
 
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Nothing is written down meanwhile."""
+        before, self.paused = self.paused, True
+        try:
+            yield
+        finally:
+            self.paused = before
+
     # -- hooks ---------------------------------------------------------------------------------------------------------
 
     def _off(self) -> bool:
@@ -138,7 +147,6 @@ class Listener:
             [tuple(each.shape) for each in made],
             [each.dtype for each in made],
             places,
-            outputs=[each.detach() for each in made] if path == "" and self.wanted("", "outputs") else None,
             versions=[(each, each._version) for each in tensors],
         )
         self.calls.append(call)

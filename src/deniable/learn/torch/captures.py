@@ -38,8 +38,13 @@ CPU_ROOM = 2**22
 DEVICE_ROOM = 2**28
 """And on an accelerator, where one large product is quicker than many small ones."""
 
+HALF = (torch.bfloat16, torch.float16)
+
 KEPT = 2
 """A convolution's gradients are held if they are at most so many times as large as what goes in and out of it."""
+
+TOGETHER = 2**12
+"""Squares that are added up one by one in single precision: of many more, the sum would be off by whole percents."""
 
 MARGIN = 64
 """Rounding errors, in units of the last place, by which an inner product may be off in proportion to its terms."""
@@ -384,7 +389,16 @@ def _count(capture: Capture) -> int:
 
 def _square(values: Tensor) -> Tensor:
     """The squared lengths of the last axis, without a temporary of the size of the values."""
-    return torch.linalg.vector_norm(values, dim=-1).square_()
+    if values.shape[-1] <= TOGETHER:
+        return torch.linalg.vector_norm(values, dim=-1).square_()
+    even = values.shape[-1] // TOGETHER * TOGETHER
+    pieces = torch.linalg.vector_norm(values[..., :even].unflatten(-1, (-1, TOGETHER)), dim=-1)
+    return pieces.square_().sum(-1).add_(torch.linalg.vector_norm(values[..., even:], dim=-1).square_())
+
+
+def counted(dtype: torch.dtype) -> torch.dtype:
+    """The precision in which lengths and sums are counted: that of the parameter, but single for a half one."""
+    return torch.float32 if dtype in HALF else dtype
 
 
 def _flat_sum(values: Tensor) -> Tensor:

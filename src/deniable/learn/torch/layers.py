@@ -10,11 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deniable.learn.torch.captures import Capture, Convolution, Outer, Rows, Sums, Vectors, padded
+from deniable.learn.torch.captures import HALF, Capture, Convolution, Outer, Rows, Sums, Vectors, padded
 from deniable.learn.torch.layouts import Layout
 from deniable.learn.torch.spread import narrowed
-
-_HALF = (torch.bfloat16, torch.float16)
 
 Found = dict[str, Capture]
 """Captures by the name of the parameter inside its module."""
@@ -32,9 +30,9 @@ class Passed:
 
 def passed(module: nn.Module, x: Tensor, g: Tensor, layout: Layout, count: int) -> Passed:
     """The call in one precision: what autocast made half is counted in single, from the halves that were used."""
-    if x.is_floating_point() and x.dtype != g.dtype and g.dtype in _HALF:
+    if x.is_floating_point() and x.dtype != g.dtype and g.dtype in HALF:
         x = x.to(g.dtype)
-    if g.dtype in _HALF:
+    if g.dtype in HALF:
         x, g = (x.float() if x.is_floating_point() else x), g.float()
     return Passed(module, layout.split(x, count), layout.split(g, count))
 
@@ -54,7 +52,7 @@ def spread_over(
         if grad is not None and layout is not None
     ]
     g = sum(split[1:], start=split[0])
-    return Passed(module, x.unsqueeze(0).expand(count, *x.shape), g.float() if g.dtype in _HALF else g)
+    return Passed(module, x.unsqueeze(0).expand(count, *x.shape), g.float() if g.dtype in HALF else g)
 
 
 def outer_product(g: Tensor, x: Tensor, shape: torch.Size) -> Outer:

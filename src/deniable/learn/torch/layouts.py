@@ -19,9 +19,13 @@ class Layout:
 
     axis: int
     blocks: bool = True
+    is_single: bool = False
+    """Whether it was seen with m = 1 only: then nobody knows in which order more would come."""
 
     def fits(self, shape: tuple[int, ...], count: int) -> bool:
-        return len(shape) > self.axis and shape[self.axis] > 0 and shape[self.axis] % count == 0
+        if len(shape) <= self.axis or shape[self.axis] == 0:
+            return False
+        return shape[self.axis] == count if self.is_single else shape[self.axis] % count == 0
 
     def split(self, values: Tensor, count: int) -> Tensor:
         """One more axis in front, for the examples; behind it what one example alone would look like."""
@@ -42,7 +46,7 @@ def candidates(shape: tuple[int, ...], count: int) -> Iterator[Layout]:
     axes = [axis for axis in range(min(len(shape), 3)) if shape[axis] and shape[axis] % count == 0]
     exact = [axis for axis in axes if shape[axis] == count]
     for axis in exact:
-        yield Layout(axis)
+        yield Layout(axis, is_single=True)
     for axis in axes:
         if axis not in exact:
             yield Layout(axis)

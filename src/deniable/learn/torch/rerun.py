@@ -13,7 +13,7 @@ from torch.func import functional_call, vjp, vmap
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from deniable.learn.torch.calls import Call
-from deniable.learn.torch.captures import Vectors
+from deniable.learn.torch.captures import HALF, Vectors
 from deniable.learn.torch.layouts import Layout, candidates
 
 
@@ -82,7 +82,7 @@ def rerun(
 
     with torch.no_grad(), plain_kernels(call.module):
         found = vmap(one, in_dims=([0] * len(moving), 0), randomness="error")([split[i] for i in moving], pulled)
-    return {name: Vectors(value.float() if value.dtype in _HALF else value) for name, value in found.items()}
+    return {name: Vectors(value.float() if value.dtype in HALF else value) for name, value in found.items()}
 
 
 def _started(call: Call, count: int) -> tuple[Any, ...]:
@@ -95,9 +95,6 @@ def _started(call: Call, count: int) -> tuple[Any, ...]:
     if not isinstance(layer, nn.LSTM):
         return call.x, state
     return call.x, (state, call.x.new_zeros((directions, count, layer.hidden_size)))
-
-
-_HALF = (torch.bfloat16, torch.float16)
 
 
 @contextmanager

@@ -25,11 +25,13 @@ from deniable.learn.factorised import DPFTRL
 from deniable.learn.plans import DPSGD, Flat, Plan
 from deniable.learn.torch import border, checkpoints
 from deniable.learn.torch.bookkeeping import Bookkeeping
+from deniable.learn.torch.captures import counted
 from deniable.learn.torch.checking import Checked, checked
 from deniable.learn.torch.history import History
 from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
 from deniable.learn.torch.optimizers import AdamBC
 from deniable.learn.torch.sampling import Records, drawn, parts
+from deniable.learn.torch.watch import Watch
 
 if TYPE_CHECKING:
     from deniable.audit import OneRun
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
 
 LEARNT = 5
 """Examples of the very first batch: it is compared with autograd, which costs several passes."""
+
+SHORTEST = 1e-12
+"""The least clipping norm: well above the length whose square single precision takes for zero."""
 
 Losses = Callable[[Any, Any], Tensor]
 """From a model and a batch to one loss for each example."""
@@ -84,6 +89,11 @@ class Trainer:
         if not isinstance(plan, Plan):
             raise InvalidParameter("plan", type(plan).__name__, "must be a plan", "learn.DPSGD(...) makes one")
         plan.calibrated()
+        if plan.clip.norm < SHORTEST:
+            rule = (
+                f"must be at least {SHORTEST:g} to be trained with: squares of shorter gradients are lost in rounding"
+            )
+            raise InvalidParameter("clip", plan.clip.norm, rule, "multiply the losses, and clip, by the same number")
         self.model, self.plan = border.check_model(model), plan
         self.optimizer = border.check_optimizer(optimizer, model)
         self._group = process_group
@@ -115,8 +125,9 @@ class Trainer:
         """Steps begun: all of these are spent."""
         self.public_steps = 0
         self.history = History()
-        self._versions: list[tuple[str, Tensor, int]] = []
-        self._buffers: list[tuple[str, Tensor]] = []
+        self._watch = Watch(model)
+        self._loop = object()
+        """The loop that hands out batches; one that began earlier is over."""
         for group in optimizer.param_groups:
             if isinstance(optimizer, AdamBC):
                 group["noise_variance"] = (plan.sigma / self.expected_batch) ** 2
@@ -171,24 +182,25 @@ class Trainer:
 
     def _batches(self, most: int) -> Iterator[Any]:
         self._reserve()
-        self._buffers = [
-            (f"{path}.{name}" if path else name, buffer)
-            for path, module in self.model.named_modules()
-            if type(module).__name__ != "_SpectralNorm"  # changed by the weights, not by the data
-            for name, buffer in module.named_buffers(recurse=False)
-        ]
+        mine = self._loop = object()
         last = min(self.plan.steps, self.steps_taken + most)
         with self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._rank == 0) as shown:
             while self.steps_taken < last:
                 self._records.check_length()
+                border.check_trained(self.model, self._parameters)
                 step = self.steps_taken
                 self.steps_taken += 1
                 for journal in self._journals.values() if self._rank == 0 else ():
                     journal.note(self.steps_taken)
                 self._sums = {}
+                if self._past is not None:
+                    self._past.begin()
                 taken = drawn(self.plan, self._records, step, self._entropy)
                 for places in parts(taken, self._size, first=LEARNT if self._book.is_learning else None):
                     yield self._handed_out(self._records.batch(places, self._device), len(places))
+                    if self._loop is not mine:
+                        rule = "another loop over this trainer began, so this one is over"
+                        raise InvalidOperation(f"{rule}; its steps would be mixed up: loop over it once at a time")
                     if self._open is not None:
                         self._open = None
                         rule = "was not called for a batch; what is left out would depend on the data"
@@ -201,7 +213,7 @@ class Trainer:
     def _handed_out(self, batch: Any, count: int) -> Any:
         self._open = count
         self._book.forget()
-        self._versions = [(path, buffer, buffer._version) for path, buffer in self._buffers]
+        self._watch.begin(closely=self._book.is_learning)
         return batch
 
     def backward(self, losses: Tensor) -> None:
@@ -214,22 +226,25 @@ class Trainer:
                 "trainer.backward goes with a batch of this trainer, once: for batch in trainer: ..."
             )
         border.check_losses(losses, self._open)
-        for name, buffer, version in self._versions:
-            if buffer._version != version:
-                rule = "is a buffer that the forward pass wrote the data into, without noise"
-                raise InvalidParameter("model", name, rule, "leave out running statistics, or freeze them with eval()")
+        self._watch.check()
         self._open = None
-        found = self._book.gradients(losses)
-        factors = self._factors(found.squared(losses))
-        for name, part, (start, stop) in found.summed(factors):
-            whole, part = self._parameters[name], part.to(self._parameters[name].dtype)
-            if name not in self._sums and part.shape == whole.shape:
-                self._sums[name] = part
-                continue
-            total = self._sums.setdefault(name, torch.zeros_like(whole))
-            target = total[start:stop] if whole.dim() else total
-            target += part
+        with torch.autocast(self._device.type, enabled=False):  # half precision would lose part of the lengths
+            found = self._book.gradients(losses)
+            factors = self._factors(found.squared(losses))
+            for name, part, (start, stop) in found.summed(factors):
+                self._add(name, part, start, stop)
         self.history.losses(losses)
+
+    def _add(self, name: str, part: Tensor, start: int, stop: int) -> None:
+        """Some rows of a parameter's clipped sum, in single precision at least."""
+        whole = self._parameters[name]
+        part = part.to(counted(whole.dtype))
+        if name not in self._sums and part.shape == whole.shape:
+            self._sums[name] = part
+            return
+        total = self._sums.setdefault(name, torch.zeros_like(whole, dtype=counted(whole.dtype)))
+        target = total[start:stop] if whole.dim() else total
+        target += part
 
     def _factors(self, squared: Tensor) -> Tensor:
         """What each gradient is multiplied by, so that none is longer than the clipping norm."""
@@ -244,13 +259,13 @@ class Trainer:
         totals = {}
         for name, parameter in self._parameters.items():
             total = self._sums.pop(name, None)
-            totals[name] = self._added_up(torch.zeros_like(parameter) if total is None else total)
+            nothing = torch.zeros_like(parameter, dtype=counted(parameter.dtype)) if total is None else total
+            totals[name] = self._added_up(nothing)
         noisy = [self._told(each) for each in self._noisy(totals)]
         torch._foreach_div_(noisy, self.expected_batch)
+        self.optimizer.zero_grad(set_to_none=True)  # of frozen parameters, too: what an earlier backward() left there
         for parameter, grad in zip(self._parameters.values(), noisy, strict=True):
-            parameter.grad = grad
-        if self._past is not None:
-            self._past.turn()
+            parameter.grad = grad.to(parameter.dtype)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.history.stepped()
@@ -272,6 +287,7 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.public_steps += 1
+        self._watch.begin(closely=False)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -280,7 +296,13 @@ class Trainer:
 
         `losses(model, batch)` gives one loss for each example; without it, some fixed combination of the outputs does.
         """
-        return checked(self.model, self._book, batch, losses)
+        # By a book of its own: what is learnt from another batch and loss must not stand in for the training's own.
+        book = Bookkeeping(self.model)
+        try:
+            with self._book.listener.quiet():
+                return checked(self.model, book, batch, losses)
+        finally:
+            book.close()
 
     def plot(self, *, delta: float) -> Figure:
         """The loss and ε so far over the steps. The losses are those of the data: not private, for the owner's eyes."""
@@ -462,27 +484,27 @@ class _Past:
         self._coefficients = [float(each) for each in plan.coefficients]
         self._sums: list[dict[str, Tensor]] = []
         self._released: list[dict[str, Tensor]] = []
-        self._now: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
+
+    def begin(self) -> None:
+        """One more step. If it is never finished, it stays one in which nothing was learnt: steps keep their distance,
+        on which the sensitivity rests."""
+        keep = len(self._coefficients)
+        self._sums = [{}, *self._sums][:keep]
+        self._released = [{}, *self._released][:keep]
 
     def released(self, totals: dict[str, Tensor], noise: GradientNoise) -> list[Tensor]:
         """M_t = Σ_j c_j g_{t-j} + Z_t is told; what comes back is (C⁻¹M)_t, made of what was told alone."""
         sums = {name: total.double() for name, total in totals.items()}
         mixed = [total.clone() for total in sums.values()]
-        for weight, before in zip(self._coefficients[1:], self._sums, strict=False):
-            torch._foreach_add_(mixed, list(before.values()), alpha=weight)
+        for weight, before in zip(self._coefficients[1:], self._sums[1:], strict=False):
+            if before:
+                torch._foreach_add_(mixed, list(before.values()), alpha=weight)
         noisy = noise.add(mixed)
-        for weight, told in zip(self._coefficients[1:], self._released, strict=False):
-            torch._foreach_add_(noisy, list(told.values()), alpha=-weight)
-        self._now = sums, dict(zip(totals, noisy, strict=True))
+        for weight, told in zip(self._coefficients[1:], self._released[1:], strict=False):
+            if told:
+                torch._foreach_add_(noisy, list(told.values()), alpha=-weight)
+        self._sums[0], self._released[0] = sums, dict(zip(totals, noisy, strict=True))
         return [each.to(total.dtype, copy=True) for each, total in zip(noisy, totals.values(), strict=True)]
-
-    def turn(self) -> None:
-        """The step is over."""
-        keep = len(self._coefficients) - 1
-        if self._now[0]:
-            self._sums = [self._now[0], *self._sums][:keep]
-            self._released = [self._now[1], *self._released][:keep]
-        self._now = ({}, {})
 
     def state(self) -> dict[str, list[dict[str, Tensor]]]:
         return {"sums": self._sums, "released": self._released}

@@ -1,0 +1,138 @@
+"""No clipped gradient is longer than the clipping norm: long vectors, half precision, tiny norms; what noise hides."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+pytestmark = pytest.mark.torch
+
+from torch import nn  # noqa: E402
+
+from deniable import learn  # noqa: E402
+from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
+from deniable.learn.torch import GradientNoise, Trainer  # noqa: E402
+from deniable.learn.torch.captures import Vectors  # noqa: E402
+from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
+
+torch.set_num_threads(1)
+
+ALL = learn.DPSGD(clip=1.0, rate=1.0, steps=2, noise=1.0)
+
+
+class Heard(GradientNoise):
+    """No noise; the sums that it would hide."""
+
+    assumptions = ()
+
+    def __init__(self):
+        self.sums = []
+
+    def open(self, plan, coordinates):
+        pass
+
+    def add(self, totals):
+        self.sums.append(torch.cat([each.detach().double().flatten() for each in totals]))
+        return list(totals)
+
+
+@pytest.mark.parametrize("size", [4095, 4097, 1_000_000, 10_000_000])
+def test_long_vectors_of_equal_numbers_keep_their_length(size):
+    """Added up one by one in single precision, ten million squares are off by a percent."""
+    values = torch.full((1, size), 0.1)
+    expected = size * float(values[0, 0]) ** 2
+    assert float(Vectors(values).squared()) == pytest.approx(expected, rel=2**-16)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["single", "autocast"])
+@pytest.mark.parametrize("places", [None, 9, 300])
+def test_an_example_alone_or_among_others_is_clipped(places, inside):
+    _check_clipped(torch.float32, places, inside)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+@pytest.mark.parametrize("places", [None, 9, 300])
+def test_half_precision_parameters_are_clipped_in_single(dtype, places):
+    _check_clipped(dtype, places, inside=False)
+
+
+def _check_clipped(dtype, places, inside):
+    """The others have no gradient, so the sum is that one's; at every scale it has to be at most 1 long."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 37), nn.Tanh(), nn.Linear(37, 3)).to(dtype)
+    for count in (1, 4):
+        for seed in range(8):
+            x = torch.randn(count, 20, dtype=torch.float32) if places is None else torch.randn(count, places, 20)
+            weights = torch.tensor([2.0 + seed, 0.0, 0.0, 0.0][:count])
+            heard = Heard()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+            trainer = Trainer(model, optimizer, ALL, (x.to(dtype), weights.to(dtype)), noise=heard, progress=False)
+            for batch, weight in trainer:
+                with torch.autocast("cpu", torch.bfloat16, enabled=inside):
+                    trainer.backward(model(batch).reshape(count, -1).sum(1) * weight)
+            trainer.close()
+            for each in heard.sums:
+                assert 0.99 < float(each.norm()) <= 1
+
+
+def test_a_clipping_norm_that_no_square_can_tell_from_zero_is_refused():
+    with pytest.raises(InvalidParameter, match="at least 1e-12"):
+        made(plan=learn.DPSGD(clip=1e-25, rate=1.0, steps=1, noise=1.0))
+
+
+def test_gradients_from_before_move_nothing_that_is_frozen():
+    model = net()
+    entropy_loss(model, data()).mean().backward()
+    model[0].requires_grad_(False)
+    before = model[0].weight.detach().clone()
+    run(made(model, ALL))
+    assert torch.equal(before, model[0].weight)
+
+
+@pytest.mark.parametrize("how", ["unfrozen", "frozen", "added"])
+def test_what_is_trained_cannot_change_during_a_run(how):
+    model = net()
+    if how == "unfrozen":
+        model[0].requires_grad_(False)
+    trainer = made(model, ALL)
+    run(trainer, trainer.take(1))
+    if how == "added":
+        model.add_module("more", nn.Linear(2, 2))
+    else:
+        model[0].requires_grad_(how == "unfrozen")
+    with pytest.raises(InvalidParameter, match="make a new trainer"):
+        run(trainer)
+    assert trainer.steps_taken == 1
+
+
+def test_two_loops_over_one_trainer_do_not_mix_their_steps():
+    trainer = made(plan=ALL, physical_batch=4)
+    first, second = iter(trainer), iter(trainer)
+    trainer.backward(entropy_loss(trainer.model, next(first)))
+    trainer.backward(entropy_loss(trainer.model, next(second)))
+    with pytest.raises(InvalidOperation, match="another loop"):
+        next(first)
+
+
+def test_a_step_of_correlated_noise_that_was_broken_off_keeps_its_place():
+    """Without it, uses of a record would come closer than the bands are wide, and move the sums by more: 1.90."""
+    plan = learn.DPFTRL(clip=1.0, batch_size=2, records=8, epochs=2, bands=4, noise=1.0)
+    for broken in range(8):
+        heard = []
+        for value in (0.0, 100.0):
+            x = torch.zeros(8, 1)
+            x[0] = value
+            model, noise = nn.Linear(1, 1, bias=False), Heard()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+            trainer = Trainer(model, optimizer, plan, (x,), noise=noise, progress=False)
+            for _ in range(2):
+                for (batch,) in trainer:
+                    if trainer.steps_taken == broken + 1:
+                        break
+                    trainer.backward(model(batch)[:, 0])
+            heard.append(torch.stack(noise.sums))
+        moved = float((heard[0] - heard[1]).norm())
+        assert moved <= plan.sensitivity
+        assert broken in (0, 4) or moved > math.sqrt(plan.sensitivity)
