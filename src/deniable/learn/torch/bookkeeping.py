@@ -27,7 +27,7 @@ from deniable.errors import InvalidParameter
 from deniable.learn.torch.alone import check_alone
 from deniable.learn.torch.border import check_finite_losses
 from deniable.learn.torch.calls import Call, Key, Listener, gradients
-from deniable.learn.torch.captures import Capture, Outer, Sums, Uses, Vectors, counted
+from deniable.learn.torch.captures import Capture, Factors, Outer, Sums, Uses, Vectors, counted
 from deniable.learn.torch.layers import closed_form, outer_product, passed, spread_over, summed_to_last
 from deniable.learn.torch.layouts import Layout, Search
 from deniable.learn.torch.rerun import input_layouts, rerun
@@ -75,64 +75,84 @@ class Trained:
 class PerExample:
     """The gradients of one batch, example by example, not summed yet."""
 
-    __slots__ = ("_book", "_pool", "_uses", "count")
+    __slots__ = ("_book", "_pool", "_unchecked", "_uses", "count")
 
     def __init__(self, book: Bookkeeping, gathered: Gathered, count: int) -> None:
         self._book, self.count = book, count
         self._uses = {name: _settled(blocks, book.parameters[name].tensor) for name, blocks in gathered.items()}
         self._pool: tuple[list[str], Tensor] | None = None
+        self._unchecked: Callable[[], None] = lambda: None
 
     def squared(self, losses: Tensor) -> Tensor:
-        """‖gradient‖² of each example, over all parameters; refused if they, or the losses, are not finite."""
+        """‖gradient‖² of each example, over all parameters; to be followed by `check_finite`."""
         parts = self._parts()
         if not parts:
             raise InvalidParameter("losses", "...", "do not depend on any parameter that is trained")
-        total = parts[0][1] if len(parts) == 1 else torch.stack([part for _, part in parts]).sum(0)
-        if not _is_finite(torch.stack([total, losses.detach().to(total)])):  # once for all: a device is waited for
-            check_finite_losses(losses)
-            for names, part in parts:
-                self._book.check_finite(part, names)
+        total = torch.stack([part for _, part in parts]).sum(0)
+        # Finite only if all of them are. Fetched now and looked at later: a device is not waited for in between.
+        sign = fetched(total.sum() + losses.detach().to(total).sum())
+
+        def check() -> None:
+            if not math.isfinite(sign()):
+                check_finite_losses(losses)
+                for names, part in parts:
+                    self._book.check_finite(part, names)
+
+        self._unchecked = check
         return total
+
+    def check_finite(self) -> None:
+        """Refuse lengths and losses that are not finite."""
+        self._unchecked()
 
     def _parts(self) -> list[tuple[str, Tensor]]:
         """Squared lengths, each with the parameters that they are of: small ones together, biases with weights."""
-        alone = {name: sole for name, blocks in self._uses.items() if (sole := _sole(blocks)) is not None}
-        weights = {id(sole) for sole in alone.values() if isinstance(sole, Outer)}
-        beside = {name for name, sole in alone.items() if isinstance(sole, Sums) and id(sole.outer) in weights}
-        joined = {id(alone[name].outer) for name in beside}  # type: ignore[attr-defined]
-        small = [
-            name
-            for name, sole in alone.items()
-            if isinstance(sole, Vectors) and sole.values.numel() <= SMALL * self.count and name not in beside
-        ]
+        small: dict[torch.dtype, list[tuple[str, Tensor]]] = {}
+        outers: dict[int, tuple[str, Outer]] = {}
+        beside: dict[int, tuple[str, Sums]] = {}
         parts: list[tuple[str, Tensor]] = []
-        if len({alone[name].values.dtype for name in small}) == 1 and len(small) > 1:  # type: ignore[attr-defined]
-            flat = torch.cat([alone[name].values.reshape(self.count, -1) for name in small], 1)  # type: ignore[attr-defined]
-            self._pool = small, flat
-            parts.append((", ".join(small), Vectors(flat).squared()))
-        pooled = set(self._pool[0]) if self._pool else set()
         for name, blocks in self._uses.items():
-            if name not in pooled and name not in beside:
-                sole = alone.get(name)
-                if isinstance(sole, Outer):
-                    parts.append((name, sole.squared(with_sums=id(sole) in joined)))
-                else:
-                    parts += [(name, uses.squared()) for uses in blocks.values()]
+            sole = _sole(blocks)
+            if isinstance(sole, Outer):
+                outers[id(sole)] = name, sole
+            elif isinstance(sole, Sums):
+                beside[id(sole.outer)] = name, sole
+            elif isinstance(sole, Vectors) and sole.values.numel() <= SMALL * self.count:
+                small.setdefault(sole.values.dtype, []).append((name, sole.rows))
+            else:
+                parts += [(name, uses.squared()) for uses in blocks.values()]
+        for key, (name, outer) in outers.items():
+            parts.append((name, outer.squared(with_sums=beside.pop(key, None) is not None)))
+        parts += [(name, sums.squared()) for name, sums in beside.values()]
+        if len(small) == 1 and len(listed := next(iter(small.values()))) > 1:
+            names, flat = [name for name, _ in listed], torch.cat([rows for _, rows in listed], 1)
+            self._pool = names, flat
+            parts.append((", ".join(names), Vectors(flat).squared()))
+        else:
+            parts += [(name, Vectors(rows).squared()) for listed in small.values() for name, rows in listed]
         return parts
 
     def summed(self, factors: Tensor) -> Iterator[tuple[str, Tensor, Block]]:
         """(parameter, Σ_i factors_i × gradient_i, rows of the parameter) for each block; what is summed is let go."""
+        made: dict[torch.dtype, Factors] = {}
+
+        def of(dtype: torch.dtype) -> Factors:
+            if dtype not in made:
+                made[dtype] = Factors(factors.to(dtype))
+            return made[dtype]
+
         if self._pool is not None:
             names, flat = self._pool
             tensors = [self._book.parameters[name].tensor for name in names]
-            whole = Vectors(flat).summed(factors.to(flat.dtype)).split([each.numel() for each in tensors])
+            whole = Vectors(flat).summed(of(flat.dtype)).split([each.numel() for each in tensors])
             for name, each, part in zip(names, tensors, whole, strict=True):
                 del self._uses[name]
                 yield name, part.view(each.shape), _all_rows(each)
             self._pool = None
         for name in list(self._uses):
+            dtype = counted(self._book.parameters[name].tensor.dtype)
             for rows, uses in self._uses.pop(name).items():
-                yield name, uses.summed(factors.to(counted(self._book.parameters[name].tensor.dtype))), rows
+                yield name, uses.summed(of(dtype)), rows
 
     def each(self, name: str, low: int, high: int) -> Tensor | None:
         """The gradients of one parameter for some examples; None if it was not used."""
@@ -153,6 +173,8 @@ def _sole(blocks: dict[Block, Uses]) -> Capture | None:
 
 def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, Uses]:
     """Uses by rows; where rows overlap without being the same, everything is held as it is."""
+    if len(blocks) == 1:
+        return {span: Uses(captures) for span, captures in blocks.items()}
     spans = sorted(blocks)
     if all(left[1] <= right[0] for left, right in pairwise(spans)):
         return {span: Uses(captures) for span, captures in blocks.items()}
@@ -185,6 +207,10 @@ class Bookkeeping:
         self._closed: set[str] = set()
         self._units: set[str] = set()
         self._layouts: dict[Key, list[Layout | None]] = {}
+        self._fitting: dict[Key, tuple[int, list[tuple[int, ...]]]] = {}
+        """For which outputs, of how many examples, the layouts were last seen to fit."""
+        self._here: dict[str, dict[str, Trained]] = {}
+        """By path: parameters whose gradients come from calls of it in closed form, all of them."""
         self._inputs: dict[Key, list[Layout | None]] = {}
         self._spread: dict[Key | str, list[Layout | None]] = {}
         """Of calls, and of parameters by name, that are added to every example. All three were seen to give the right
@@ -216,9 +242,7 @@ class Bookkeeping:
             call.check_unchanged()
         if count == 1:
             return self._alone(losses)
-        if self.is_learning or any(
-            call.key not in self._layouts or not self._still_fits(call, count) for call in calls
-        ):
+        if self.is_learning or not all([self._still_fits(call, count) for call in calls]):
             return self._learned(losses, calls, count)
         spread = self._additions(losses, calls, set(self._spread))
         if set(spread) != set(self._spread) or any(len(spread[key]) != len(self._spread[key]) for key in spread):
@@ -235,7 +259,7 @@ class Bookkeeping:
             for grad, layout in zip(pulled[call.key], self._layouts[call.key], strict=True):
                 if layout is None and _is_something(grad):
                     return self._learned(losses, calls, count)
-        return PerExample(self, self._gathered(calls, pulled, count, set(self.parameters)), count)
+        return PerExample(self, self._gathered(calls, pulled, count, None), count)
 
     def _look_again(self, losses: Tensor, calls: list[Call], count: int) -> None:
         """Now and then: the loss of one example must still reach no other, however large the batch has become."""
@@ -258,22 +282,32 @@ class Bookkeeping:
         self, losses: Tensor, calls: list[Call], wanted: set[Key | str] | None
     ) -> dict[Key | str, list[GradientEdge]]:
         """Where closed-form layers and bare parameters are added to something larger."""
-        nodes: dict[Key | str, object] = {call.key: call.edges[0].node for call in calls if call.kind == "layer"}
+        nodes: dict[Key | str, object] = {
+            call.key: call.edges[0].node
+            for call in calls
+            if (wanted is None or call.key in wanted) and call.kind == "layer"
+        }
         for name, each in self.parameters.items():
-            if each.unit is not None or each.is_spread:
+            if (wanted is None or name in wanted) and (each.unit is not None or each.is_spread):
                 nodes[name] = get_gradient_edge(each.tensor).node
-        if wanted is not None:
-            nodes = {key: node for key, node in nodes.items() if key in wanted}
         if not nodes:
             return {}
         found = additions(losses, nodes.values())
         return {key: found[node] for key, node in nodes.items() if node in found}
 
     def _still_fits(self, call: Call, count: int) -> bool:
-        known = self._layouts[call.key]
-        return len(known) == len(call.shapes) and all(
-            layout is None or layout.fits(shape, count) for layout, shape in zip(known, call.shapes, strict=True)
-        )
+        """Whether what was learnt of a call is of outputs like these."""
+        asked = (count, call.shapes)
+        if self._fitting.get(call.key) == asked:
+            return True
+        known = self._layouts.get(call.key)
+        if known is None or len(known) != len(call.shapes):
+            return False
+        for layout, shape in zip(known, call.shapes, strict=True):
+            if layout is not None and not layout.fits(shape, count):
+                return False
+        self._fitting[call.key] = asked
+        return True
 
     def _alone(self, losses: Tensor) -> PerExample:
         """One example: its gradient is the gradient."""
@@ -286,20 +320,19 @@ class Bookkeeping:
         }
         return PerExample(self, gathered, 1)
 
-    def _gathered(self, calls: list[Call], pulled: Pulled, count: int, names: set[str]) -> Gathered:
-        """Captures of these parameters from all calls."""
+    def _gathered(self, calls: list[Call], pulled: Pulled, count: int, names: set[str] | None) -> Gathered:
+        """Captures of these parameters, or of all, from all calls."""
         found: Gathered = defaultdict(lambda: defaultdict(list))
         for call in calls:
             spread = call.key in self._spread
             grads = pulled["spread", call.key] if spread else pulled[call.key]
-            if all(grad is None for grad in grads):
+            if not any([grad is not None for grad in grads]):
                 continue
             layouts = self._spread[call.key] if spread else self._layouts[call.key]
             for name, rows, capture in self._captured(call, grads, layouts, count, names):
                 found[name][rows].append(capture)
-        for name in names:
-            each = self.parameters[name]
-            if each.is_spread:
+        for name, each in self.parameters.items():
+            if each.is_spread and (names is None or name in names):
                 for grad, layout in zip(pulled["spread", name], self._spread[name], strict=True):
                     if grad is not None and layout is not None:
                         values = narrowed(layout.split(grad, count), tuple(each.tensor.shape))
@@ -307,10 +340,10 @@ class Bookkeeping:
         return found
 
     def _captured(
-        self, call: Call, grads: list[Tensor | None], layouts: list[Layout | None], count: int, names: set[str]
+        self, call: Call, grads: list[Tensor | None], layouts: list[Layout | None], count: int, names: set[str] | None
     ) -> Iterator[tuple[str, Block, Capture]]:
         if call.kind == "unit":
-            here = [self.parameters[name] for name in names]
+            here = [self.parameters[name] for name in (self.parameters if names is None else names)]
             wanted = {each.name_in(call.path): each for each in here if each.unit == call.path and not each.is_spread}
             if wanted:
                 tensors = {local: each.tensor for local, each in wanted.items()}
@@ -322,8 +355,7 @@ class Bookkeeping:
                 ).items():
                     yield wanted[local].name, _all_rows(wanted[local].tensor), capture
             return
-        listed = self._by_path.get(call.path, ())
-        closed = {local: each for local, each in listed if each.unit is None and each.name in names}
+        closed = self._closed_at(call.path, names)
         if not closed or grads[0] is None or layouts[0] is None:
             return
         if call.key in self._spread:
@@ -343,6 +375,16 @@ class Bookkeeping:
         for local, found_form in form(seen).items():
             if local in closed:
                 yield closed[local].name, _all_rows(closed[local].tensor), found_form
+
+    def _closed_at(self, path: str, names: set[str] | None) -> dict[str, Trained]:
+        """Which of these parameters, or of all, a module's calls give in closed form, by their names in it."""
+        if names is None and path in self._here:
+            return self._here[path]
+        listed = self._by_path.get(path, ())
+        found = {local: each for local, each in listed if each.unit is None and (names is None or each.name in names)}
+        if names is None:
+            self._here[path] = found
+        return found
 
     def _quietly(self, work: Callable[[], dict[str, Vectors]]) -> dict[str, Vectors]:
         """Run a module again without the hooks hearing it."""
@@ -364,6 +406,8 @@ class Bookkeeping:
         spread = self._additions(losses, calls, None)
         more = [edge for listed in spread.values() for edge in listed]
         self._inputs.clear()
+        self._fitting.clear()
+        self._here.clear()
         searches, probed = self._probed(losses, [*edges, *more], count)
         grads = gradients(losses.sum(), [*edges, *more], keep=True)
         place = 0
@@ -565,6 +609,20 @@ def _coarsest(calls: list[Call]) -> torch.dtype:
 def _mixed() -> InvalidParameter:
     rule = "losses[i] depends on the model's answers for other examples than i"
     return InvalidParameter("losses", "...", rule, "give each example a loss of its own: reduction='none'")
+
+
+def fetched(number: Tensor) -> Callable[[], float]:
+    """A number from the device, on its way from now on; who asks for it does not wait for later work of the device."""
+    if number.device.type != "cuda":
+        return number.item
+    here, done = number.to("cpu", non_blocking=True), torch.cuda.Event()
+    done.record(torch.cuda.current_stream(number.device))
+
+    def arrived() -> float:
+        done.synchronize()
+        return here.item()
+
+    return arrived
 
 
 def _is_finite(values: Tensor) -> bool:

@@ -57,8 +57,12 @@ def spread_over(
 
 def outer_product(g: Tensor, x: Tensor, shape: torch.Size) -> Outer:
     """g of shape (B, ..., o), x of shape (B, ..., i)."""
-    count = g.shape[0]
-    return Outer(g.reshape(count, 1, -1, g.shape[-1]), x.reshape(count, 1, -1, x.shape[-1]), shape)
+    return Outer(_places(g), _places(x), shape)
+
+
+def _places(values: Tensor) -> Tensor:
+    """(B, ..., o) as (B, T, o)."""
+    return values if values.dim() == 3 else values.reshape(values.shape[0], -1, values.shape[-1])
 
 
 def summed_to_last(g: Tensor) -> Vectors:

@@ -233,6 +233,11 @@ class Trainer:
             factors = self._factors(found.squared(losses))
             for name, part, (start, stop) in found.summed(factors):
                 self._add(name, part, start, stop)
+        try:
+            found.check_finite()  # last, as a device is waited for; nothing of the sums was told to anybody yet
+        except InvalidParameter:
+            self._sums = {}
+            raise
         self.history.losses(losses)
 
     def _add(self, name: str, part: Tensor, start: int, stop: int) -> None:
