@@ -242,7 +242,7 @@ class Bookkeeping:
             call.check_unchanged()
         if count == 1:
             return self._alone(losses)
-        if self.is_learning or not all([self._still_fits(call, count) for call in calls]):
+        if self.is_learning or not all(self._still_fits(call, count) for call in calls):
             return self._learned(losses, calls, count)
         spread = self._additions(losses, calls, set(self._spread))
         if set(spread) != set(self._spread) or any(len(spread[key]) != len(self._spread[key]) for key in spread):
@@ -326,7 +326,7 @@ class Bookkeeping:
         for call in calls:
             spread = call.key in self._spread
             grads = pulled["spread", call.key] if spread else pulled[call.key]
-            if not any([grad is not None for grad in grads]):
+            if not any(grad is not None for grad in grads):
                 continue
             layouts = self._spread[call.key] if spread else self._layouts[call.key]
             for name, rows, capture in self._captured(call, grads, layouts, count, names):
@@ -367,7 +367,7 @@ class Bookkeeping:
                 if local in closed:
                     whole = closed[local].tensor
                     shape = torch.Size((stop - start, *whole.shape[1:]))
-                    made = outer_product(seen.g, seen.x, shape) if whole.dim() == 2 else summed_to_last(seen.g)
+                    made = outer_product(seen, shape) if whole.dim() == 2 else summed_to_last(seen)
                     yield closed[local].name, (start, stop), made
             return
         form = closed_form(call.module)
@@ -614,13 +614,13 @@ def _mixed() -> InvalidParameter:
 def fetched(number: Tensor) -> Callable[[], float]:
     """A number from the device, on its way from now on; who asks for it does not wait for later work of the device."""
     if number.device.type != "cuda":
-        return number.item
+        return lambda: float(number)
     here, done = number.to("cpu", non_blocking=True), torch.cuda.Event()
     done.record(torch.cuda.current_stream(number.device))
 
     def arrived() -> float:
         done.synchronize()
-        return here.item()
+        return float(here)
 
     return arrived
 

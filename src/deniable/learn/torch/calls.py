@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -86,7 +87,7 @@ class Listener:
             before = module.register_forward_pre_hook(lambda m, _: self._enter(path, m))
             handles.append(before)
             handles.append(module.register_forward_hook(lambda m, a, o: self._leave(), always_call=True))
-        handles.append(module.register_forward_hook(lambda m, a, k, o: self._seen(path, m, a, k, o), with_kwargs=True))
+        handles.append(module.register_forward_hook(partial(self._seen, path), with_kwargs=True))
 
     def listen_only_to(self, paths: Collection[str]) -> None:
         """Take the hooks off all other modules: a call that nobody wants to know of costs nothing then."""

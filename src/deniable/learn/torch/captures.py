@@ -62,13 +62,14 @@ class Factors:
 
     def __init__(self, each: Tensor) -> None:
         self.each = each
-        self._over: dict[int, Tensor] = {1: each}
+        self._over: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def over(self, places: int) -> Tensor:
-        """One factor for each of B × `places` rows."""
+    def over(self, places: int) -> tuple[Tensor, Tensor]:
+        """One factor for each of B × `places` rows; also as a column."""
         found = self._over.get(places)
         if found is None:
-            found = self._over[places] = self.each.unsqueeze(1).expand(-1, places).reshape(-1)
+            column = self.each.view(-1, 1, 1).expand(-1, places, 1).reshape(-1, 1)
+            found = self._over[places] = column.view(-1), column
         return found
 
 
@@ -96,11 +97,12 @@ class Capture(ABC):
 class Outer(Capture):
     """Sums of outer products over places t: g of shape (B·m, T, o), a of shape (B·m, T, i), m independent blocks."""
 
-    __slots__ = ("_kept", "a", "blocks", "g")
+    __slots__ = ("_kept", "_rows", "a", "blocks", "g")
 
     def __init__(self, g: Tensor, a: Tensor, shape: torch.Size, blocks: int = 1) -> None:
         self.g, self.a, self.shape, self.blocks = g, a, shape, blocks
         self._kept: Tensor | None = None
+        self._rows: Tensor | None = None
 
     @property
     def count(self) -> int:
@@ -109,7 +111,9 @@ class Outer(Capture):
     @property
     def rows(self) -> Tensor:
         """g, one place after the other."""
-        return self.g.reshape(-1, self.g.shape[-1])
+        if self._rows is None:
+            self._rows = self.g.reshape(-1, self.g.shape[-1])
+        return self._rows
 
     def _some(self, low: int, high: int) -> tuple[Tensor, Tensor]:
         if low == 0 and high == self.count:
@@ -153,7 +157,7 @@ class Outer(Capture):
         if self._kept is not None:
             return torch.mv(self._kept.T, factors.each).view(self.shape)
         g, a = self.rows, self.a.reshape(-1, self.a.shape[-1])
-        weights = factors.over(self.g.shape[1]).unsqueeze(1)
+        _, weights = factors.over(self.g.shape[1])
         if g.shape[1] <= a.shape[1]:
             return torch.mm((g * weights).T, a)
         return torch.mm(g.T, a * weights)
@@ -183,7 +187,7 @@ class Sums(Capture):
         return _square(self.values)
 
     def summed(self, factors: Factors) -> Tensor:
-        return torch.mv(self.outer.rows.T, factors.over(self.outer.g.shape[1]))
+        return torch.mv(self.outer.rows.T, factors.over(self.outer.g.shape[1])[0])
 
     def each(self, low: int, high: int) -> Tensor:
         return self.values[low:high]
@@ -428,6 +432,8 @@ def counted(dtype: torch.dtype) -> torch.dtype:
 
 def _by_example(values: Tensor, count: int) -> Tensor:
     """One number for each block, or place, becomes one for each example."""
+    if values.dim() == 1 and values.shape[0] == count:
+        return values
     return values.view(count) if values.numel() == count else values.reshape(count, -1).sum(1)
 
 
