@@ -21,7 +21,7 @@ Found = dict[str, Capture]
 @final
 @dataclass(slots=True)
 class Passed:
-    """One call of a layer: its input and the gradient at its output, with the examples in front or where `layout` says."""
+    """One call of a layer: input, and gradient at the output; the examples are in front, or where `layout` says."""
 
     module: nn.Module
     x: Tensor
