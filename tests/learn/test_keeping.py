@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,7 @@ def test_a_ledger_is_charged_before_the_first_step_and_sealed_after_the_last():
     with Ledger.open(budget=budget, unit=Unit.row(), dataset="letters") as ledger:
         trainer = made(plan=plan, ledger=ledger, delta=1e-6)
         assert ledger.charged.units == 0
+        assert any("than its unit says" in words for words in trainer.guarantee.assumptions)
         for batch in trainer:
             assert ledger.charged == plan.price(budget, unit=Unit.row(), delta=1e-6)
             trainer.backward(entropy_loss(trainer.model, batch))
@@ -214,9 +217,57 @@ def test_correlated_noise_goes_on_from_a_checkpoint_or_not_at_all(tmp_path):
     run(second)
     for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-5)
-    run(first, first.take(1))
+    lost = made(plan=plan)
+    lost.save(tmp_path / "lost.pt")
+    run(lost, lost.take(1))
     with pytest.raises(InvalidParameter, match="would have to match"):
-        made(plan=plan).load(tmp_path / "model.pt")
+        made(plan=plan).load(tmp_path / "lost.pt")
+
+
+@pytest.mark.parametrize("where", ["model.pt", "copies/model.pt"])
+def test_one_checkpoint_does_not_pay_for_two_runs(tmp_path, where):
+    """At once or one after the other, from the file itself or from a copy of it and of its journal."""
+    plan = learn.DPSGD(clip=1.0, rate=0.5, steps=6, noise=1.0)
+    released = []
+    trainers = [made(plan=plan, after_step=lambda _: released.append(1)) for _ in range(3)]
+    first, second, third = trainers
+    run(first, first.take(2))
+    first.save(tmp_path / "model.pt")
+    (tmp_path / "copies").mkdir()
+    for name in ("model.pt", "model.pt.steps"):
+        shutil.copy(tmp_path / name, tmp_path / "copies" / name)
+    second.load(tmp_path / where)
+    run(second, second.take(1))
+    third.load(tmp_path / where)
+    assert third.steps_taken == 3
+    for each in (first, second):
+        with pytest.raises(InvalidOperation, match="another trainer"):
+            run(each)
+        with pytest.raises(InvalidOperation, match="another trainer"):
+            each.save(tmp_path / "other.pt")
+    run(third)
+    assert len(released) == plan.steps
+    with pytest.raises(InvalidOperation, match="another trainer"):
+        run(second, second.take(1))
+
+
+def test_a_run_whose_checkpoint_was_written_over_goes_on(tmp_path):
+    first, other = made(), made()
+    first.save(tmp_path / "model.pt")
+    other.save(tmp_path / "model.pt")
+    run(first)
+    made().load(tmp_path / "model.pt")
+    (tmp_path / "model.pt.steps").write_text("another run\n1\n")
+    with pytest.raises(InvalidParameter, match="journal of this checkpoint is missing"):
+        made().load(tmp_path / "model.pt")
+
+
+def test_a_checkpoint_is_of_its_plan_to_the_last_digit(tmp_path):
+    plans = [learn.DPSGD(clip=1.0, rate=rate, steps=4, noise=1.0) for rate in (0.13653331, 0.13653349)]
+    assert repr(plans[0]) == repr(plans[1])
+    made(plan=plans[0]).save(tmp_path / "model.pt")
+    with pytest.raises(InvalidParameter, match="another plan"):
+        made(plan=plans[1]).load(tmp_path / "model.pt")
 
 
 # -- several processes, and audits -------------------------------------------------------------------------------------
@@ -226,11 +277,19 @@ def _one_of_two(rank, place, results):
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
     group = torch.distributed.group.WORLD
-    plan = learn.DPSGD(clip=0.3, rate=1.0, steps=4, noise=1e-7)
-    trainer = made(net(seed=rank), plan, data(21), process_group=group, physical_batch=4)
+    trainer = made(_convolved(rank), TOGETHER, data(21), process_group=group, physical_batch=4)
     run(trainer)
-    results[rank] = [p.detach().numpy() for p in trainer.model.parameters()]
+    some = made(net(), TOGETHER, data(21), process_group=group, canaries=data(64, seed=1))
+    results[rank] = [p.detach().numpy() for p in trainer.model.parameters()], some._canaries.included
     torch.distributed.destroy_process_group()
+
+
+TOGETHER = learn.DPSGD(clip=0.3, rate=1.0, steps=4, noise=1e-7)
+
+
+def _convolved(seed):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 3, 2), nn.Flatten(), nn.Tanh(), net(9, seed))
 
 
 @pytest.mark.slow
@@ -243,11 +302,12 @@ def test_two_processes_do_what_one_does(tmp_path):
             each.start()
         for each in started:
             each.join(120)
-        found = dict(results)
-    alone = run(made(net(), learn.DPSGD(clip=0.3, rate=1.0, steps=4, noise=1e-7), data(21)))
+        (first, coins), (second, other_coins) = results[0], results[1]
+    alone = run(made(_convolved(0), TOGETHER, data(21)))
     for place, parameter in enumerate(alone.model.parameters()):
-        assert np.array_equal(found[0][place], found[1][place])
-        assert np.allclose(found[0][place], parameter.detach().numpy(), atol=1e-5)
+        assert np.array_equal(first[place], second[place])
+        assert np.allclose(first[place], parameter.detach().numpy(), atol=1e-5)
+    assert np.array_equal(coins, other_coins)  # by chance once in 2⁶⁴ runs
 
 
 def _with_canaries(noise_level):

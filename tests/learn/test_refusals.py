@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
@@ -68,6 +69,30 @@ def test_losses_that_mix_examples_are_refused(losses):
     trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0))
     with pytest.raises(InvalidParameter, match="other examples"):
         run(trainer, losses=losses)
+
+
+def test_a_batch_whose_backward_pass_failed_is_not_left_out():
+    """One record that is no number would otherwise take the others of its physical batch with it."""
+    x, y = data()
+    x[11] = math.nan
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=1.0, steps=2, noise=1.0), dataset=(x, y), physical_batch=8)
+    failed = []
+
+    def patiently():
+        for batch in trainer:
+            try:
+                trainer.backward(entropy_loss(trainer.model, batch))
+            except InvalidParameter as error:
+                failed.append(error)
+
+    with pytest.raises(InvalidOperation, match="or failed"):
+        patiently()
+    assert len(failed) == 1
+
+
+def test_a_trainer_is_not_copied():
+    with pytest.raises(InvalidOperation, match="save"):
+        copy.deepcopy(made())
 
 
 class Standardising(nn.Module):

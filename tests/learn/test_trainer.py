@@ -287,6 +287,16 @@ def test_the_guarantee_says_all_that_it_rests_on():
     known = made(plan=learn.DPSGD(clip=1.0, rate=0.3, steps=4, noise=1.0, records=40))
     assert not any("number of records" in words for words in known.guarantee.assumptions)
     assert any("protects nobody" in words for words in made(entropy=noise.ReplayEntropy(1)).guarantee.assumptions)
+    drawn_again = made(noise=DeviceNoise(), entropy=noise.ReplayEntropy(1)).guarantee.assumptions
+    assert any("who takes part is replayable" in words for words in drawn_again)
+    assert any("whoever else is in its batch" in words for words in exact.guarantee.assumptions)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        assert any("reduced precision" in words for words in exact.guarantee.assumptions)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert not any("reduced precision" in words for words in exact.guarantee.assumptions)
     assert exact.guarantee.curve == exact.plan.curve
     assert exact.guarantee.unit == Unit.row()
 

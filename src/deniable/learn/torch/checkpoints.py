@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import Any, Final, final
 
 import torch
 
-from deniable.errors import InvalidParameter, UnreadableRecord
+from deniable.errors import InvalidOperation, InvalidParameter, UnreadableRecord
 
 VERSION: Final = 1
 
@@ -40,36 +41,76 @@ def read(path: Path) -> dict[str, Any]:
 
 @final
 class Journal:
-    """How many steps were begun, beside the checkpoint, one line before each step: it is never behind."""
+    """How many steps were begun, beside the checkpoint, one line before each step: it is never behind.
 
-    def __init__(self, checkpoint: Path) -> None:
+    Two trainers that go on from one checkpoint would take the same steps twice and count them once. So the last line
+    says who wrote it, and who finds another's line after their own has to stop.
+    """
+
+    def __init__(self, checkpoint: Path, run: str) -> None:
         self.path = checkpoint.with_name(f"{checkpoint.name}.steps")
+        self._run = run
+        self._me = secrets.token_hex(8)
+        self._end, self._line = 0, b""
 
     @property
     def is_there(self) -> bool:
-        return self.path.exists()
+        """Whether there is one, and of this run: another one's checkpoint may have taken its place."""
+        try:
+            with self.path.open() as file:
+                return file.readline().strip() == self._run
+        except FileNotFoundError:
+            return False
 
-    def begin(self, run: str, steps: int) -> None:
+    def begin(self, steps: int) -> None:
         """A journal for a new checkpoint; what it knew of the same run is kept."""
-        known = self.read(run) if self.is_there else 0
-        self.path.write_text(f"{run}\n{max(steps, known)}\n")
+        known = self.read() if self.is_there else 0
+        self._line = self._of(max(steps, known))
+        whole = f"{self._run}\n".encode() + self._line
+        self.path.write_bytes(whole)
+        self._end = len(whole)
+
+    def take_over(self, steps: int) -> None:
+        """From here on this trainer goes on, and no other."""
+        if self.is_there:
+            self._end, self._line = self._append(self._of(steps))
 
     def note(self, steps: int) -> None:
         """One more step; nothing where the journal was taken away, as then its checkpoint is refused."""
         if not self.is_there:
             return
-        with self.path.open("a") as file:
-            file.write(f"{steps}\n")
+        self.check_mine()
+        before, line = self._end, self._of(steps)
+        self._end, self._line = self._append(line)
+        if self._end != before + len(line):
+            raise self._taken()
+
+    def check_mine(self) -> None:
+        """Refuse to go on where another trainer does."""
+        if not self.is_there:
+            return
+        with self.path.open("rb") as file:
+            file.seek(max(0, self._end - len(self._line)))
+            if file.read() != self._line:
+                raise self._taken()
+
+    def read(self) -> int:
+        """The most steps that were begun."""
+        if not self.is_there:
+            remedy = "put it back beside the checkpoint: without it steps taken since would be forgotten"
+            raise InvalidParameter("path", self.path.name, "the journal of this checkpoint is missing", remedy)
+        return max((int(each.split()[0]) for each in self.path.read_text().splitlines()[1:]), default=0)
+
+    def _of(self, steps: int) -> bytes:
+        return f"{steps} {self._me}\n".encode()
+
+    def _append(self, line: bytes) -> tuple[int, bytes]:
+        with self.path.open("ab") as file:
+            file.write(line)
             file.flush()
             os.fsync(file.fileno())
+            return file.tell(), line
 
-    def read(self, run: str) -> int:
-        """The most steps that were begun; 0 if the journal is of another run."""
-        try:
-            first, *numbers = self.path.read_text().split()
-        except (FileNotFoundError, ValueError):
-            remedy = "put it back beside the checkpoint: without it steps taken since would be forgotten"
-            raise InvalidParameter(
-                "path", self.path.name, "the journal of this checkpoint is missing", remedy
-            ) from None
-        return max((int(each) for each in numbers), default=0) if first == run else 0
+    def _taken(self) -> InvalidOperation:
+        rule = f"another trainer writes into {self.path.name}, so steps of both would be counted once"
+        return InvalidOperation(f"{rule}; load the checkpoint again to go on from it, or begin a new run elsewhere")

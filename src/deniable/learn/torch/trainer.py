@@ -13,7 +13,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import torch
 from torch import Tensor, nn
@@ -100,7 +100,8 @@ class Trainer:
         self._entropy = entropy
         self._device = next(model.parameters()).device
         self._size = None if physical_batch is None else check.integer("physical_batch", physical_batch, 1)
-        self._canaries = None if canaries is None else Canaries(border.check_dataset(canaries), entropy)
+        self._canaries = None if canaries is None else Canaries(border.check_dataset(canaries), collate, entropy)
+        self._share_canaries()
         whole = border.check_dataset(dataset)
         self._records = Records(
             whole if self._canaries is None else self._canaries.among(whole), collate, (self._rank, self._processes)
@@ -121,6 +122,8 @@ class Trainer:
         self._sums: dict[str, Tensor] = {}
         self._open: int | None = None
         """Examples of the batch that was handed out and waits for its backward pass."""
+        self._is_added = True
+        """Whether the backward pass of the last batch came to its end."""
         self.steps_taken = 0
         """Steps begun: all of these are spent."""
         self.public_steps = 0
@@ -138,13 +141,23 @@ class Trainer:
     @property
     def guarantee(self) -> Guarantee:
         """What the whole run promises, and what that rests on."""
-        more = ["gradients and their sums are computed as in real arithmetic"]
-        if self._device.type == "cuda" and torch.get_float32_matmul_precision() != "highest":
+        more = [
+            "the loss of an example depends on that example and on public numbers alone, whoever else is in its batch",
+            "gradients and their sums are computed as in real arithmetic",
+        ]
+        if not (chance.current() if self._entropy is None else self._entropy).is_private:
+            more.append("who takes part is replayable, for tests only: this protects nobody")
+        convolved = any(isinstance(each, nn.modules.conv._ConvNd) for each in self.model.modules())
+        if torch.get_float32_matmul_precision() != "highest" or (
+            self._device.type == "cuda" and convolved and torch.backends.cudnn.allow_tf32
+        ):
             more.append("lengths of gradients from products of reduced precision (TF32) are as good as exact ones")
         if isinstance(self.plan, DPSGD) and self.plan.records is None:
             more.append("the number of records is public (a neighbour has one record blanked)")
         if self.public_steps:
             more.append(f"the data of {self.public_steps} public steps is public")
+        if self._ledger is not None:
+            more.append("the records are rows of the ledger's dataset, and nobody owns more of them than its unit says")
         if self._canaries is not None:
             more.append("canaries are nobody's records")
         return self.plan.guarantee(*more, *self._noise.assumptions)
@@ -201,9 +214,9 @@ class Trainer:
                     if self._loop is not mine:
                         rule = "another loop over this trainer began, so this one is over"
                         raise InvalidOperation(f"{rule}; its steps would be mixed up: loop over it once at a time")
-                    if self._open is not None:
+                    if self._open is not None or not self._is_added:
                         self._open = None
-                        rule = "was not called for a batch; what is left out would depend on the data"
+                        rule = "was not called for a batch, or failed; what is left out would depend on the data"
                         raise InvalidOperation(f"trainer.backward {rule}; call it once for each batch")
                 self._finish_step()
                 shown(self.steps_taken)
@@ -211,7 +224,7 @@ class Trainer:
             self._seal()
 
     def _handed_out(self, batch: Any, count: int) -> Any:
-        self._open = count
+        self._open, self._is_added = count, True
         self._book.forget()
         self._watch.begin(closely=self._book.is_learning)
         return batch
@@ -227,17 +240,14 @@ class Trainer:
             )
         border.check_losses(losses, self._open)
         self._watch.check()
-        self._open = None
+        self._open, self._is_added = None, False
         with torch.autocast(self._device.type, enabled=False):  # half precision would lose part of the lengths
             found = self._book.gradients(losses)
             factors = self._factors(found.squared(losses))
             for name, part, (start, stop) in found.summed(factors):
                 self._add(name, part, start, stop)
-        try:
-            found.check_finite()  # last, as a device is waited for; nothing of the sums was told to anybody yet
-        except InvalidParameter:
-            self._sums = {}
-            raise
+        found.check_finite()  # last, as a device is waited for; a step whose backward pass fails tells nobody anything
+        self._is_added = True
         self.history.losses(losses)
 
     def _add(self, name: str, part: Tensor, start: int, stop: int) -> None:
@@ -339,11 +349,20 @@ class Trainer:
         if self.steps_taken:
             self._seal()
 
+    def __reduce__(self) -> NoReturn:
+        rule = "a trainer cannot be copied or pickled: the steps of both would be counted once"
+        raise InvalidOperation(f"{rule}; save() and load() hand a run on")
+
     # -- the ledger ----------------------------------------------------------------------------------------------------
 
     @property
     def _question(self) -> str:
-        return hashlib.sha256(f"training {self._run} {self.plan!r}".encode()).hexdigest()
+        return hashlib.sha256(f"training {self._run} {self._planned}".encode()).hexdigest()
+
+    @property
+    def _planned(self) -> str:
+        """The plan to the last digit of its rate, which its repr rounds."""
+        return f"{self.plan!r}, rate {self.plan.rate!r}" if isinstance(self.plan, DPSGD) else repr(self.plan)
 
     def _reserve(self) -> None:
         """Charge the whole run before anything is released: a plan is fixed in advance, a stopping time is not."""
@@ -376,9 +395,12 @@ class Trainer:
         place = Path(path)
         if self._rank != 0:
             return
+        for journal in self._journals.values():
+            journal.check_mine()
+        known = {**self._journals, place.resolve(): checkpoints.Journal(place.resolve(), self._run)}
         record: dict[str, Any] = {
             "run": self._run,
-            "plan": repr(self.plan),
+            "plan": self._planned,
             "noise": self.plan.calibrated(),
             "steps": self.steps_taken,
             "public_steps": self.public_steps,
@@ -386,25 +408,26 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "entry": None if self._entry is None else self._entry.number,
             "past": None if self._past is None else self._past.state(),
-            "earlier": [str(each) for each in self._journals],
+            "journals": [str(each) for each in known],
         }
         checkpoints.write(place, record)
-        journal = self._journals[place.resolve()] = checkpoints.Journal(place.resolve())
-        journal.begin(self._run, self.steps_taken)
+        known[place.resolve()].begin(self.steps_taken)
+        self._journals = known
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on from a checkpoint. What was spent is the most of what it, its journal and this trainer say."""
         place = Path(path)
         record = checkpoints.read(place)
-        for name, mine in (("plan", repr(self.plan)), ("noise", self.plan.calibrated())):
+        for name, mine in (("plan", self._planned), ("noise", self.plan.calibrated())):
             if record[name] != mine:
                 rule = f"is of another {name}: {record[name]}"
                 raise InvalidParameter("path", place.name, rule, "make the trainer with the plan of the checkpoint")
         if record["entry"] is not None and self._ledger is None:
             raise InvalidParameter("ledger", None, "paid for this run before", "give the trainer the same ledger")
-        journals = {each: checkpoints.Journal(each) for each in (place.resolve(), *map(Path, record["earlier"]))}
+        places = (place.resolve(), *map(Path, record["journals"]))
+        journals = {each: checkpoints.Journal(each, record["run"]) for each in places}
         there = {each: journal for each, journal in journals.items() if each == place.resolve() or journal.is_there}
-        known = [record["steps"], *(journal.read(record["run"]) for journal in there.values())]
+        known = [record["steps"], *(journal.read() for journal in there.values())]
         if self.steps_taken and record["run"] != self._run:
             rule = "belongs to another run than the one that this trainer has begun"
             raise InvalidParameter("path", place.name, rule, "make a new trainer for it")
@@ -418,6 +441,8 @@ class Trainer:
         if self._ledger is not None and record["entry"] is not None and self._rank == 0:
             self._entry = self._paid(record["entry"])
         self._journals = {**self._journals, **there}
+        for journal in self._journals.values() if self._rank == 0 else ():
+            journal.take_over(self.steps_taken)
 
     def _paid(self, number: int) -> Entry:
         assert self._ledger is not None
@@ -443,8 +468,15 @@ class Trainer:
                 for each in (*self.model.parameters(), *self.model.buffers()):
                     torch.distributed.broadcast(each, group=self._group, group_src=0)
 
+    def _share_canaries(self) -> None:
+        """The coins of the first process decide for all."""
+        if self._group is not None and self._canaries is not None:
+            coins = torch.from_numpy(self._canaries.included.astype("uint8")).to(self._device)
+            self._canaries.included = self._told(coins).cpu().numpy().astype(bool)
+
     def _added_up(self, total: Tensor) -> Tensor:
         if self._group is not None:
+            total = total.contiguous()
             torch.distributed.all_reduce(total, group=self._group)
         return total
 
@@ -465,8 +497,10 @@ class Trainer:
 class Canaries:
     """Records that are nobody's, each in the training by a fair coin."""
 
-    def __init__(self, dataset: Any, entropy: chance.Entropy | None) -> None:
-        self._dataset = dataset
+    def __init__(
+        self, dataset: Any, collate: Callable[[list[Any]], Any] | None, entropy: chance.Entropy | None
+    ) -> None:
+        self._dataset, self._collate = dataset, collate
         self.included = chance.bernoulli(p=0.5, size=(len(dataset),), entropy=entropy)
 
     def among(self, dataset: Any) -> Any:
@@ -478,7 +512,7 @@ class Canaries:
         import numpy as np
 
         every = np.arange(len(self._dataset), dtype=np.int64)
-        return Records(self._dataset, None, (0, 1)).batch(every, device)
+        return Records(self._dataset, self._collate, (0, 1)).batch(every, device)
 
 
 @final
