@@ -81,7 +81,7 @@ class PerExample:
         self._book, self.count = book, count
         self._uses = {name: _settled(blocks, book.parameters[name].tensor) for name, blocks in gathered.items()}
         self._pool: tuple[list[str], Tensor] | None = None
-        self._unchecked: Callable[[], None] = lambda: None
+        self._unchecked: tuple[Callable[[], float], Tensor, list[tuple[str, Tensor]]] | None = None
 
     def squared(self, losses: Tensor) -> Tensor:
         """‖gradient‖² of each example, over all parameters; to be followed by `check_finite`."""
@@ -90,20 +90,17 @@ class PerExample:
             raise InvalidParameter("losses", "...", "do not depend on any parameter that is trained")
         total = torch.stack([part for _, part in parts]).sum(0)
         # Finite only if all of them are. Fetched now and looked at later: a device is not waited for in between.
-        sign = fetched(total.sum() + losses.detach().to(total).sum())
-
-        def check() -> None:
-            if not math.isfinite(sign()):
-                check_finite_losses(losses)
-                for names, part in parts:
-                    self._book.check_finite(part, names)
-
-        self._unchecked = check
+        self._unchecked = fetched(total.sum() + losses.detach().to(total).sum()), losses.detach(), parts
         return total
 
     def check_finite(self) -> None:
         """Refuse lengths and losses that are not finite."""
-        self._unchecked()
+        assert self._unchecked is not None
+        sign, losses, parts = self._unchecked
+        if not math.isfinite(sign()):
+            check_finite_losses(losses)
+            for names, part in parts:
+                self._book.check_finite(part, names)
 
     def _parts(self) -> list[tuple[str, Tensor]]:
         """Squared lengths, each with the parameters that they are of: small ones together, biases with weights."""
@@ -248,13 +245,14 @@ class Bookkeeping:
         if set(spread) != set(self._spread) or any(len(spread[key]) != len(self._spread[key]) for key in spread):
             return self._learned(losses, calls, count)
         self._look_again(losses, calls, count)
-        edges = [edge for call in calls for edge in call.edges]
-        more = [edge for listed in spread.values() for edge in listed]
+        # Of what was added to every example, only the places where it was are asked about.
+        asked: dict[Any, list[GradientEdge]] = {call.key: call.edges for call in calls if call.key not in self._spread}
+        asked |= {("spread", key): listed for key, listed in spread.items()}
         # Where no gradient was when the layouts were learnt, one may come up now; then they are learnt again.
         unlearnt = [call for call in calls if call.key not in self._spread and None in self._layouts[call.key]]
-        grads = iter(gradients(losses.sum(), [*edges, *more], keep=bool(unlearnt)))
-        pulled: Pulled = {call.key: [next(grads) for _ in call.edges] for call in calls}
-        pulled |= {("spread", key): [next(grads) for _ in listed] for key, listed in spread.items()}
+        edges = [edge for listed in asked.values() for edge in listed]
+        grads = iter(gradients(losses.sum(), edges, keep=bool(unlearnt)))
+        pulled: Pulled = {key: [next(grads) for _ in listed] for key, listed in asked.items()}
         for call in unlearnt:
             for grad, layout in zip(pulled[call.key], self._layouts[call.key], strict=True):
                 if layout is None and _is_something(grad):

@@ -392,10 +392,10 @@ class Uses:
         return sum((part.each(low, high) for part in self.captures[1:]), start=self.captures[0].each(low, high))
 
 
-def _merged(captures: Sequence[Capture]) -> list[Capture]:
+def _merged(captures: Sequence[Capture]) -> Sequence[Capture]:
     """As few captures as say the same: uses of one kind join along their places."""
     if len(captures) == 1:
-        return list(captures)
+        return captures
     found: list[Capture] = [each for each in captures if isinstance(each, Convolution)]
     outers = [each for each in captures if isinstance(each, Outer)]
     rows = [each for each in captures if isinstance(each, Rows)]
