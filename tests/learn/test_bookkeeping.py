@@ -72,6 +72,20 @@ def test_the_zoo_is_large():
     assert len(ZOO) - len(STEP_BY_STEP) >= 40
 
 
+@pytest.mark.parametrize("name", ["folded, examples first", "folded, places first"])
+def test_where_examples_are_is_learnt_again_when_each_has_more_places(name):
+    """With one place each, examples first and places first look alike."""
+    model, x, y = built(name)
+    book = Bookkeeping(model)
+    for places in (1, 4):
+        truth = one_by_one(model, losses_of(model, x[:, :places], y))
+        book.forget()
+        found = book.gradients(losses_of(model, x[:, :places], y))
+        for key, value in truth.items():
+            assert close(found.each(key, 0, 5), value), (places, key)
+    book.close()
+
+
 def test_a_layer_whose_gradient_shows_late_is_learnt_then():
     """On the first batch no gradient passes the second layer; later one does."""
 

@@ -14,8 +14,9 @@ from torch import nn  # noqa: E402
 from deniable import learn  # noqa: E402
 from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
 from deniable.learn.torch import GradientNoise, Trainer  # noqa: E402
-from deniable.learn.torch.captures import Vectors  # noqa: E402
+from deniable.learn.torch.captures import Outer, Vectors  # noqa: E402
 from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
+from tests.learn.zoo import ZOO, built, losses_of  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -44,6 +45,23 @@ def test_long_vectors_of_equal_numbers_keep_their_length(size):
     values = torch.full((1, size), 0.1)
     expected = size * float(values[0, 0]) ** 2
     assert float(Vectors(values).squared()) == pytest.approx(expected, rel=2**-16)
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_ghost_norms_are_not_too_short_where_places_cancel(with_bias):
+    """Places that nearly cancel leave a short gradient of long terms; rounding could make it shorter still, and would
+    without the margin."""
+    torch.manual_seed(0)
+    halves = [torch.randn(40, 1, 32, 300) for _ in range(2)]
+    g, a = (
+        torch.cat((each, sign * each + 1e-4 * torch.randn_like(each)), 2)
+        for each, sign in zip(halves, (-1, 1), strict=True)
+    )
+    gradients = torch.cat((torch.matmul(g.double().mT, a.double()).flatten(1), g.double().sum(2).flatten(1)), 1)
+    truth = (gradients if with_bias else gradients[:, : 300 * 300]).square().sum(1)
+    assert bool((Outer(g, a, torch.Size((300, 300))).squared(with_sums=with_bias).double() >= truth).all())
+    plain = (torch.matmul(g, g.mT) * (torch.matmul(a, a.mT) + with_bias)).flatten(1).sum(1)
+    assert bool((plain.double() < truth).any())
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["single", "autocast"])
@@ -75,6 +93,33 @@ def _check_clipped(dtype, places, inside):
             trainer.close()
             for each in heard.sums:
                 assert 0.99 < float(each.norm()) <= 1
+
+
+HALVED = ["linear", "conv2d", "tied", "lstm", "attention", "lora"]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, "float32") for name in ZOO), *((name, "bfloat16") for name in HALVED)],
+)
+def test_one_record_moves_the_sum_by_the_clipping_norm_at_most(name, dtype):
+    """Brute force: the sums with and without a record, whatever else is in the batch, for losses of all sizes."""
+    torch.manual_seed(3)
+    sizes = 10 ** torch.empty(9).uniform_(-3, 4)
+
+    def total(rows):
+        model, x, y = built(name, 9, dtype=getattr(torch, dtype))
+        heard, optimizer = Heard(), torch.optim.SGD(model.parameters(), lr=0.0)
+        trainer = Trainer(model, optimizer, ALL, (x[rows], y[rows], sizes[rows]), noise=heard, progress=False)
+        for batch, labels, size in trainer:
+            trainer.backward(losses_of(model, batch, labels) * size)
+        trainer.close()
+        return torch.stack(heard.sums)
+
+    longest = int(sizes.argmax())
+    moved = (total(torch.arange(9)) - total(torch.tensor([i for i in range(9) if i != longest]))).norm(dim=1)
+    assert float(moved.min()) > 0.9
+    assert float(moved.max()) <= 1
 
 
 def test_a_clipping_norm_that_no_square_can_tell_from_zero_is_refused():

@@ -6,6 +6,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -212,6 +213,16 @@ def test_objective_perturbation_leaks_no_more_than_it_says(rows):
     assert max(exact_delta(rows, extra, 2.0, 0.5, plan.epsilon) for extra in (1.0, -1.0)) > 1e-3
 
 
+@pytest.mark.parametrize(("level", "delta"), [(1.0, 1e-3), (4.0, 1e-6), (0.3, 1e-9)])
+def test_objective_perturbation_pays_for_both_signs_of_the_noise(level, delta):
+    """2 δ_μ(ε - log(1 + β/λ)) = δ, by mpmath at 50 digits."""
+    plan = learn.ObjectivePerturbation(lipschitz=1.0, smoothness=0.25, regularisation=2.0, delta=delta, noise=level)
+    with mpmath.workdps(50):
+        mu, left = 1 / mpmath.mpf(level), mpmath.mpf(plan.epsilon) - mpmath.log1p(mpmath.mpf(1) / 8)
+        paid = 2 * (mpmath.ncdf(mu / 2 - left / mu) - mpmath.e**left * mpmath.ncdf(-mu / 2 - left / mu))
+    assert 0.999 * delta <= paid <= delta
+
+
 def test_objective_perturbation_calibrates_and_pays_for_an_inexact_solver():
     plan = learn.ObjectivePerturbation(lipschitz=1.0, smoothness=0.25, regularisation=5.0, delta=1e-6).calibrate(
         epsilon=1
@@ -233,6 +244,9 @@ def test_objective_perturbation_calibrates_and_pays_for_an_inexact_solver():
         output_noise=1.0,
     )
     assert inexact.curve.epsilon(delta=1e-5) > plan.curve.epsilon(delta=1e-5)
+    # Two solvers, each off by tolerance/λ = 0.02, are 0.04 apart.
+    apart = curves.approximate(epsilon=plan.epsilon, delta=1e-6) * curves.gaussian(mu=0.04)
+    assert inexact.curve.epsilon(delta=1e-5) == pytest.approx(apart.epsilon(delta=1e-5), rel=1e-6)
     with pytest.raises(InvalidParameter, match="go together"):
         learn.ObjectivePerturbation(lipschitz=1.0, smoothness=0.25, regularisation=5.0, delta=1e-6, tolerance=0.1)
     with pytest.raises(InvalidParameter, match="raise the regularisation"):
@@ -244,6 +258,9 @@ def test_output_perturbation_moves_as_far_as_it_says_and_no_farther():
     # A linear loss <θ, x>, ‖x‖ = 1, attains it: the minimiser of <θ, x> + ‖θ‖² is -x/2, without the record 0.
     assert plan.sensitivity == pytest.approx(0.5, rel=1e-9)
     assert plan.sensitivity >= 0.5
+    # Solvers that stop at a slope of 0.1 on either side: at 0.1/2 without the record and at -(1 + 0.1)/2 with it.
+    inexact = learn.OutputPerturbation(lipschitz=1.0, regularisation=2.0, tolerance=0.1)
+    assert 0.6 <= inexact.sensitivity == pytest.approx(0.6, rel=1e-9)
     rng = np.random.default_rng(1)
     for _ in range(20):
         rows = rng.uniform(-1, 1, 6)
