@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 from torch import Tensor, nn
 
@@ -20,7 +20,7 @@ def parts_of(model: nn.Module) -> list[nn.Module]:
     return found
 
 
-Holder = dict[str, Tensor | None]
+Holder = dict[str, Any]
 """A module's own table of buffers, or of parameters: a tensor may also be replaced there."""
 
 
@@ -30,7 +30,7 @@ class Watch:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._seen: list[tuple[Holder, str, Tensor, int]] = []
+        self._seen: list[tuple[Holder, str, Any, int]] = []
         self._copies: list[tuple[Holder, str, Tensor]] = []
 
     def begin(self, *, closely: bool) -> None:
@@ -50,7 +50,7 @@ class Watch:
     def check(self) -> None:
         """Refuse what was changed since `begin`, by its name."""
         for holder, local, tensor, version in self._seen:
-            if holder.get(local) is not tensor or tensor._version != version:
+            if tensor._version != version or holder.get(local) is not tensor:
                 raise self._changed(holder, local, tensor)
         for holder, local, copy in self._copies:
             now = holder[local]
