@@ -52,12 +52,12 @@ def test_ghost_norms_are_not_too_short_where_places_cancel(with_bias):
     """Places that nearly cancel leave a short gradient of long terms; rounding could make it shorter still, and would
     without the margin."""
     torch.manual_seed(0)
-    halves = [torch.randn(40, 1, 32, 300) for _ in range(2)]
+    halves = [torch.randn(40, 32, 300) for _ in range(2)]
     g, a = (
-        torch.cat((each, sign * each + 1e-4 * torch.randn_like(each)), 2)
+        torch.cat((each, sign * each + 1e-4 * torch.randn_like(each)), 1)
         for each, sign in zip(halves, (-1, 1), strict=True)
     )
-    gradients = torch.cat((torch.matmul(g.double().mT, a.double()).flatten(1), g.double().sum(2).flatten(1)), 1)
+    gradients = torch.cat((torch.matmul(g.double().mT, a.double()).flatten(1), g.double().sum(1)), 1)
     truth = (gradients if with_bias else gradients[:, : 300 * 300]).square().sum(1)
     assert bool((Outer(g, a, torch.Size((300, 300))).squared(with_sums=with_bias).double() >= truth).all())
     plain = (torch.matmul(g, g.mT) * (torch.matmul(a, a.mT) + with_bias)).flatten(1).sum(1)

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.learn.plans import Plan
 from deniable.learn.torch.calls import shown
+from deniable.learn.torch.watch import parts_of
 
 if TYPE_CHECKING:
     from deniable.ledger import Ledger
@@ -121,10 +122,14 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> torch.optim.Optimizer:
 def check_trained(model: nn.Module, parameters: Mapping[str, torch.Tensor]) -> None:
     """The parameters that are trained must stay those that the trainer was made for."""
     before = {id(each) for each in parameters.values()}
-    for name, each in model.named_parameters():
-        if each.requires_grad != (id(each) in before):
-            rule = "was frozen, unfrozen, added or replaced after the trainer was made"
-            raise InvalidParameter("model", name, rule, "make a new trainer for what is trained from now on")
+
+    def is_other(each: torch.Tensor | None) -> bool:
+        return each is not None and each.requires_grad != (id(each) in before)
+
+    if any(is_other(each) for module in parts_of(model) for each in module._parameters.values()):
+        name = next(name for name, each in model.named_parameters() if is_other(each))
+        rule = "was frozen, unfrozen, added or replaced after the trainer was made"
+        raise InvalidParameter("model", name, rule, "make a new trainer for what is trained from now on")
 
 
 def check_dataset(dataset: Any) -> Any:

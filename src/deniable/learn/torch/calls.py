@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -90,9 +90,11 @@ class Listener:
         self.model, self.wanted = model, wanted
         self.paused = False
         self.calls: list[Call] = []
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: dict[tuple[str, str], int] = {}
         self._modes: list[Listening | None] = []
         self._handles: dict[str, list[Any]] = {}
+        self._kinds: dict[str, list[str]] = {}
+        """Which records are wanted of calls of a path, until what is listened to changes."""
         for path, module in model.named_modules():
             if any(each.requires_grad for each in module.parameters()):
                 self._listen(path, module)
@@ -103,11 +105,11 @@ class Listener:
             before = module.register_forward_pre_hook(_Hook(lambda m, _: self._enter(path, m)))
             handles.append(before)
             handles.append(module.register_forward_hook(_Hook(lambda m, a, o: self._leave()), always_call=True))
-        seen = _Hook(lambda m, a, k, o: self._seen(path, m, a, k, o))
-        handles.append(module.register_forward_hook(seen, with_kwargs=True))
+        handles.append(module.register_forward_hook(_Hook(partial(self._seen, path)), with_kwargs=True))
 
     def listen_only_to(self, paths: Collection[str]) -> None:
         """Take the hooks off all other modules: a call that nobody wants to know of costs nothing then."""
+        self._kinds.clear()
         for path in [path for path in self._handles if path not in paths]:
             for handle in self._handles.pop(path):
                 handle.remove()
@@ -138,9 +140,11 @@ class Listener:
     def _seen(self, path: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if self._off():
             return
-        for kind in ("layer", "unit"):
-            if self.wanted(path, kind):
-                self._keep(path, kind, module, args, kwargs, output)
+        kinds = self._kinds.get(path)
+        if kinds is None:
+            kinds = self._kinds[path] = [kind for kind in ("layer", "unit") if self.wanted(path, kind)]
+        for kind in kinds:
+            self._keep(path, kind, module, args, kwargs, output)
 
     def _keep(
         self, path: str, kind: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
@@ -150,23 +154,21 @@ class Listener:
         if not places:
             return None
         if kind == "layer":
-            args, kwargs = ((*args, *kwargs.values())[:1]), {}
-            tensors = [each for each in args if isinstance(each, Tensor)]
-        else:
-            tensors = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
-        key = (path, kind, self._counts[path, kind])
-        self._counts[path, kind] += 1
-        made = [flat[i] for i in places]
+            args, kwargs = args[:1] or tuple(kwargs.values())[:1], {}
+        given = args if kind != "unit" else tree_flatten((args, kwargs))[0]
+        of, made = (path, kind), [flat[i] for i in places]
+        before = self._counts.get(of, 0)
+        self._counts[of] = before + 1
         call = Call(
-            key,
+            (path, kind, before),
             module,
-            tuple(each.detach() if isinstance(each, Tensor) else each for each in args),
+            tuple([each.detach() if isinstance(each, Tensor) else each for each in args]),
             kwargs,
-            [get_gradient_edge(each) for each in made],
+            [_edge(each) for each in made],
             [tuple(each.shape) for each in made],
             [each.dtype for each in made],
             places,
-            versions=[(each, each._version) for each in tensors],
+            versions=[(each, each._version) for each in given if isinstance(each, Tensor)],
         )
         self.calls.append(call)
         return call
@@ -194,6 +196,14 @@ class Listener:
         mode = self._modes.pop() if self._modes else None
         if mode is not None:
             mode.__exit__(None, None, None)
+
+
+def _edge(output: Tensor) -> GradientEdge:
+    """Where the gradient of an output arrives; by the short way where autograd's own nodes stand."""
+    node = output.grad_fn
+    if node is None or isinstance(node, torch._C._FunctionBase):
+        return get_gradient_edge(output)
+    return GradientEdge(node, output.output_nr)
 
 
 def gradients(losses: Tensor, edges: Iterable[GradientEdge], *, keep: bool) -> list[Tensor | None]:

@@ -266,6 +266,7 @@ class Trainer:
             factors = self._factors(found.squared(losses))
             for name, part, (start, stop) in found.summed(factors):
                 self._add(name, part, start, stop)
+        found.check_finite()  # last, as a device is waited for; a step whose backward pass fails tells nobody anything
         self._is_added = True
         self.history.losses(losses)
 
