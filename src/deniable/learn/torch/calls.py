@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
 
@@ -30,13 +30,13 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     edges: list[GradientEdge]
-    shapes: list[tuple[int, ...]]
+    shapes: list[torch.Size]
     dtypes: list[torch.dtype]
     places: list[int]
     """Which of the flattened outputs the edges belong to."""
-    blocks: dict[str, tuple[int, int]] = field(default_factory=dict)
+    blocks: dict[str, tuple[int, int]]
     """Of a linear map inside attention: which rows of which parameters it used."""
-    versions: list[tuple[Tensor, int]] = field(default_factory=list)
+    versions: list[tuple[Tensor, int]]
 
     @property
     def path(self) -> str:
@@ -144,34 +144,57 @@ class Listener:
         if kinds is None:
             kinds = self._kinds[path] = [kind for kind in ("layer", "unit") if self.wanted(path, kind)]
         for kind in kinds:
-            self._keep(path, kind, module, args, kwargs, output)
+            if kind == "layer":
+                self._keep_map(path, kind, module, args[0] if args else next(iter(kwargs.values())), output)
+            else:
+                self._keep_unit(path, kind, module, args, kwargs, output)
 
-    def _keep(
+    def _keep_map(self, path: str, kind: str, module: nn.Module, x: Tensor, output: Any) -> Call | None:
+        """A call that makes one tensor of another."""
+        if not isinstance(output, Tensor) or not output.requires_grad:
+            return None
+        call = Call(
+            self._key(path, kind),
+            module,
+            (x.detach(),),
+            {},
+            [_edge(output)],
+            [output.shape],
+            [output.dtype],
+            [0],
+            {},
+            [(x, x._version)],
+        )
+        self.calls.append(call)
+        return call
+
+    def _keep_unit(
         self, path: str, kind: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
-    ) -> Call | None:
-        flat = [output] if isinstance(output, Tensor) else tree_flatten(output)[0]
+    ) -> None:
+        """Any call at all."""
+        flat = tree_flatten(output)[0]
         places = [i for i, each in enumerate(flat) if isinstance(each, Tensor) and each.requires_grad]
         if not places:
-            return None
-        if kind == "layer":
-            args, kwargs = args[:1] or tuple(kwargs.values())[:1], {}
-        given = args if kind != "unit" else tree_flatten((args, kwargs))[0]
-        of, made = (path, kind), [flat[i] for i in places]
-        before = self._counts.get(of, 0)
-        self._counts[of] = before + 1
+            return
+        made = [flat[i] for i in places]
         call = Call(
-            (path, kind, before),
+            self._key(path, kind),
             module,
             tuple([each.detach() if isinstance(each, Tensor) else each for each in args]),
             kwargs,
             [_edge(each) for each in made],
-            [tuple(each.shape) for each in made],
+            [each.shape for each in made],
             [each.dtype for each in made],
             places,
-            versions=[(each, each._version) for each in given if isinstance(each, Tensor)],
+            {},
+            [(each, each._version) for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)],
         )
         self.calls.append(call)
-        return call
+
+    def _key(self, path: str, kind: str) -> Key:
+        before = self._counts.get((path, kind), 0)
+        self._counts[path, kind] = before + 1
+        return path, kind, before
 
     def _enter(self, path: str, module: nn.Module) -> None:
         if self._off() or not self.wanted(path, "heard"):
@@ -184,7 +207,7 @@ class Listener:
                 block = None if part is None else block_of(part, module)
                 if block is not None:
                     blocks[block[0]] = block[1:]
-            call = self._keep(path, "heard", module, (x,), {}, out) if blocks else None
+            call = self._keep_map(path, "heard", module, x, out) if blocks else None
             if call is not None:
                 call.blocks = blocks
 

@@ -10,7 +10,7 @@ A capture stands for B gradients without holding them where it can. It answers t
 capture        G_i                                           ‖G_i‖²
 =============  ============================================  =======================================================
 Outer          Σ_t g_it a_itᵀ                                Σ_ts (g_it·g_is)(a_it·a_is), or of G_i itself if shorter
-Sums           Σ_t g_it: the bias beside it                  Σ_ts g_it·g_is: with a_it·a_is + 1 both come at once
+Sums           g_i: the bias beside it, of one place         ‖g_i‖²: with ‖a_i‖² + 1 both come at once
 Convolution    the same over unfolded windows                the same
 Rows           row v: Σ_{t: id_it = v} g_it                  sum over equal ids first
 Vectors        held as it is                                 as it is
@@ -62,14 +62,13 @@ class Factors:
 
     def __init__(self, each: Tensor) -> None:
         self.each = each
-        self._over: dict[int, tuple[Tensor, Tensor]] = {}
+        self._over: dict[int, Tensor] = {}
 
-    def over(self, places: int) -> tuple[Tensor, Tensor]:
-        """One factor for each of B × `places` rows; also as a column."""
+    def over(self, places: int) -> Tensor:
+        """One factor for each of B × `places` rows, as a column."""
         found = self._over.get(places)
         if found is None:
-            column = self.each.view(-1, 1, 1).expand(-1, places, 1).reshape(-1, 1)
-            found = self._over[places] = column.view(-1), column
+            found = self._over[places] = self.each.view(-1, 1, 1).expand(-1, places, 1).reshape(-1, 1)
         return found
 
 
@@ -97,56 +96,43 @@ class Capture(ABC):
 class Outer(Capture):
     """Sums of outer products over places t: g of shape (B·m, T, o), a of shape (B·m, T, i), m independent blocks."""
 
-    __slots__ = ("_kept", "_rows", "a", "blocks", "g")
+    __slots__ = ("_kept", "a", "blocks", "g")
 
     def __init__(self, g: Tensor, a: Tensor, shape: torch.Size, blocks: int = 1) -> None:
         self.g, self.a, self.shape, self.blocks = g, a, shape, blocks
         self._kept: Tensor | None = None
-        self._rows: Tensor | None = None
 
     @property
     def count(self) -> int:
         return int(self.g.shape[0]) // self.blocks
 
-    @property
-    def rows(self) -> Tensor:
-        """g, one place after the other."""
-        if self._rows is None:
-            self._rows = self.g.reshape(-1, self.g.shape[-1])
-        return self._rows
-
-    def _some(self, low: int, high: int) -> tuple[Tensor, Tensor]:
+    def some(self, low: int, high: int) -> tuple[Tensor, Tensor]:
+        """What the gradients of some examples are made of."""
         if low == 0 and high == self.count:
             return self.g, self.a
         return self.g[low * self.blocks : high * self.blocks], self.a[low * self.blocks : high * self.blocks]
 
     def direct(self, low: int, high: int) -> Tensor:
         """The gradients of some examples, one row for each, block by block."""
-        g, a = self._some(low, high)
+        g, a = self.some(low, high)
         return torch.bmm(g.transpose(1, 2), a).view(high - low, -1)
 
+    @property
+    def is_ghost(self) -> bool:
+        """Whether the gradients are longer than what they are made of: then only their lengths are worked out."""
+        (_, places, outs), ins = self.g.shape, self.a.shape[-1]
+        return places > 1 and outs * ins > places * (outs + ins)
+
     def squared(self, *, with_sums: bool = False) -> Tensor:
-        """‖G_i‖²; with those of the bias beside it, if wanted."""
-        count, (_, places, outs), ins = self.count, self.g.shape, self.a.shape[-1]
-        if places == 1:
+        """‖G_i‖²; of a single place with those of the bias beside it, if wanted."""
+        if self.g.shape[1] == 1:
             a = _square(self.a)
-            return _by_example(_square(self.g).mul_(a.add_(1) if with_sums else a), count)
-        if outs * ins <= places * (outs + ins):
-            # No longer than what it is made of: hold the gradients, and their sum comes for nothing.
-            self._kept = self.direct(0, count)
-            own = _square(self._kept)
-            return own + _by_example(_square(self.g.sum(1)), count) if with_sums else own
-        ghost = self._ghost_with_sums if with_sums else self._ghost
-        return _chunked(count, 2 * self.blocks * places * places, room(self.g), ghost)
-
-    def _ghost(self, low: int, high: int) -> Tensor:
-        g, a = self._some(low, high)
-        return _added(torch.bmm(g, g.transpose(1, 2)).mul_(torch.bmm(a, a.transpose(1, 2))), high - low)
-
-    def _ghost_with_sums(self, low: int, high: int) -> Tensor:
-        g, a = self._some(low, high)
-        inner = torch.bmm(g, g.transpose(1, 2))
-        return _added(inner.addcmul_(inner, torch.bmm(a, a.transpose(1, 2))), high - low)
+            return _by_example(_square(self.g).mul_(a.add_(1) if with_sums else a), self.count)
+        assert not with_sums
+        if self.is_ghost:
+            return ghosts([self])
+        self._kept = self.direct(0, self.count)  # their sum comes for nothing
+        return _square(self._kept)
 
     def cross(self, rows: Rows) -> Tensor:
         """<G_i, R_i> with the rows of an embedding that shares the weight."""
@@ -156,8 +142,8 @@ class Outer(Capture):
     def summed(self, factors: Factors) -> Tensor:
         if self._kept is not None:
             return torch.mv(self._kept.T, factors.each).view(self.shape)
-        g, a = self.rows, self.a.reshape(-1, self.a.shape[-1])
-        _, weights = factors.over(self.g.shape[1])
+        g, a = self.g.reshape(-1, self.g.shape[-1]), self.a.reshape(-1, self.a.shape[-1])
+        weights = factors.over(self.g.shape[1])
         if g.shape[1] <= a.shape[1]:
             return torch.mm((g * weights).T, a)
         return torch.mm(g.T, a * weights)
@@ -168,26 +154,18 @@ class Outer(Capture):
 
 @final
 class Sums(Capture):
-    """The bias of a linear map, beside the outer products of its weight: Σ_t g_it."""
+    """The bias of a linear map that saw one place of each example: what is known of it is known of the weight."""
 
-    __slots__ = ("_values", "outer")
+    __slots__ = ("outer", "values")
 
     def __init__(self, outer: Outer) -> None:
-        self.outer, self.shape = outer, outer.g.shape[-1:]
-        self._values: Tensor | None = None
-
-    @property
-    def values(self) -> Tensor:
-        if self._values is None:
-            g = self.outer.g
-            self._values = g[:, 0] if g.shape[1] == 1 else g.sum(1)
-        return self._values
+        self.outer, self.values, self.shape = outer, outer.g[:, 0], outer.g.shape[-1:]
 
     def squared(self) -> Tensor:
         return _square(self.values)
 
     def summed(self, factors: Factors) -> Tensor:
-        return torch.mv(self.outer.rows.T, factors.over(self.outer.g.shape[1])[0])
+        return torch.mv(self.values.T, factors.each)
 
     def each(self, low: int, high: int) -> Tensor:
         return self.values[low:high]
@@ -300,7 +278,7 @@ class Rows(Capture):
             return self.g.flatten(1).square().sum(1)
         if self.g.device.type != "cpu":  # sorting ids would wait for the device
             same = self.ids.unsqueeze(1) == self.ids.unsqueeze(2)
-            return _added(torch.bmm(self.g, self.g.transpose(1, 2)).mul_(same), count)
+            return _summed_up(torch.bmm(self.g, self.g.transpose(1, 2)).mul_(same), count, MARGIN)
         owner = torch.arange(count, device=self.ids.device).unsqueeze(1)
         keys, where = torch.unique(self.ids + owner * self.shape[0], return_inverse=True)
         added = self.g.new_zeros((keys.numel(), width)).index_add_(0, where.flatten(), self.g.flatten(0, 1))
@@ -439,20 +417,38 @@ def _by_example(values: Tensor, count: int) -> Tensor:
     return values.view(count) if values.numel() == count else values.reshape(count, -1).sum(1)
 
 
-def _added(inner: Tensor, count: int) -> Tensor:
+def ghosts(outers: Sequence[Outer]) -> Tensor:
+    """‖G_i‖² of weights that saw as many places as each other, added up."""
+    first = outers[0]
+    count, places = first.count, first.g.shape[1]
+
+    def some(low: int, high: int) -> Tensor:
+        total: Tensor | None = None
+        for outer in outers:
+            g, a = outer.some(low, high)
+            inner, other = torch.bmm(g, g.transpose(1, 2)), torch.bmm(a, a.transpose(1, 2))
+            total = inner.mul_(other) if total is None else total.addcmul_(inner, other)
+        assert total is not None
+        return _summed_up(total, high - low, MARGIN + len(outers))
+
+    return _chunked(count, 3 * first.blocks * places * places, room(first.g), some)
+
+
+def _summed_up(inner: Tensor, count: int, margin: int) -> Tensor:
     """Σ_ts of inner products (B·m, T, T) for each of B examples, and what rounding may have lost of it.
 
     Terms of both signs cancel, rounding errors do not; they are in proportion to (Σ_t ‖g_t‖‖a_t‖)², which is at most T
     times the sum over the diagonal.
     """
     places = inner.shape[-1]
-    return _by_example(torch.mv(inner.view(-1, places * places), _ones(places, inner.dtype, inner.device)), count)
+    ones = _ones(places, margin, inner.dtype, inner.device)
+    return _by_example(torch.mv(inner.view(-1, places * places), ones), count)
 
 
 @lru_cache(maxsize=16)
-def _ones(places: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """What `_added` multiplies with: ones, and more on the diagonal."""
-    more = MARGIN * torch.finfo(dtype).eps * places
+def _ones(places: int, margin: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """What inner products are multiplied with: ones, and more on the diagonal."""
+    more = margin * torch.finfo(dtype).eps * places
     return (
         torch.ones(places, places, dtype=dtype, device=device)
         .add_(torch.eye(places, dtype=dtype, device=device), alpha=more)

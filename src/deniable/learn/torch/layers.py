@@ -80,7 +80,10 @@ def summed_to_last(call: Passed) -> Vectors:
 
 def _linear(call: Passed) -> Found:
     weight = outer_product(call, call.module.weight.shape)
-    return {"weight": weight, "bias": Sums(weight)}
+    if weight.g.shape[1] == 1:
+        return {"weight": weight, "bias": Sums(weight)}
+    bias = call.module.bias
+    return {"weight": weight} if bias is None else {"weight": weight, "bias": Vectors(weight.g.sum(1))}
 
 
 def _convolution(call: Passed) -> Found:

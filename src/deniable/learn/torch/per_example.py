@@ -12,11 +12,14 @@ from torch import Tensor
 
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.torch.border import check_finite_losses
-from deniable.learn.torch.captures import Capture, Factors, Outer, Sums, Uses, Vectors, counted
+from deniable.learn.torch.captures import Capture, Factors, Outer, Sums, Uses, Vectors, counted, ghosts
 from deniable.learn.torch.parameters import Trained
 
 SMALL = 2**13
 """Gradients that are held and have at most so many numbers are put together: fewer, larger operations."""
+
+FEW = 4
+"""Parameters that are named where a number is of many."""
 
 Block = tuple[int, int]
 """Rows of a parameter, from and to."""
@@ -58,28 +61,34 @@ class PerExample:
                 check_finite(part, names)
 
     def _parts(self) -> list[tuple[str, Tensor]]:
-        """Squared lengths, each with the parameters that they are of: small ones together, biases with weights."""
+        """Squared lengths, each with the parameters that they are of: alike ones together, biases with weights."""
         small: dict[torch.dtype, list[tuple[str, Tensor]]] = {}
+        ghostly: dict[tuple[int, torch.dtype], list[tuple[str, Outer]]] = {}
         outers: dict[int, tuple[str, Outer]] = {}
         beside: dict[int, tuple[str, Sums]] = {}
         parts: list[tuple[str, Tensor]] = []
         for name, blocks in self._uses.items():
             sole = _sole(blocks)
             if isinstance(sole, Outer):
-                outers[id(sole)] = name, sole
+                if sole.is_ghost:
+                    ghostly.setdefault((sole.g.shape[1], sole.g.dtype), []).append((name, sole))
+                else:
+                    outers[id(sole)] = name, sole
             elif isinstance(sole, Sums):
                 beside[id(sole.outer)] = name, sole
             elif isinstance(sole, Vectors) and sole.values.numel() <= SMALL * self.count:
                 small.setdefault(sole.values.dtype, []).append((name, sole.rows))
             else:
                 parts += [(name, uses.squared()) for uses in blocks.values()]
+        for alike in ghostly.values():
+            parts.append((_named([name for name, _ in alike]), ghosts([outer for _, outer in alike])))
         for key, (name, outer) in outers.items():
             parts.append((name, outer.squared(with_sums=beside.pop(key, None) is not None)))
         parts += [(name, sums.squared()) for name, sums in beside.values()]
         if len(small) == 1 and len(listed := next(iter(small.values()))) > 1:
             names, flat = [name for name, _ in listed], torch.cat([rows for _, rows in listed], 1)
             self._pool = names, flat
-            parts.append((", ".join(names), Vectors(flat).squared()))
+            parts.append((_named(names), Vectors(flat).squared()))
         else:
             parts += [(name, Vectors(rows).squared()) for listed in small.values() for name, rows in listed]
         return parts
@@ -116,6 +125,11 @@ class PerExample:
         for (start, stop), uses in blocks.items():
             (made[:, start:stop] if whole.dim() else made).add_(uses.each(low, high))
         return made
+
+
+def _named(names: list[str]) -> str:
+    """Some parameters for people: a few by name."""
+    return ", ".join(names) if len(names) <= FEW else f"{', '.join(names[:FEW])} and {len(names) - FEW} more"
 
 
 def _sole(blocks: dict[Block, Uses]) -> Capture | None:
