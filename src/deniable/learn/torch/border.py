@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.learn.plans import Plan
 from deniable.learn.torch.calls import shown
-from deniable.learn.torch.watch import parts_of
 
 if TYPE_CHECKING:
     from deniable.ledger import Ledger
@@ -117,19 +116,6 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> torch.optim.Optimizer:
         rule = "is trained, but the optimizer does not have it"
         raise InvalidParameter("optimizer", min(missing), rule, "add it, or freeze it: requires_grad_(False)")
     return optimizer
-
-
-def check_trained(model: nn.Module, parameters: Mapping[str, torch.Tensor]) -> None:
-    """The parameters that are trained must stay those that the trainer was made for."""
-    before = {id(each) for each in parameters.values()}
-
-    def is_other(each: torch.Tensor | None) -> bool:
-        return each is not None and each.requires_grad != (id(each) in before)
-
-    if any(is_other(each) for module in parts_of(model) for each in module._parameters.values()):
-        name = next(name for name, each in model.named_parameters() if is_other(each))
-        rule = "was frozen, unfrozen, added or replaced after the trainer was made"
-        raise InvalidParameter("model", name, rule, "make a new trainer for what is trained from now on")
 
 
 def check_dataset(dataset: Any) -> Any:

@@ -121,7 +121,7 @@ class Outer(Capture):
     def is_ghost(self) -> bool:
         """Whether the gradients are longer than what they are made of: then only their lengths are worked out."""
         (_, places, outs), ins = self.g.shape, self.a.shape[-1]
-        return places > 1 and outs * ins > places * (outs + ins)
+        return bool(places > 1 and outs * ins > places * (outs + ins))
 
     def squared(self, *, with_sums: bool = False) -> Tensor:
         """‖G_i‖²; of a single place with those of the bias beside it, if wanted."""

@@ -135,7 +135,7 @@ class Trainer:
         self._weights: list[int] = []
         """Versions of the parameters when a batch was handed out."""
         self._is_closed = False
-        self._watch = Watch(model)
+        self._watch = Watch(model, self._parameters.values())
         self._loop = object()
         """The loop that hands out batches; one that began earlier is over."""
         for group in optimizer.param_groups:
@@ -213,7 +213,7 @@ class Trainer:
         with self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._rank == 0) as shown:
             while self.steps_taken < last:
                 self._records.check_length()
-                border.check_trained(self.model, self._parameters)
+                self._watch.begin(closely=self._book.is_learning)
                 step = self.steps_taken
                 self.steps_taken += 1
                 for journal in self._journals.values() if self._rank == 0 else ():
@@ -241,7 +241,6 @@ class Trainer:
         self._open, self._is_added = count, True
         self._book.forget()
         self._weights = [each._version for each in self._parameters.values()]
-        self._watch.begin(closely=self._book.is_learning)
         return batch
 
     def backward(self, losses: Tensor) -> None:
@@ -294,13 +293,16 @@ class Trainer:
         totals = {}
         for name, parameter in self._parameters.items():
             total = self._sums.pop(name, None)
-            nothing = torch.zeros_like(parameter, dtype=counted(parameter.dtype)) if total is None else total
-            totals[name] = self._added_up(nothing)
-        noisy = [self._told(each) for each in self._noisy(totals)]
+            totals[name] = torch.zeros_like(parameter, dtype=counted(parameter.dtype)) if total is None else total
+        if self._group is not None:
+            totals = {name: self._added_up(total) for name, total in totals.items()}
+        noisy = self._noisy(totals)
+        if self._group is not None:
+            noisy = [self._told(each) for each in noisy]
         torch._foreach_div_(noisy, self.expected_batch)
         self.optimizer.zero_grad(set_to_none=True)  # of frozen parameters, too: what an earlier backward() left there
         for parameter, grad in zip(self._parameters.values(), noisy, strict=True):
-            parameter.grad = grad.to(parameter.dtype)
+            parameter.grad = grad if grad.dtype == parameter.dtype else grad.to(parameter.dtype)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.history.stepped(self.steps_taken)
