@@ -58,18 +58,22 @@ def room(tensor: Tensor) -> int:
 class Factors:
     """What each example's gradient is multiplied by; the same for each of its places is made once."""
 
-    __slots__ = ("_over", "each")
+    __slots__ = ("_over", "_room", "each")
 
     def __init__(self, each: Tensor) -> None:
         self.each = each
         self._over: dict[int, Tensor] = {}
+        self._room: dict[torch.Size, Tensor] = {}
 
-    def over(self, places: int) -> Tensor:
-        """One factor for each of B × `places` rows, as a column."""
-        found = self._over.get(places)
-        if found is None:
-            found = self._over[places] = self.each.view(-1, 1, 1).expand(-1, places, 1).reshape(-1, 1)
-        return found
+    def scaled(self, rows: Tensor, places: int) -> Tensor:
+        """Rows of B × `places`, each times its example's factor; in room that the next of this shape takes over."""
+        over = self._over.get(places)
+        if over is None:
+            over = self._over[places] = self.each.view(-1, 1, 1).expand(-1, places, 1).reshape(-1, 1)
+        room = self._room.get(rows.shape)
+        if room is None:
+            room = self._room[rows.shape] = torch.empty_like(rows, memory_format=torch.contiguous_format)
+        return torch.mul(rows, over, out=room)
 
 
 class Capture(ABC):
@@ -143,10 +147,9 @@ class Outer(Capture):
         if self._kept is not None:
             return torch.mv(self._kept.T, factors.each).view(self.shape)
         g, a = self.g.reshape(-1, self.g.shape[-1]), self.a.reshape(-1, self.a.shape[-1])
-        weights = factors.over(self.g.shape[1])
         if g.shape[1] <= a.shape[1]:
-            return torch.mm((g * weights).T, a)
-        return torch.mm(g.T, a * weights)
+            return torch.mm(factors.scaled(g, self.g.shape[1]).T, a)
+        return torch.mm(g.T, factors.scaled(a, self.g.shape[1]))
 
     def each(self, low: int, high: int) -> Tensor:
         return self.direct(low, high).reshape(high - low, *self.shape)

@@ -32,7 +32,7 @@ Gathered = dict[str, dict[Block, list[Capture]]]
 class PerExample:
     """The gradients of one batch, example by example, not summed yet."""
 
-    __slots__ = ("_parameters", "_pool", "_unchecked", "_uses", "count")
+    __slots__ = ("_parameters", "_pool", "_unchecked", "_uses", "count", "loss")
 
     def __init__(self, parameters: Mapping[str, Trained], gathered: Gathered, count: int) -> None:
         self._parameters, self.count = parameters, count
@@ -48,7 +48,8 @@ class PerExample:
             raise InvalidParameter("losses", NOTHING, rule, "call the model in the loop, right before trainer.backward")
         total = torch.stack([part for _, part in parts]).sum(0)
         # Finite only if all of them are. Fetched now and looked at later: a device is not waited for in between.
-        self._unchecked = _fetched(total.sum() + losses.detach().to(total).sum()), losses.detach(), parts
+        self.loss = losses.detach().sum()
+        self._unchecked = _fetched(total.sum() + self.loss), losses.detach(), parts
         return total
 
     def check_finite(self) -> None:
