@@ -15,8 +15,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, final
 
 import torch
@@ -27,9 +25,11 @@ from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.torch.alone import check_alone
 from deniable.learn.torch.border import check_finite_losses
 from deniable.learn.torch.calls import Call, Key, Listener, gradients
-from deniable.learn.torch.captures import Capture, Outer, Sums, Uses, Vectors, counted
+from deniable.learn.torch.captures import Capture, Vectors, counted
 from deniable.learn.torch.layers import closed_form, outer_product, passed, spread_over, summed_to_last
 from deniable.learn.torch.layouts import Layout, Search
+from deniable.learn.torch.parameters import Trained, common_path, names_at, sources, trained_parameters
+from deniable.learn.torch.per_example import Block, Gathered, PerExample, all_rows, check_finite
 from deniable.learn.torch.rerun import input_layouts, rerun
 from deniable.learn.torch.spread import additions, narrowed
 
@@ -39,135 +39,8 @@ TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3, torch.bfloat16: 0.2, torc
 AGAIN = (2, 16)
 """On the second batch, and when there were 16 times as many, one example is asked about again."""
 
-SMALL = 2**13
-"""Gradients that are held and have at most so many numbers are put together: fewer, larger operations."""
-
-Block = tuple[int, int]
-Gathered = dict[str, dict[Block, list[Capture]]]
 Pulled = dict[Any, list[Tensor | None]]
 """Gradients at outputs, by the key of the call; by ("spread", key) where something was added to every example."""
-
-
-@final
-@dataclass(slots=True)
-class Trained:
-    """One parameter that is trained: all its places in the model, and from where its gradients are worked out."""
-
-    name: str
-    tensor: nn.Parameter
-    owners: list[tuple[str, str]]
-    """(path of a module, name in it); several where weights are tied."""
-    unit: str | None
-    """The module that is run again for it; None where closed forms do."""
-    is_spread: bool = False
-    """Whether it is added to every example by itself (see `spread`)."""
-
-    def name_in(self, path: str) -> str:
-        """Its name as seen from a module above it."""
-        for owner, local in self.owners:
-            full = f"{owner}.{local}" if owner else local
-            if path == "" or owner == path or owner.startswith(f"{path}."):
-                return full[len(path) + 1 :] if path else full
-        raise AssertionError(path)
-
-
-@final
-class PerExample:
-    """The gradients of one batch, example by example, not summed yet."""
-
-    __slots__ = ("_book", "_pool", "_uses", "count")
-
-    def __init__(self, book: Bookkeeping, gathered: Gathered, count: int) -> None:
-        self._book, self.count = book, count
-        self._uses = {name: _settled(blocks, book.parameters[name].tensor) for name, blocks in gathered.items()}
-        self._pool: tuple[list[str], Tensor] | None = None
-
-    def squared(self, losses: Tensor) -> Tensor:
-        """‖gradient‖² of each example, over all parameters; refused if they, or the losses, are not finite."""
-        parts = self._parts()
-        if not parts:
-            rule = "do not depend on any parameter that is trained, as far as this batch's forward pass tells"
-            raise InvalidParameter("losses", NOTHING, rule, "call the model in the loop, right before trainer.backward")
-        total = parts[0][1] if len(parts) == 1 else torch.stack([part for _, part in parts]).sum(0)
-        if not _is_finite(torch.stack([total, losses.detach().to(total)])):  # once for all: a device is waited for
-            check_finite_losses(losses)
-            for names, part in parts:
-                self._book.check_finite(part, names)
-        return total
-
-    def _parts(self) -> list[tuple[str, Tensor]]:
-        """Squared lengths, each with the parameters that they are of: small ones together, biases with weights."""
-        alone = {name: sole for name, blocks in self._uses.items() if (sole := _sole(blocks)) is not None}
-        weights = {id(sole) for sole in alone.values() if isinstance(sole, Outer)}
-        beside = {
-            name: id(sole.outer) for name, sole in alone.items() if isinstance(sole, Sums) and id(sole.outer) in weights
-        }
-        joined = set(beside.values())
-        small = {
-            name: sole.values
-            for name, sole in alone.items()
-            if isinstance(sole, Vectors) and sole.values.numel() <= SMALL * self.count
-        }
-        parts: list[tuple[str, Tensor]] = []
-        if len(small) > 1 and len({each.dtype for each in small.values()}) == 1:
-            flat = torch.cat([each.reshape(self.count, -1) for each in small.values()], 1)
-            self._pool = list(small), flat
-            parts.append((", ".join(small), Vectors(flat).squared()))
-        pooled = set(self._pool[0]) if self._pool else set()
-        for name, blocks in self._uses.items():
-            if name not in pooled and name not in beside:
-                sole = alone.get(name)
-                if isinstance(sole, Outer):
-                    parts.append((name, sole.squared(with_sums=id(sole) in joined)))
-                else:
-                    parts += [(name, uses.squared()) for uses in blocks.values()]
-        return parts
-
-    def summed(self, factors: Tensor) -> Iterator[tuple[str, Tensor, Block]]:
-        """(parameter, Σ_i factors_i × gradient_i, rows of the parameter) for each block; what is summed is let go."""
-        if self._pool is not None:
-            names, flat = self._pool
-            tensors = [self._book.parameters[name].tensor for name in names]
-            whole = Vectors(flat).summed(factors.to(flat.dtype)).split([each.numel() for each in tensors])
-            for name, each, part in zip(names, tensors, whole, strict=True):
-                del self._uses[name]
-                yield name, part.view(each.shape), _all_rows(each)
-            self._pool = None
-        for name in list(self._uses):
-            for rows, uses in self._uses.pop(name).items():
-                yield name, uses.summed(factors.to(counted(self._book.parameters[name].tensor.dtype))), rows
-
-    def each(self, name: str, low: int, high: int) -> Tensor | None:
-        """The gradients of one parameter for some examples; None if it was not used."""
-        blocks = self._uses.get(name)
-        if not blocks:
-            return None
-        whole = self._book.parameters[name].tensor
-        made = whole.new_zeros((high - low, *whole.shape), dtype=counted(whole.dtype))
-        for (start, stop), uses in blocks.items():
-            (made[:, start:stop] if whole.dim() else made).add_(uses.each(low, high))
-        return made
-
-
-def _sole(blocks: dict[Block, Uses]) -> Capture | None:
-    """The one capture that a parameter's gradients come from, if there is but one."""
-    return next(iter(blocks.values())).sole if len(blocks) == 1 else None
-
-
-def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, Uses]:
-    """Uses by rows; where rows overlap without being the same, everything is held as it is."""
-    spans = sorted(blocks)
-    if all(left[1] <= right[0] for left, right in pairwise(spans)):
-        return {span: Uses(captures) for span, captures in blocks.items()}
-    total: Tensor | None = None
-    for (start, stop), captures in blocks.items():
-        for capture in captures:
-            part = Uses([capture])
-            count = part.squared().shape[0]
-            total = whole.new_zeros((count, *whole.shape), dtype=counted(whole.dtype)) if total is None else total
-            total[:, start:stop] += part.each(0, count)
-    assert total is not None
-    return {(0, whole.shape[0]): Uses([Vectors(total)])}
 
 
 @final
@@ -177,17 +50,21 @@ class Bookkeeping:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self._modules = dict(model.named_modules())
-        self.parameters = {each.name: each for each in _trained(model, self._modules)}
+        self.parameters = {each.name: each for each in trained_parameters(model, self._modules)}
         self._by_path: dict[str, list[tuple[str, Trained]]] = defaultdict(list)
         """Parameters by the modules whose calls use them, and their names as seen from there."""
         for each in self.parameters.values():
-            for path in _sources(each):
-                self._by_path[path] += [(local, each) for local in _local(each, path)]
+            for path in sources(each):
+                self._by_path[path] += [(local, each) for local in names_at(each, path)]
         self.is_learning = True
         self._batches, self._next_look = 0, AGAIN[0]
         self._closed: set[str] = set()
         self._units: set[str] = set()
         self._layouts: dict[Key, list[Layout | None]] = {}
+        self._fitting: dict[Key, tuple[int, list[tuple[int, ...]]]] = {}
+        """For which outputs, of how many examples, the layouts were last seen to fit."""
+        self._here: dict[str, dict[str, Trained]] = {}
+        """By path: parameters whose gradients come from calls of it in closed form, all of them."""
         self._inputs: dict[Key, list[Layout | None]] = {}
         self._spread: dict[Key | str, list[Layout | None]] = {}
         """Of calls, and of parameters by name, that are added to every example. All three were seen to give the right
@@ -219,26 +96,25 @@ class Bookkeeping:
             call.check_unchanged()
         if count == 1:
             return self._alone(losses)
-        if self.is_learning or any(
-            call.key not in self._layouts or not self._still_fits(call, count) for call in calls
-        ):
+        if self.is_learning or not all(self._still_fits(call, count) for call in calls):
             return self._learned(losses, calls, count)
         spread = self._additions(losses, calls, set(self._spread))
         if set(spread) != set(self._spread) or any(len(spread[key]) != len(self._spread[key]) for key in spread):
             return self._learned(losses, calls, count)
         self._look_again(losses, calls, count)
-        edges = [edge for call in calls for edge in call.edges]
-        more = [edge for listed in spread.values() for edge in listed]
+        # Of what was added to every example, only the places where it was are asked about.
+        asked: dict[Any, list[GradientEdge]] = {call.key: call.edges for call in calls if call.key not in self._spread}
+        asked |= {("spread", key): listed for key, listed in spread.items()}
         # Where no gradient was when the layouts were learnt, one may come up now; then they are learnt again.
         unlearnt = [call for call in calls if call.key not in self._spread and None in self._layouts[call.key]]
-        grads = iter(gradients(losses.sum(), [*edges, *more], keep=bool(unlearnt)))
-        pulled: Pulled = {call.key: [next(grads) for _ in call.edges] for call in calls}
-        pulled |= {("spread", key): [next(grads) for _ in listed] for key, listed in spread.items()}
+        edges = [edge for listed in asked.values() for edge in listed]
+        grads = iter(gradients(losses.sum(), edges, keep=bool(unlearnt)))
+        pulled: Pulled = {key: [next(grads) for _ in listed] for key, listed in asked.items()}
         for call in unlearnt:
             for grad, layout in zip(pulled[call.key], self._layouts[call.key], strict=True):
                 if layout is None and _is_something(grad):
                     return self._learned(losses, calls, count)
-        return PerExample(self, self._gathered(calls, pulled, count, set(self.parameters)), count)
+        return PerExample(self.parameters, self._gathered(calls, pulled, count, None), count)
 
     def _look_again(self, losses: Tensor, calls: list[Call], count: int) -> None:
         """Now and then: the loss of one example must still reach no other, however large the batch has become."""
@@ -261,59 +137,68 @@ class Bookkeeping:
         self, losses: Tensor, calls: list[Call], wanted: set[Key | str] | None
     ) -> dict[Key | str, list[GradientEdge]]:
         """Where closed-form layers and bare parameters are added to something larger."""
-        nodes: dict[Key | str, object] = {call.key: call.edges[0].node for call in calls if call.kind == "layer"}
+        nodes: dict[Key | str, object] = {
+            call.key: call.edges[0].node
+            for call in calls
+            if (wanted is None or call.key in wanted) and call.kind == "layer"
+        }
         for name, each in self.parameters.items():
-            if each.unit is not None or each.is_spread:
+            if (wanted is None or name in wanted) and (each.unit is not None or each.is_spread):
                 nodes[name] = get_gradient_edge(each.tensor).node
-        if wanted is not None:
-            nodes = {key: node for key, node in nodes.items() if key in wanted}
         if not nodes:
             return {}
         found = additions(losses, nodes.values())
         return {key: found[node] for key, node in nodes.items() if node in found}
 
     def _still_fits(self, call: Call, count: int) -> bool:
-        known = self._layouts[call.key]
-        return len(known) == len(call.shapes) and all(
-            layout is None or layout.fits(shape, count) for layout, shape in zip(known, call.shapes, strict=True)
-        )
+        """Whether what was learnt of a call is of outputs like these."""
+        asked = (count, call.shapes)
+        if self._fitting.get(call.key) == asked:
+            return True
+        known = self._layouts.get(call.key)
+        if known is None or len(known) != len(call.shapes):
+            return False
+        for layout, shape in zip(known, call.shapes, strict=True):
+            if layout is not None and not layout.fits(shape, count):
+                return False
+        self._fitting[call.key] = asked
+        return True
 
     def _alone(self, losses: Tensor) -> PerExample:
         """One example: its gradient is the gradient."""
         edges = [get_gradient_edge(each.tensor) for each in self.parameters.values()]
         found = zip(self.parameters, gradients(losses.sum(), edges, keep=False), strict=True)
         gathered: Gathered = {
-            name: {_all_rows(grad): [Vectors(grad.to(counted(grad.dtype)).unsqueeze(0))]}
+            name: {all_rows(grad): [Vectors(grad.to(counted(grad.dtype)).unsqueeze(0))]}
             for name, grad in found
             if grad is not None
         }
-        return PerExample(self, gathered, 1)
+        return PerExample(self.parameters, gathered, 1)
 
-    def _gathered(self, calls: list[Call], pulled: Pulled, count: int, names: set[str]) -> Gathered:
-        """Captures of these parameters from all calls."""
+    def _gathered(self, calls: list[Call], pulled: Pulled, count: int, names: set[str] | None) -> Gathered:
+        """Captures of these parameters, or of all, from all calls."""
         found: Gathered = defaultdict(lambda: defaultdict(list))
         for call in calls:
             spread = call.key in self._spread
             grads = pulled["spread", call.key] if spread else pulled[call.key]
-            if all(grad is None for grad in grads):
+            if not any(grad is not None for grad in grads):
                 continue
             layouts = self._spread[call.key] if spread else self._layouts[call.key]
             for name, rows, capture in self._captured(call, grads, layouts, count, names):
                 found[name][rows].append(capture)
-        for name in names:
-            each = self.parameters[name]
-            if each.is_spread:
+        for name, each in self.parameters.items():
+            if each.is_spread and (names is None or name in names):
                 for grad, layout in zip(pulled["spread", name], self._spread[name], strict=True):
                     if grad is not None and layout is not None:
                         values = narrowed(layout.split(grad, count), tuple(each.tensor.shape))
-                        found[name][_all_rows(each.tensor)].append(Vectors(values.to(counted(each.tensor.dtype))))
+                        found[name][all_rows(each.tensor)].append(Vectors(values.to(counted(each.tensor.dtype))))
         return found
 
     def _captured(
-        self, call: Call, grads: list[Tensor | None], layouts: list[Layout | None], count: int, names: set[str]
+        self, call: Call, grads: list[Tensor | None], layouts: list[Layout | None], count: int, names: set[str] | None
     ) -> Iterator[tuple[str, Block, Capture]]:
         if call.kind == "unit":
-            here = [self.parameters[name] for name in names]
+            here = [self.parameters[name] for name in (self.parameters if names is None else names)]
             wanted = {each.name_in(call.path): each for each in here if each.unit == call.path and not each.is_spread}
             if wanted:
                 tensors = {local: each.tensor for local, each in wanted.items()}
@@ -323,10 +208,9 @@ class Bookkeeping:
                 for local, capture in self._quietly(
                     lambda: rerun(call, tensors, grads, layouts, inputs, count)
                 ).items():
-                    yield wanted[local].name, _all_rows(wanted[local].tensor), capture
+                    yield wanted[local].name, all_rows(wanted[local].tensor), capture
             return
-        listed = self._by_path.get(call.path, ())
-        closed = {local: each for local, each in listed if each.unit is None and each.name in names}
+        closed = self._closed_at(call.path, names)
         if not closed or grads[0] is None or layouts[0] is None:
             return
         if call.key in self._spread:
@@ -338,25 +222,29 @@ class Bookkeeping:
                 if local in closed:
                     whole = closed[local].tensor
                     shape = torch.Size((stop - start, *whole.shape[1:]))
-                    made = outer_product(seen.g, seen.x, shape) if whole.dim() == 2 else summed_to_last(seen.g)
+                    made = outer_product(seen, shape) if whole.dim() == 2 else summed_to_last(seen)
                     yield closed[local].name, (start, stop), made
             return
         form = closed_form(call.module)
         assert form is not None
         for local, found_form in form(seen).items():
             if local in closed:
-                yield closed[local].name, _all_rows(closed[local].tensor), found_form
+                yield closed[local].name, all_rows(closed[local].tensor), found_form
+
+    def _closed_at(self, path: str, names: set[str] | None) -> dict[str, Trained]:
+        """Which of these parameters, or of all, a module's calls give in closed form, by their names in it."""
+        if names is None and path in self._here:
+            return self._here[path]
+        listed = self._by_path.get(path, ())
+        found = {local: each for local, each in listed if each.unit is None and (names is None or each.name in names)}
+        if names is None:
+            self._here[path] = found
+        return found
 
     def _quietly(self, work: Callable[[], dict[str, Vectors]]) -> dict[str, Vectors]:
         """Run a module again without the hooks hearing it."""
         with self.listener.quiet():
             return work()
-
-    def check_finite(self, values: Tensor, name: str) -> None:
-        """Refuse what is not finite, by the name of the parameter."""
-        if not _is_finite(values):
-            rule = "has a gradient that is not finite for some example"
-            raise InvalidParameter("model", name, rule, "look for overflow, a division by zero or log(0) in the model")
 
     # -- the first batch -----------------------------------------------------------------------------------------------
 
@@ -367,6 +255,8 @@ class Bookkeeping:
         spread = self._additions(losses, calls, None)
         more = [edge for listed in spread.values() for edge in listed]
         self._inputs.clear()
+        self._fitting.clear()
+        self._here.clear()
         searches, probed = self._probed(losses, [*edges, *more], count)
         grads = gradients(losses.sum(), [*edges, *more], keep=True)
         place = 0
@@ -395,10 +285,10 @@ class Bookkeeping:
                     check_alone(self.model, call, self._layouts[call.key], count, TOLERANCE)
         gathered = self._settle(calls, pulled, _Truth(self, losses, probed, TOLERANCE[_coarsest(calls)]), count)
         self.is_learning = False
-        self._closed = {path for each in self.parameters.values() if each.unit is None for path in _sources(each)}
+        self._closed = {path for each in self.parameters.values() if each.unit is None for path in sources(each)}
         self._units = {each.unit for each in self.parameters.values() if each.unit is not None and not each.is_spread}
         self.listener.listen_only_to(self._closed | self._units)
-        return PerExample(self, gathered, count)
+        return PerExample(self.parameters, gathered, count)
 
     def _settle(self, calls: list[Call], pulled: Pulled, truth: _Truth, count: int) -> Gathered:
         """Captures that agree with the truth, each parameter from the smallest module for which they do."""
@@ -445,7 +335,7 @@ class Bookkeeping:
                 "the optimizer's weight_decay= for a penalty on weights"
             )
             raise InvalidParameter("model", parameter.name, rule, remedy)
-        start = _common([owner for owner, _ in parameter.owners]) if parameter.unit is None else parameter.unit
+        start = common_path([owner for owner, _ in parameter.owners]) if parameter.unit is None else parameter.unit
         if parameter.unit is None and len(parameter.owners) == 1 and closed_form(self._modules[start]) is None:
             parameter.unit = start
             if start in called:
@@ -489,7 +379,7 @@ class _Truth:
             expected = dict(zip(self._book.parameters, found, strict=True))
             for name, grad in expected.items():
                 if grad is not None:
-                    self._book.check_finite(grad, name)
+                    check_finite(grad, name)
             length = math.sqrt(sum(float(grad.norm()) ** 2 for grad in found if grad is not None))
             for name in names - wrong:
                 if not self._agrees(name, gathered, expected[name], example, length, count):
@@ -500,7 +390,7 @@ class _Truth:
         self, name: str, gathered: Gathered, expected: Tensor | None, example: int, length: float, count: int
     ) -> bool:
         try:
-            mine = PerExample(self._book, {name: gathered[name]} if gathered.get(name) else {}, count)
+            mine = PerExample(self._book.parameters, {name: gathered[name]} if gathered.get(name) else {}, count)
             seen = mine.each(name, example, example + 1)
         except (RuntimeError, ValueError, IndexError):
             return False
@@ -508,58 +398,6 @@ class _Truth:
             return seen is None or float(seen.norm()) <= 1e-6
         allowed = self._tolerance * (float(expected.norm()) + 1e-3 * length)
         return seen is not None and float((seen[0] - expected).norm()) <= allowed
-
-
-def _trained(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[Trained]:
-    owners: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    tensors: dict[int, nn.Parameter] = {}
-    for path, module in modules.items():
-        for local, tensor in module.named_parameters(recurse=False):
-            if tensor.requires_grad:
-                owners[id(tensor)].append((path, local))
-                tensors[id(tensor)] = tensor
-    for key, places in owners.items():
-        path, local = places[0]
-        closed = all(closed_form(modules[owner]) is not None or _in_attention(owner, modules) for owner, _ in places)
-        unit = None if closed else _common([owner for owner, _ in places])
-        yield Trained(f"{path}.{local}" if path else local, tensors[key], places, unit)
-
-
-def _in_attention(path: str, modules: dict[str, nn.Module]) -> bool:
-    here, above = modules[path], modules.get(path.rpartition(".")[0])
-    return type(here) is nn.MultiheadAttention or (type(above) is nn.MultiheadAttention and path.endswith("out_proj"))
-
-
-def _sources(parameter: Trained) -> Iterator[str]:
-    """Modules whose calls its gradients come from; the output projection of attention is used by what it is in."""
-    for owner, _ in parameter.owners:
-        yield owner
-        if owner.endswith("out_proj"):
-            yield owner.rpartition(".")[0]
-
-
-def _local(parameter: Trained, path: str) -> Iterator[str]:
-    """Its names as seen from the module that was called."""
-    for owner, local in parameter.owners:
-        if owner == path:
-            yield local
-        elif owner.endswith("out_proj") and owner.rpartition(".")[0] == path:
-            yield f"out_proj.{local}"
-
-
-def _common(paths: list[str]) -> str:
-    """The path of the smallest module that has all of these in it."""
-    parts = [path.split(".") if path else [] for path in paths]
-    shared = []
-    for names in zip(*parts, strict=False):
-        if len(set(names)) > 1:
-            break
-        shared.append(names[0])
-    return ".".join(shared)
-
-
-def _all_rows(tensor: Tensor) -> Block:
-    return (0, tensor.shape[0] if tensor.dim() else 1)
 
 
 def _coarsest(calls: list[Call]) -> torch.dtype:
@@ -571,10 +409,6 @@ def _coarsest(calls: list[Call]) -> torch.dtype:
 def _mixed() -> InvalidParameter:
     rule = "losses[i] depends on the model's answers for other examples than i"
     return InvalidParameter("losses", NOTHING, rule, "give each example a loss of its own: reduction='none'")
-
-
-def _is_finite(values: Tensor) -> bool:
-    return bool(torch.isfinite(values).all())
 
 
 def _is_something(grad: Tensor | None) -> bool:

@@ -118,15 +118,6 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> torch.optim.Optimizer:
     return optimizer
 
 
-def check_trained(model: nn.Module, parameters: Mapping[str, torch.Tensor]) -> None:
-    """The parameters that are trained must stay those that the trainer was made for."""
-    before = {id(each) for each in parameters.values()}
-    for name, each in model.named_parameters():
-        if each.requires_grad != (id(each) in before):
-            rule = "was frozen, unfrozen, added or replaced after the trainer was made"
-            raise InvalidParameter("model", name, rule, "make a new trainer for what is trained from now on")
-
-
 def check_dataset(dataset: Any) -> Any:
     """Records by number; a tuple of tensors with a row for each record will do."""
     if isinstance(dataset, DataLoader | Sampler):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -30,13 +30,13 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     edges: list[GradientEdge]
-    shapes: list[tuple[int, ...]]
+    shapes: list[torch.Size]
     dtypes: list[torch.dtype]
     places: list[int]
     """Which of the flattened outputs the edges belong to."""
-    blocks: dict[str, tuple[int, int]] = field(default_factory=dict)
+    blocks: dict[str, tuple[int, int]]
     """Of a linear map inside attention: which rows of which parameters it used."""
-    versions: list[tuple[Tensor, int]] = field(default_factory=list)
+    versions: list[tuple[Tensor, int]]
 
     @property
     def path(self) -> str:
@@ -90,9 +90,11 @@ class Listener:
         self.model, self.wanted = model, wanted
         self.paused = False
         self.calls: list[Call] = []
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: dict[tuple[str, str], int] = {}
         self._modes: list[Listening | None] = []
         self._handles: dict[str, list[Any]] = {}
+        self._kinds: dict[str, list[str]] = {}
+        """Which records are wanted of calls of a path, until what is listened to changes."""
         for path, module in model.named_modules():
             if any(each.requires_grad for each in module.parameters()):
                 self._listen(path, module)
@@ -103,11 +105,11 @@ class Listener:
             before = module.register_forward_pre_hook(_Hook(lambda m, _: self._enter(path, m)))
             handles.append(before)
             handles.append(module.register_forward_hook(_Hook(lambda m, a, o: self._leave()), always_call=True))
-        seen = _Hook(lambda m, a, k, o: self._seen(path, m, a, k, o))
-        handles.append(module.register_forward_hook(seen, with_kwargs=True))
+        handles.append(module.register_forward_hook(_Hook(partial(self._seen, path)), with_kwargs=True))
 
     def listen_only_to(self, paths: Collection[str]) -> None:
         """Take the hooks off all other modules: a call that nobody wants to know of costs nothing then."""
+        self._kinds.clear()
         for path in [path for path in self._handles if path not in paths]:
             for handle in self._handles.pop(path):
                 handle.remove()
@@ -138,38 +140,61 @@ class Listener:
     def _seen(self, path: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if self._off():
             return
-        for kind in ("layer", "unit"):
-            if self.wanted(path, kind):
-                self._keep(path, kind, module, args, kwargs, output)
+        kinds = self._kinds.get(path)
+        if kinds is None:
+            kinds = self._kinds[path] = [kind for kind in ("layer", "unit") if self.wanted(path, kind)]
+        for kind in kinds:
+            if kind == "layer":
+                self._keep_map(path, kind, module, args[0] if args else next(iter(kwargs.values())), output)
+            else:
+                self._keep_unit(path, kind, module, args, kwargs, output)
 
-    def _keep(
-        self, path: str, kind: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
-    ) -> Call | None:
-        flat = [output] if isinstance(output, Tensor) else tree_flatten(output)[0]
-        places = [i for i, each in enumerate(flat) if isinstance(each, Tensor) and each.requires_grad]
-        if not places:
+    def _keep_map(self, path: str, kind: str, module: nn.Module, x: Tensor, output: Any) -> Call | None:
+        """A call that makes one tensor of another."""
+        if not isinstance(output, Tensor) or not output.requires_grad:
             return None
-        if kind == "layer":
-            args, kwargs = ((*args, *kwargs.values())[:1]), {}
-            tensors = [each for each in args if isinstance(each, Tensor)]
-        else:
-            tensors = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
-        key = (path, kind, self._counts[path, kind])
-        self._counts[path, kind] += 1
-        made = [flat[i] for i in places]
         call = Call(
-            key,
+            self._key(path, kind),
             module,
-            tuple(each.detach() if isinstance(each, Tensor) else each for each in args),
-            kwargs,
-            [get_gradient_edge(each) for each in made],
-            [tuple(each.shape) for each in made],
-            [each.dtype for each in made],
-            places,
-            versions=[(each, each._version) for each in tensors],
+            (x.detach(),),
+            {},
+            [_edge(output)],
+            [output.shape],
+            [output.dtype],
+            [0],
+            {},
+            [(x, x._version)],
         )
         self.calls.append(call)
         return call
+
+    def _keep_unit(
+        self, path: str, kind: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> None:
+        """Any call at all."""
+        flat = tree_flatten(output)[0]
+        places = [i for i, each in enumerate(flat) if isinstance(each, Tensor) and each.requires_grad]
+        if not places:
+            return
+        made = [flat[i] for i in places]
+        call = Call(
+            self._key(path, kind),
+            module,
+            tuple([each.detach() if isinstance(each, Tensor) else each for each in args]),
+            kwargs,
+            [_edge(each) for each in made],
+            [each.shape for each in made],
+            [each.dtype for each in made],
+            places,
+            {},
+            [(each, each._version) for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)],
+        )
+        self.calls.append(call)
+
+    def _key(self, path: str, kind: str) -> Key:
+        before = self._counts.get((path, kind), 0)
+        self._counts[path, kind] = before + 1
+        return path, kind, before
 
     def _enter(self, path: str, module: nn.Module) -> None:
         if self._off() or not self.wanted(path, "heard"):
@@ -182,7 +207,7 @@ class Listener:
                 block = None if part is None else block_of(part, module)
                 if block is not None:
                     blocks[block[0]] = block[1:]
-            call = self._keep(path, "heard", module, (x,), {}, out) if blocks else None
+            call = self._keep_map(path, "heard", module, x, out) if blocks else None
             if call is not None:
                 call.blocks = blocks
 
@@ -194,6 +219,14 @@ class Listener:
         mode = self._modes.pop() if self._modes else None
         if mode is not None:
             mode.__exit__(None, None, None)
+
+
+def _edge(output: Tensor) -> GradientEdge:
+    """Where the gradient of an output arrives; by the short way where autograd's own nodes stand."""
+    node = output.grad_fn
+    if node is None or isinstance(node, torch._C._FunctionBase):
+        return get_gradient_edge(output)
+    return GradientEdge(node, output.output_nr)
 
 
 def gradients(losses: Tensor, edges: Iterable[GradientEdge], *, keep: bool) -> list[Tensor | None]:

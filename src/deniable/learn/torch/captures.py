@@ -10,7 +10,7 @@ A capture stands for B gradients without holding them where it can. It answers t
 capture        G_i                                           ‖G_i‖²
 =============  ============================================  =======================================================
 Outer          Σ_t g_it a_itᵀ                                Σ_ts (g_it·g_is)(a_it·a_is), or of G_i itself if shorter
-Sums           Σ_t g_it: the bias beside it                  Σ_ts g_it·g_is: with a_it·a_is + 1 both come at once
+Sums           g_i: the bias beside it, of one place         ‖g_i‖²: with ‖a_i‖² + 1 both come at once
 Convolution    the same over unfolded windows                the same
 Rows           row v: Σ_{t: id_it = v} g_it                  sum over equal ids first
 Vectors        held as it is                                 as it is
@@ -54,6 +54,28 @@ def room(tensor: Tensor) -> int:
     return CPU_ROOM if tensor.device.type == "cpu" else DEVICE_ROOM
 
 
+@final
+class Factors:
+    """What each example's gradient is multiplied by; the same for each of its places is made once."""
+
+    __slots__ = ("_over", "_room", "each")
+
+    def __init__(self, each: Tensor) -> None:
+        self.each = each
+        self._over: dict[int, Tensor] = {}
+        self._room: dict[torch.Size, Tensor] = {}
+
+    def scaled(self, rows: Tensor, places: int) -> Tensor:
+        """Rows of B × `places`, each times its example's factor; in room that the next of this shape takes over."""
+        over = self._over.get(places)
+        if over is None:
+            over = self._over[places] = self.each.view(-1, 1, 1).expand(-1, places, 1).reshape(-1, 1)
+        room = self._room.get(rows.shape)
+        if room is None:
+            room = self._room[rows.shape] = torch.empty_like(rows, memory_format=torch.contiguous_format)
+        return torch.mul(rows, over, out=room)
+
+
 class Capture(ABC):
     """The gradients of one parameter, or of a block of its rows, for B examples."""
 
@@ -66,7 +88,7 @@ class Capture(ABC):
         """‖G_i‖², on the safe side of the rounding that ghost norms suffer."""
 
     @abstractmethod
-    def summed(self, factors: Tensor) -> Tensor:
+    def summed(self, factors: Factors) -> Tensor:
         """Σ_i factors_i G_i."""
 
     @abstractmethod
@@ -76,58 +98,58 @@ class Capture(ABC):
 
 @final
 class Outer(Capture):
-    """Sums of outer products over places t: g of shape (B, G, T, o), a of shape (B, G, T, i), G independent blocks."""
+    """Sums of outer products over places t: g of shape (B·m, T, o), a of shape (B·m, T, i), m independent blocks."""
 
-    __slots__ = ("_kept", "a", "g")
+    __slots__ = ("_kept", "a", "blocks", "g")
 
-    def __init__(self, g: Tensor, a: Tensor, shape: torch.Size) -> None:
-        self.g, self.a, self.shape = g, a, shape
+    def __init__(self, g: Tensor, a: Tensor, shape: torch.Size, blocks: int = 1) -> None:
+        self.g, self.a, self.shape, self.blocks = g, a, shape, blocks
         self._kept: Tensor | None = None
 
+    @property
+    def count(self) -> int:
+        return int(self.g.shape[0]) // self.blocks
+
+    def some(self, low: int, high: int) -> tuple[Tensor, Tensor]:
+        """What the gradients of some examples are made of."""
+        if low == 0 and high == self.count:
+            return self.g, self.a
+        return self.g[low * self.blocks : high * self.blocks], self.a[low * self.blocks : high * self.blocks]
+
     def direct(self, low: int, high: int) -> Tensor:
-        """The gradients of some examples, block by block."""
-        return torch.matmul(self.g[low:high].transpose(-1, -2), self.a[low:high])
+        """The gradients of some examples, one row for each, block by block."""
+        g, a = self.some(low, high)
+        return torch.bmm(g.transpose(1, 2), a).view(high - low, -1)
+
+    @property
+    def is_ghost(self) -> bool:
+        """Whether the gradients are longer than what they are made of: then only their lengths are worked out."""
+        (_, places, outs), ins = self.g.shape, self.a.shape[-1]
+        return bool(places > 1 and outs * ins > places * (outs + ins))
 
     def squared(self, *, with_sums: bool = False) -> Tensor:
-        """‖G_i‖²; with those of the bias beside it, if wanted."""
-        count, blocks, places, outs = self.g.shape
-        ins = self.a.shape[-1]
-        if places == 1:
+        """‖G_i‖²; of a single place with those of the bias beside it, if wanted."""
+        if self.g.shape[1] == 1:
             a = _square(self.a)
-            return _flat_sum(_square(self.g).mul_(a.add_(1) if with_sums else a))
-        if outs * ins <= places * (outs + ins):
-            # No longer than what it is made of: hold the gradients, and their sum comes for nothing.
-            self._kept = self.direct(0, count)
-            own = _square(self._kept.flatten(1))
-            return own + _square(self.g.sum(2).flatten(1)) if with_sums else own
-        ghost = self._ghost_with_sums if with_sums else self._ghost
-        return _chunked(count, 2 * blocks * places * places, room(self.g), ghost)
-
-    def _ghost(self, low: int, high: int) -> Tensor:
-        g, a = self.g[low:high], self.a[low:high]
-        return _added(torch.matmul(g, g.transpose(-1, -2)).mul_(torch.matmul(a, a.transpose(-1, -2))))
-
-    def _ghost_with_sums(self, low: int, high: int) -> Tensor:
-        g, a = self.g[low:high], self.a[low:high]
-        inner = torch.matmul(g, g.transpose(-1, -2))
-        return _added(inner.addcmul_(inner, torch.matmul(a, a.transpose(-1, -2))))
+            return _by_example(_square(self.g).mul_(a.add_(1) if with_sums else a), self.count)
+        assert not with_sums
+        if self.is_ghost:
+            return ghosts([self])
+        self._kept = self.direct(0, self.count)  # their sum comes for nothing
+        return _square(self._kept)
 
     def cross(self, rows: Rows) -> Tensor:
         """<G_i, R_i> with the rows of an embedding that shares the weight."""
-        g, a = self.g[:, 0], self.a[:, 0]
-        heard = torch.gather(g, 2, rows.ids.unsqueeze(1).expand(-1, g.shape[1], -1))
-        return (heard * torch.matmul(a, rows.g.transpose(1, 2))).flatten(1).sum(1)
+        heard = torch.gather(self.g, 2, rows.ids.unsqueeze(1).expand(-1, self.g.shape[1], -1))
+        return (heard * torch.bmm(self.a, rows.g.transpose(1, 2))).flatten(1).sum(1)
 
-    def summed(self, factors: Tensor) -> Tensor:
+    def summed(self, factors: Factors) -> Tensor:
         if self._kept is not None:
-            return torch.mv(self._kept.flatten(1).T, factors).reshape(self.shape)
-        g, a, weights = self.g, self.a, factors.view(-1, 1, 1, 1)
-        g, a = (g * weights, a) if g.shape[-1] <= a.shape[-1] else (g, a * weights)
-        if g.shape[1] == 1:
-            whole = torch.mm(g.flatten(0, 2).T, a.flatten(0, 2))
-        else:
-            whole = torch.einsum("bgto,bgti->goi", g, a)
-        return whole.reshape(self.shape)
+            return torch.mv(self._kept.T, factors.each).view(self.shape)
+        g, a = self.g.reshape(-1, self.g.shape[-1]), self.a.reshape(-1, self.a.shape[-1])
+        if g.shape[1] <= a.shape[1]:
+            return torch.mm(factors.scaled(g, self.g.shape[1]).T, a)
+        return torch.mm(g.T, factors.scaled(a, self.g.shape[1]))
 
     def each(self, low: int, high: int) -> Tensor:
         return self.direct(low, high).reshape(high - low, *self.shape)
@@ -135,29 +157,18 @@ class Outer(Capture):
 
 @final
 class Sums(Capture):
-    """The bias of a linear map, beside the outer products of its weight: Σ_t g_it."""
+    """The bias of a linear map that saw one place of each example: what is known of it is known of the weight."""
 
-    __slots__ = ("_values", "outer")
+    __slots__ = ("outer", "values")
 
     def __init__(self, outer: Outer) -> None:
-        self.outer, self.shape = outer, outer.g.shape[-1:]
-        self._values: Tensor | None = None
-
-    @property
-    def values(self) -> Tensor:
-        if self._values is None:
-            g = self.outer.g[:, 0]
-            self._values = g[:, 0] if g.shape[1] == 1 else g.sum(1)
-        return self._values
+        self.outer, self.values, self.shape = outer, outer.g[:, 0], outer.g.shape[-1:]
 
     def squared(self) -> Tensor:
         return _square(self.values)
 
-    def summed(self, factors: Tensor) -> Tensor:
-        g = self.outer.g
-        rows = g.reshape(-1, g.shape[-1])
-        each = factors if g.shape[2] == 1 else factors.repeat_interleave(g.shape[2], output_size=rows.shape[0])
-        return torch.mm(each.unsqueeze(0), rows)[0]
+    def summed(self, factors: Factors) -> Tensor:
+        return torch.mv(self.values.T, factors.each)
 
     def each(self, low: int, high: int) -> Tensor:
         return self.values[low:high]
@@ -203,11 +214,9 @@ class Convolution(Capture):
         a = windows.reshape(count, more * places, -1)
         g = g.reshape(count, more, self.groups, outs, places)
         g = g[:, 0].transpose(-1, -2) if more == 1 else g.permute(0, 2, 1, 4, 3).flatten(2, 3)
-        if self.groups == 1:
-            a = a.unsqueeze(1)
-        else:
-            a = a.unflatten(2, (-1, self.groups, self.shape[1])).permute(0, 3, 1, 2, 4).flatten(3)
-        return Outer(g, a, self.shape)
+        if self.groups > 1:
+            a = a.unflatten(2, (-1, self.groups, self.shape[1])).permute(0, 3, 1, 2, 4).flatten(3).flatten(0, 1)
+        return Outer(g.flatten(0, 1), a, self.shape, self.groups)
 
     def _ordered(self, flat: Tensor) -> Tensor:
         """From channels last to the order of the weight: (..., O·K·C) becomes (..., O, C, K)."""
@@ -225,17 +234,17 @@ class Convolution(Capture):
             def hold(low: int, high: int) -> Tensor:
                 rows, part = self._unfolded(low, high), kept[low:high]
                 blocks = part.view(-1, rows.g.shape[-1], rows.a.shape[-1])
-                torch.bmm(rows.g.transpose(-1, -2).flatten(0, 1), rows.a.flatten(0, 1), out=blocks)
+                torch.bmm(rows.g.transpose(1, 2), rows.a, out=blocks)
                 return _square(part)
 
             return _chunked(count, each, room(self.x), hold)
         return _chunked(count, each, room(self.x), lambda low, high: self._unfolded(low, high).squared())
 
-    def summed(self, factors: Tensor) -> Tensor:
+    def summed(self, factors: Factors) -> Tensor:
         if self._kept is not None:
-            return self._ordered(torch.mv(self._kept.T, factors))
+            return self._ordered(torch.mv(self._kept.T, factors.each))
         spatial = len(self.kernel)
-        weighted = (self.g * factors.view(-1, 1, 1, *([1] * spatial))).flatten(0, 1)
+        weighted = (self.g * factors.each.view(-1, 1, 1, *([1] * spatial))).flatten(0, 1)
         x = self.x.flatten(0, 1)
         nothing = [0] * spatial
         _, whole, _ = torch.ops.aten.convolution_backward(
@@ -254,7 +263,7 @@ class Convolution(Capture):
         return whole
 
     def each(self, low: int, high: int) -> Tensor:
-        return self._ordered(self._unfolded(low, high).direct(0, high - low).flatten(1))
+        return self._ordered(self._unfolded(low, high).direct(0, high - low))
 
 
 @final
@@ -272,15 +281,15 @@ class Rows(Capture):
             return self.g.flatten(1).square().sum(1)
         if self.g.device.type != "cpu":  # sorting ids would wait for the device
             same = self.ids.unsqueeze(1) == self.ids.unsqueeze(2)
-            return _added(torch.matmul(self.g, self.g.transpose(1, 2)).mul_(same).unsqueeze(1))
+            return _summed_up(torch.bmm(self.g, self.g.transpose(1, 2)).mul_(same), count, MARGIN)
         owner = torch.arange(count, device=self.ids.device).unsqueeze(1)
         keys, where = torch.unique(self.ids + owner * self.shape[0], return_inverse=True)
         added = self.g.new_zeros((keys.numel(), width)).index_add_(0, where.flatten(), self.g.flatten(0, 1))
         lengths = added.square_().sum(1)
         return lengths.new_zeros(count).index_add_(0, torch.div(keys, self.shape[0], rounding_mode="floor"), lengths)
 
-    def summed(self, factors: Tensor) -> Tensor:
-        weighted = (self.g * factors.view(-1, 1, 1)).flatten(0, 1)
+    def summed(self, factors: Factors) -> Tensor:
+        weighted = (self.g * factors.each.view(-1, 1, 1)).flatten(0, 1)
         return self.g.new_zeros(self.shape).index_add_(0, self.ids.flatten(), weighted)
 
     def each(self, low: int, high: int) -> Tensor:
@@ -300,14 +309,15 @@ class Vectors(Capture):
         self.values, self.shape = values, values.shape[1:]
 
     @property
-    def _rows(self) -> Tensor:
-        return self.values.reshape(self.values.shape[0], -1)
+    def rows(self) -> Tensor:
+        """Each gradient as one row."""
+        return self.values if self.values.dim() == 2 else self.values.reshape(self.values.shape[0], -1)
 
     def squared(self) -> Tensor:
-        return _square(self._rows)
+        return _square(self.rows)
 
-    def summed(self, factors: Tensor) -> Tensor:
-        return torch.mv(self._rows.T, factors).reshape(self.shape)
+    def summed(self, factors: Factors) -> Tensor:
+        return torch.mv(self.rows.T, factors.each).view(self.shape)
 
     def each(self, low: int, high: int) -> Tensor:
         return self.values[low:high]
@@ -353,7 +363,7 @@ class Uses:
 
         return _chunked(count, len(parts) * each, device, direct)
 
-    def summed(self, factors: Tensor) -> Tensor:
+    def summed(self, factors: Factors) -> Tensor:
         total = self.captures[0].summed(factors)
         for part in self.captures[1:]:
             total = total + part.summed(factors)
@@ -363,16 +373,16 @@ class Uses:
         return sum((part.each(low, high) for part in self.captures[1:]), start=self.captures[0].each(low, high))
 
 
-def _merged(captures: Sequence[Capture]) -> list[Capture]:
+def _merged(captures: Sequence[Capture]) -> Sequence[Capture]:
     """As few captures as say the same: uses of one kind join along their places."""
     if len(captures) == 1:
-        return list(captures)
+        return captures
     found: list[Capture] = [each for each in captures if isinstance(each, Convolution)]
     outers = [each for each in captures if isinstance(each, Outer)]
     rows = [each for each in captures if isinstance(each, Rows)]
     vectors = [each for each in captures if isinstance(each, Vectors | Sums)]
     if outers:
-        g, a = (torch.cat([getattr(each, side) for each in outers], 2) for side in ("g", "a"))
+        g, a = (torch.cat([getattr(each, side) for each in outers], 1) for side in ("g", "a"))
         found.append(Outer(g, a, outers[0].shape) if len(outers) > 1 else outers[0])
     if rows:
         g, ids = (torch.cat([getattr(each, side) for each in rows], 1) for side in ("g", "ids"))
@@ -403,24 +413,45 @@ def counted(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALF else dtype
 
 
-def _flat_sum(values: Tensor) -> Tensor:
-    return values.flatten() if values.numel() == values.shape[0] else values.flatten(1).sum(1)
+def _by_example(values: Tensor, count: int) -> Tensor:
+    """One number for each block, or place, becomes one for each example."""
+    if values.dim() == 1 and values.shape[0] == count:
+        return values
+    return values.view(count) if values.numel() == count else values.reshape(count, -1).sum(1)
 
 
-def _added(inner: Tensor) -> Tensor:
-    """Σ_ts of inner products (B, G, T, T), and what rounding may have lost of it.
+def ghosts(outers: Sequence[Outer]) -> Tensor:
+    """‖G_i‖² of weights that saw as many places as each other, added up."""
+    first = outers[0]
+    count, places = first.count, first.g.shape[1]
+
+    def some(low: int, high: int) -> Tensor:
+        total: Tensor | None = None
+        for outer in outers:
+            g, a = outer.some(low, high)
+            inner, other = torch.bmm(g, g.transpose(1, 2)), torch.bmm(a, a.transpose(1, 2))
+            total = inner.mul_(other) if total is None else total.addcmul_(inner, other)
+        assert total is not None
+        return _summed_up(total, high - low, MARGIN + len(outers))
+
+    return _chunked(count, 3 * first.blocks * places * places, room(first.g), some)
+
+
+def _summed_up(inner: Tensor, count: int, margin: int) -> Tensor:
+    """Σ_ts of inner products (B·m, T, T) for each of B examples, and what rounding may have lost of it.
 
     Terms of both signs cancel, rounding errors do not; they are in proportion to (Σ_t ‖g_t‖‖a_t‖)², which is at most T
     times the sum over the diagonal.
     """
     places = inner.shape[-1]
-    return _flat_sum(torch.matmul(inner.flatten(2), _ones(places, inner.dtype, inner.device)))
+    ones = _ones(places, margin, inner.dtype, inner.device)
+    return _by_example(torch.mv(inner.view(-1, places * places), ones), count)
 
 
 @lru_cache(maxsize=16)
-def _ones(places: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """What `_added` multiplies with: ones, and more on the diagonal."""
-    more = MARGIN * torch.finfo(dtype).eps * places
+def _ones(places: int, margin: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """What inner products are multiplied with: ones, and more on the diagonal."""
+    more = margin * torch.finfo(dtype).eps * places
     return (
         torch.ones(places, places, dtype=dtype, device=device)
         .add_(torch.eye(places, dtype=dtype, device=device), alpha=more)

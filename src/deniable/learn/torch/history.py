@@ -28,9 +28,9 @@ class History:
         self._sums: list[Tensor] = []
         self._count = 0
 
-    def losses(self, losses: Tensor) -> None:
-        self._sums.append(losses.detach().sum())
-        self._count += int(losses.shape[0])
+    def losses(self, total: Tensor, count: int) -> None:
+        self._sums.append(total)
+        self._count += count
 
     def stepped(self, step: int) -> None:
         self._steps.append((step, self._sums, self._count))

@@ -21,20 +21,33 @@ Found = dict[str, Capture]
 @final
 @dataclass(slots=True)
 class Passed:
-    """One call of a layer: its input, and the gradient at its output, both with the examples in front."""
+    """One call of a layer: input, and gradient at the output; the examples are in front, or where `layout` says."""
 
     module: nn.Module
     x: Tensor
     g: Tensor
+    layout: Layout | None
+    count: int
+
+    def split(self, values: Tensor) -> Tensor:
+        """With the examples in front."""
+        return values if self.layout is None else self.layout.split(values, self.count)
+
+    def rows(self, values: Tensor) -> Tensor:
+        """All places of an example one after the other: (B, T, width)."""
+        layout = self.layout
+        in_order = layout is not None and layout.axis == 0 and layout.blocks and values.dim() > 1
+        whole = values if in_order else self.split(values)
+        if whole.dim() == 3 and whole.shape[0] == self.count:
+            return whole
+        return whole.reshape(self.count, -1, whole.shape[-1])
 
 
 def passed(module: nn.Module, x: Tensor, g: Tensor, layout: Layout, count: int) -> Passed:
     """The call in one precision: what autocast made half is counted in single, from the halves that were used."""
-    if x.is_floating_point() and x.dtype != g.dtype and g.dtype in HALF:
-        x = x.to(g.dtype)
     if g.dtype in HALF:
-        x, g = (x.float() if x.is_floating_point() else x), g.float()
-    return Passed(module, layout.split(x, count), layout.split(g, count))
+        x, g = (x.to(g.dtype).float() if x.is_floating_point() else x), g.float()
+    return Passed(module, x, g, layout, count)
 
 
 def spread_over(
@@ -52,38 +65,38 @@ def spread_over(
         if grad is not None and layout is not None
     ]
     g = sum(split[1:], start=split[0])
-    return Passed(module, x.unsqueeze(0).expand(count, *x.shape), g.float() if g.dtype in HALF else g)
+    return Passed(module, x.unsqueeze(0).expand(count, *x.shape), g.float() if g.dtype in HALF else g, None, count)
 
 
-def outer_product(g: Tensor, x: Tensor, shape: torch.Size) -> Outer:
-    """g of shape (B, ..., o), x of shape (B, ..., i)."""
-    count = g.shape[0]
-    return Outer(g.reshape(count, 1, -1, g.shape[-1]), x.reshape(count, 1, -1, x.shape[-1]), shape)
+def outer_product(call: Passed, shape: torch.Size) -> Outer:
+    """A weight of this shape, or a block of its rows."""
+    return Outer(call.rows(call.g), call.rows(call.x), shape)
 
 
-def summed_to_last(g: Tensor) -> Vectors:
-    """A bias on the last axis: (B, ..., o) becomes (B, o)."""
-    return Vectors(g.flatten(1, -2).sum(1) if g.dim() > 2 else g)
+def summed_to_last(call: Passed) -> Vectors:
+    """A bias on the last axis."""
+    return Vectors(call.rows(call.g).sum(1))
 
 
 def _linear(call: Passed) -> Found:
-    weight = outer_product(call.g, call.x, call.module.weight.shape)
-    return {"weight": weight, "bias": Sums(weight)}
+    weight = outer_product(call, call.module.weight.shape)
+    if weight.g.shape[1] == 1:
+        return {"weight": weight, "bias": Sums(weight)}
+    bias = call.module.bias
+    return {"weight": weight} if bias is None else {"weight": weight, "bias": Vectors(weight.g.sum(1))}
 
 
 def _convolution(call: Passed) -> Found:
     layer, spatial = call.module, len(call.module.kernel_size)
-    many = call.x.shape[1]
-    x = padded(call.x.flatten(0, 1), layer).unflatten(0, (-1, many))
-    weight = Convolution(
-        call.g, x, layer.weight.shape, stride=layer.stride, dilation=layer.dilation, groups=layer.groups
-    )
-    return {"weight": weight, "bias": Vectors(call.g.sum((1, *range(3, 3 + spatial))))}
+    x, g = call.split(call.x), call.split(call.g)
+    x = padded(x.flatten(0, 1), layer).unflatten(0, (-1, x.shape[1]))
+    weight = Convolution(g, x, layer.weight.shape, stride=layer.stride, dilation=layer.dilation, groups=layer.groups)
+    return {"weight": weight, "bias": Vectors(g.sum((1, *range(3, 3 + spatial))))}
 
 
 def _embedding(call: Passed) -> Found:
-    layer, ids = call.module, call.x.flatten(1)
-    g = call.g.reshape(*ids.shape, -1)
+    layer, ids = call.module, call.split(call.x).flatten(1)
+    g = call.rows(call.g)
     if layer.padding_idx is not None:
         g = g.masked_fill((ids == layer.padding_idx).unsqueeze(2), 0)
     return {"weight": Rows(g, ids, layer.weight.shape)}
@@ -91,9 +104,12 @@ def _embedding(call: Passed) -> Found:
 
 def _normalised(call: Passed, plain: Tensor, axes: int) -> Found:
     """Weight and bias on the last `axes` axes of the input, after it was normalised."""
-    before = tuple(range(1, call.g.dim() - axes))
     scaled = call.g * plain
-    sums = (scaled.sum(before), call.g.sum(before)) if before else (scaled, call.g)
+    if axes == 1:
+        return {"weight": Vectors(call.rows(scaled).sum(1)), "bias": summed_to_last(call)}
+    scaled, g = call.split(scaled), call.split(call.g)
+    before = tuple(range(1, g.dim() - axes))
+    sums = (scaled.sum(before), g.sum(before)) if before else (scaled, g)
     return {"weight": Vectors(sums[0]), "bias": Vectors(sums[1])}
 
 
@@ -109,10 +125,10 @@ def _rms_norm(call: Passed) -> Found:
 
 
 def _group_norm(call: Passed) -> Found:
-    layer, x = call.module, call.x.flatten(0, 1)
-    plain = F.group_norm(x, layer.num_groups, None, None, layer.eps).reshape(call.x.shape)
-    after = (1, *range(3, call.g.dim()))
-    return {"weight": Vectors((call.g * plain).sum(after)), "bias": Vectors(call.g.sum(after))}
+    layer, x, g = call.module, call.split(call.x), call.split(call.g)
+    plain = F.group_norm(x.flatten(0, 1), layer.num_groups, None, None, layer.eps).reshape(x.shape)
+    after = (1, *range(3, g.dim()))
+    return {"weight": Vectors((g * plain).sum(after)), "bias": Vectors(g.sum(after))}
 
 
 RULES: dict[type[Any], Callable[[Passed], Found]] = {

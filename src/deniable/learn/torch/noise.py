@@ -13,6 +13,7 @@ from typing import final
 import numpy as np
 import torch
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from deniable import noise
 from deniable.learn.plans import Plan
@@ -115,8 +116,8 @@ class DeviceNoise(GradientNoise):
             # One draw for all: a device is asked once, and at the end of a step it has room.
             several = [each for each in totals if (each.device, each.dtype) == kind]
             drawn = torch.empty(sum(each.numel() for each in several), device=kind[0], dtype=kind[1])
-            parts = drawn.normal_(0.0, self._sigma, generator=self._generator(kind[0])).split(_sizes(several))
-            torch._foreach_add_(several, [part.view(each.shape) for part, each in zip(parts, several, strict=True)])
+            drawn.normal_(0.0, self._sigma, generator=self._generator(kind[0]))
+            torch._foreach_add_(several, _unflatten_dense_tensors(drawn, several))
         return list(totals)
 
     def _add_to(self, part: Tensor) -> None:
@@ -146,12 +147,7 @@ def _piecewise(totals: Sequence[Tensor], work: Callable[[Tensor], None]) -> None
             if rows is not total:
                 total.copy_(rows)
     for several in small.values():
-        joined = torch.cat([each.reshape(-1) for each in several])
+        joined = _flatten_dense_tensors(several)
         for part in joined.split(PIECE):
             work(part)
-        for total, noisy in zip(several, joined.split(_sizes(several)), strict=True):
-            total.copy_(noisy.view(total.shape))
-
-
-def _sizes(tensors: Sequence[Tensor]) -> list[int]:
-    return [each.numel() for each in tensors]
+        torch._foreach_copy_(several, _unflatten_dense_tensors(joined, several))

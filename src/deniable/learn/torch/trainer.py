@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
@@ -25,6 +26,7 @@ from deniable.learn.factorised import DPFTRL
 from deniable.learn.plans import DPSGD, Flat, Plan
 from deniable.learn.torch import border, checkpoints
 from deniable.learn.torch.bookkeeping import Bookkeeping
+from deniable.learn.torch.canaries import Canaries
 from deniable.learn.torch.captures import counted
 from deniable.learn.torch.checking import Checked, checked
 from deniable.learn.torch.history import History
@@ -43,9 +45,6 @@ if TYPE_CHECKING:
 
 LEARNT = 5
 """Examples of the very first batch: it is compared with autograd, which costs several passes."""
-
-FEWEST_CANARIES = 10
-"""Below it an audit is refused."""
 
 SHORTEST = 1e-12
 """The least clipping norm: well above the length whose square single precision takes for zero."""
@@ -135,7 +134,7 @@ class Trainer:
         self._weights: list[int] = []
         """Versions of the parameters when a batch was handed out."""
         self._is_closed = False
-        self._watch = Watch(model)
+        self._watch = Watch(model, self._parameters.values())
         self._loop = object()
         """The loop that hands out batches; one that began earlier is over."""
         for group in optimizer.param_groups:
@@ -207,13 +206,13 @@ class Trainer:
         if self._is_closed:
             raise InvalidOperation("this trainer was closed; make a new one, and load a checkpoint into it to go on")
         self._reserve()
-        self.optimizer.zero_grad(set_to_none=True)
+        self._forget_gradients()
         mine = self._loop = object()
         last = min(self.plan.steps, self.steps_taken + most)
         with self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._rank == 0) as shown:
             while self.steps_taken < last:
                 self._records.check_length()
-                border.check_trained(self.model, self._parameters)
+                self._watch.begin(closely=self._book.is_learning)
                 step = self.steps_taken
                 self.steps_taken += 1
                 for journal in self._journals.values() if self._rank == 0 else ():
@@ -241,7 +240,6 @@ class Trainer:
         self._open, self._is_added = count, True
         self._book.forget()
         self._weights = [each._version for each in self._parameters.values()]
-        self._watch.begin(closely=self._book.is_learning)
         return batch
 
     def backward(self, losses: Tensor) -> None:
@@ -261,13 +259,26 @@ class Trainer:
             raise InvalidParameter("losses", NOTHING, rule, remedy)
         self._watch.check()
         self._open, self._is_added = None, False
-        with torch.autocast(self._device.type, enabled=False):  # half precision would lose part of the lengths
+        with self._in_full_precision():
             found = self._book.gradients(losses)
             factors = self._factors(found.squared(losses))
             for name, part, (start, stop) in found.summed(factors):
                 self._add(name, part, start, stop)
+        found.check_finite()  # last, as a device is waited for; a step whose backward pass fails tells nobody anything
         self._is_added = True
-        self.history.losses(losses)
+        self.history.losses(found.loss, found.count)
+
+    def _in_full_precision(self) -> AbstractContextManager[Any]:
+        """Without autocast: half precision would lose part of the lengths."""
+        kind = self._device.type
+        return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+
+    def _forget_gradients(self) -> None:
+        """As `optimizer.zero_grad()`, at a tenth of its price: of frozen parameters, too, where an earlier backward()
+        may have left some."""
+        for group in self.optimizer.param_groups:
+            for each in group["params"]:
+                each.grad = None
 
     def _add(self, name: str, part: Tensor, start: int, stop: int) -> None:
         """Some rows of a parameter's clipped sum, in single precision at least."""
@@ -293,15 +304,18 @@ class Trainer:
         totals = {}
         for name, parameter in self._parameters.items():
             total = self._sums.pop(name, None)
-            nothing = torch.zeros_like(parameter, dtype=counted(parameter.dtype)) if total is None else total
-            totals[name] = self._added_up(nothing)
-        noisy = [self._told(each) for each in self._noisy(totals)]
+            totals[name] = torch.zeros_like(parameter, dtype=counted(parameter.dtype)) if total is None else total
+        if self._group is not None:
+            totals = {name: self._added_up(total) for name, total in totals.items()}
+        noisy = self._noisy(totals)
+        if self._group is not None:
+            noisy = [self._told(each) for each in noisy]
         torch._foreach_div_(noisy, self.expected_batch)
-        self.optimizer.zero_grad(set_to_none=True)  # of frozen parameters, too: what an earlier backward() left there
+        self._forget_gradients()
         for parameter, grad in zip(self._parameters.values(), noisy, strict=True):
-            parameter.grad = grad.to(parameter.dtype)
+            parameter.grad = grad if grad.dtype == parameter.dtype else grad.to(parameter.dtype)
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self._forget_gradients()
         self.history.stepped(self.steps_taken)
         if self._after_step is not None:
             self._after_step(self)
@@ -317,10 +331,10 @@ class Trainer:
         """An ordinary step, without clipping and noise, on a loss over public data; the guarantee will say so."""
         border.check_public_loss(loss)
         self._book.forget()
-        self.optimizer.zero_grad(set_to_none=True)
+        self._forget_gradients()
         loss.backward()
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self._forget_gradients()
         self.public_steps += 1
         self._weights = [each._version for each in self._parameters.values()]
         self._watch.begin(closely=False)
@@ -523,31 +537,6 @@ class Trainer:
         if isinstance(plan, DPFTRL) and plan.records != self._records.count:
             rule = f"has {self._records.count} records, and the plan's order is one of {plan.records}"
             raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
-
-
-@final
-class Canaries:
-    """Records that are nobody's, each in the training by a fair coin."""
-
-    def __init__(
-        self, dataset: Any, collate: Callable[[list[Any]], Any] | None, entropy: chance.Entropy | None
-    ) -> None:
-        if len(dataset) < FEWEST_CANARIES:
-            rule = f"must be at least {FEWEST_CANARIES}: fewer coins prove nothing"
-            raise InvalidParameter("canaries", len(dataset), rule)
-        self._dataset, self._collate = dataset, collate
-        self.included = chance.bernoulli(p=0.5, size=(len(dataset),), entropy=entropy)
-
-    def among(self, dataset: Any) -> Any:
-        """The dataset with the canaries that are in."""
-        chosen = [place for place, inside in enumerate(self.included) if inside]
-        return torch.utils.data.ConcatDataset([dataset, torch.utils.data.Subset(self._dataset, chosen)])
-
-    def batch(self, device: torch.device) -> Any:
-        import numpy as np
-
-        every = np.arange(len(self._dataset), dtype=np.int64)
-        return Records(self._dataset, self._collate, (0, 1)).batch(every, device)
 
 
 @final

@@ -1,0 +1,182 @@
+"""The gradients of one batch, example by example: norms of all of them together, and their weighted sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import final
+
+import torch
+from torch import Tensor
+
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.learn.torch.border import check_finite_losses
+from deniable.learn.torch.captures import Capture, Factors, Outer, Sums, Uses, Vectors, counted, ghosts
+from deniable.learn.torch.parameters import Trained
+
+SMALL = 2**13
+"""Gradients that are held and have at most so many numbers are put together: fewer, larger operations."""
+
+FEW = 4
+"""Parameters that are named where a number is of many."""
+
+Block = tuple[int, int]
+"""Rows of a parameter, from and to."""
+
+Gathered = dict[str, dict[Block, list[Capture]]]
+"""Captures by the name of the parameter and the rows that they are of."""
+
+
+@final
+class PerExample:
+    """The gradients of one batch, example by example, not summed yet."""
+
+    __slots__ = ("_parameters", "_pool", "_unchecked", "_uses", "count", "loss")
+
+    def __init__(self, parameters: Mapping[str, Trained], gathered: Gathered, count: int) -> None:
+        self._parameters, self.count = parameters, count
+        self._uses = {name: _settled(blocks, parameters[name].tensor) for name, blocks in gathered.items()}
+        self._pool: tuple[list[str], Tensor] | None = None
+        self._unchecked: tuple[Callable[[], float], Tensor, list[tuple[str, Tensor]]] | None = None
+
+    def squared(self, losses: Tensor) -> Tensor:
+        """‖gradient‖² of each example, over all parameters; to be followed by `check_finite`."""
+        parts = self._parts()
+        if not parts:
+            rule = "do not depend on any parameter that is trained, as far as this batch's forward pass tells"
+            raise InvalidParameter("losses", NOTHING, rule, "call the model in the loop, right before trainer.backward")
+        total = torch.stack([part for _, part in parts]).sum(0)
+        # Finite only if all of them are. Fetched now and looked at later: a device is not waited for in between.
+        self.loss = losses.detach().sum()
+        self._unchecked = _fetched(total.sum() + self.loss), losses.detach(), parts
+        return total
+
+    def check_finite(self) -> None:
+        """Refuse lengths and losses that are not finite."""
+        assert self._unchecked is not None
+        sign, losses, parts = self._unchecked
+        if not math.isfinite(sign()):
+            check_finite_losses(losses)
+            for names, part in parts:
+                check_finite(part, names)
+
+    def _parts(self) -> list[tuple[str, Tensor]]:
+        """Squared lengths, each with the parameters that they are of: alike ones together, biases with weights."""
+        small: dict[torch.dtype, list[tuple[str, Tensor]]] = {}
+        ghostly: dict[tuple[int, torch.dtype], list[tuple[str, Outer]]] = {}
+        outers: dict[int, tuple[str, Outer]] = {}
+        beside: dict[int, tuple[str, Sums]] = {}
+        parts: list[tuple[str, Tensor]] = []
+        for name, blocks in self._uses.items():
+            sole = _sole(blocks)
+            if isinstance(sole, Outer):
+                if sole.is_ghost:
+                    ghostly.setdefault((sole.g.shape[1], sole.g.dtype), []).append((name, sole))
+                else:
+                    outers[id(sole)] = name, sole
+            elif isinstance(sole, Sums):
+                beside[id(sole.outer)] = name, sole
+            elif isinstance(sole, Vectors) and sole.values.numel() <= SMALL * self.count:
+                small.setdefault(sole.values.dtype, []).append((name, sole.rows))
+            else:
+                parts += [(name, uses.squared()) for uses in blocks.values()]
+        for alike in ghostly.values():
+            parts.append((_named([name for name, _ in alike]), ghosts([outer for _, outer in alike])))
+        for key, (name, outer) in outers.items():
+            parts.append((name, outer.squared(with_sums=beside.pop(key, None) is not None)))
+        parts += [(name, sums.squared()) for name, sums in beside.values()]
+        if len(small) == 1 and len(listed := next(iter(small.values()))) > 1:
+            names, flat = [name for name, _ in listed], torch.cat([rows for _, rows in listed], 1)
+            self._pool = names, flat
+            parts.append((_named(names), Vectors(flat).squared()))
+        else:
+            parts += [(name, Vectors(rows).squared()) for listed in small.values() for name, rows in listed]
+        return parts
+
+    def summed(self, factors: Tensor) -> Iterator[tuple[str, Tensor, Block]]:
+        """(parameter, Σ_i factors_i × gradient_i, rows of the parameter) for each block; what is summed is let go."""
+        made: dict[torch.dtype, Factors] = {}
+
+        def of(dtype: torch.dtype) -> Factors:
+            if dtype not in made:
+                made[dtype] = Factors(factors.to(dtype))
+            return made[dtype]
+
+        if self._pool is not None:
+            names, flat = self._pool
+            tensors = [self._parameters[name].tensor for name in names]
+            whole = Vectors(flat).summed(of(flat.dtype)).split([each.numel() for each in tensors])
+            for name, each, part in zip(names, tensors, whole, strict=True):
+                del self._uses[name]
+                yield name, part.view(each.shape), all_rows(each)
+            self._pool = None
+        for name in list(self._uses):
+            dtype = counted(self._parameters[name].tensor.dtype)
+            for rows, uses in self._uses.pop(name).items():
+                yield name, uses.summed(of(dtype)), rows
+
+    def each(self, name: str, low: int, high: int) -> Tensor | None:
+        """The gradients of one parameter for some examples; None if it was not used."""
+        blocks = self._uses.get(name)
+        if not blocks:
+            return None
+        whole = self._parameters[name].tensor
+        made = whole.new_zeros((high - low, *whole.shape), dtype=counted(whole.dtype))
+        for (start, stop), uses in blocks.items():
+            (made[:, start:stop] if whole.dim() else made).add_(uses.each(low, high))
+        return made
+
+
+def _named(names: list[str]) -> str:
+    """Some parameters for people: a few by name."""
+    return ", ".join(names) if len(names) <= FEW else f"{', '.join(names[:FEW])} and {len(names) - FEW} more"
+
+
+def _sole(blocks: dict[Block, Uses]) -> Capture | None:
+    """The one capture that a parameter's gradients come from, if there is but one."""
+    return next(iter(blocks.values())).sole if len(blocks) == 1 else None
+
+
+def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, Uses]:
+    """Uses by rows; where rows overlap without being the same, everything is held as it is."""
+    if len(blocks) == 1:
+        return {span: Uses(captures) for span, captures in blocks.items()}
+    spans = sorted(blocks)
+    if all(left[1] <= right[0] for left, right in pairwise(spans)):
+        return {span: Uses(captures) for span, captures in blocks.items()}
+    total: Tensor | None = None
+    for (start, stop), captures in blocks.items():
+        for capture in captures:
+            part = Uses([capture])
+            count = part.squared().shape[0]
+            total = whole.new_zeros((count, *whole.shape), dtype=counted(whole.dtype)) if total is None else total
+            total[:, start:stop] += part.each(0, count)
+    assert total is not None
+    return {(0, whole.shape[0]): Uses([Vectors(total)])}
+
+
+def all_rows(tensor: Tensor) -> Block:
+    """All rows of a parameter; a single number counts as one."""
+    return (0, tensor.shape[0] if tensor.dim() else 1)
+
+
+def _fetched(number: Tensor) -> Callable[[], float]:
+    """A number from the device, on its way from now on; who asks for it does not wait for later work of the device."""
+    if number.device.type != "cuda":
+        return lambda: float(number)
+    here, done = number.to("cpu", non_blocking=True), torch.cuda.Event()
+    done.record(torch.cuda.current_stream(number.device))
+
+    def arrived() -> float:
+        done.synchronize()
+        return float(here)
+
+    return arrived
+
+
+def check_finite(values: Tensor, name: str) -> None:
+    """Refuse what is not finite, by the name of the parameter."""
+    if not bool(torch.isfinite(values).all()):
+        rule = "has a gradient that is not finite for some example"
+        raise InvalidParameter("model", name, rule, "look for overflow, a division by zero or log(0) in the model")
