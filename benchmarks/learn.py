@@ -7,7 +7,7 @@ A step is forward, backward, clipping, noise and an SGD step on one batch that i
 for everyone. Times are medians over several rounds in which contenders take turns; memory is the largest growth of what
 the process holds over one step, each contender in a process of its own.
 
-We are there twice: with exact noise, our default, and with noise by torch's generator as all others have it. The latter
+We are there twice: with exact noise, our default, and with noise in floating point as all others have it. The latter
 adds an assumption to the guarantee, which is printed.
 """
 
@@ -143,7 +143,7 @@ def exact(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Step:
     return _ours(ExactNoise)(model, x, y)
 
 
-def quick(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Step:
+def floating(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Step:
     from deniable.learn.torch import DeviceNoise
 
     return _ours(DeviceNoise)(model, x, y)
@@ -211,7 +211,7 @@ def _opacus(mode: str) -> Callable[[nn.Module, torch.Tensor, torch.Tensor], Step
 CONTENDERS = {
     "plain": plain,
     "deniable, exact noise": exact,
-    "deniable, torch's noise": quick,
+    "deniable, floating noise": floating,
     "vmap": with_vmap,
     "Opacus ghost": _opacus("ghost"),
     "Opacus hooks": _opacus("hooks"),
@@ -294,7 +294,7 @@ def main() -> None:
     names = names if "plain" in names else ["plain", *names]
     from deniable.learn.torch import DeviceNoise
 
-    print(f"with torch's noise, ours assumes: {DeviceNoise().assumptions[0]}")
+    print(f"with floating noise, ours assumes: {DeviceNoise().assumptions[0]}")
     found = {}
     for model in [given.only] if given.only else MODELS:
         best = times(model, names, given.steps)

@@ -91,7 +91,7 @@ GOALS = {  # time, memory
 }
 NAMES = {
     "plain": "plain",
-    "deniable": "deniable, torch's noise",
+    "deniable": "deniable, floating noise",
     "vmap": "vmap",
     "Opacus ghost": "Opacus ghost",
     "Opacus hooks": "Opacus hooks",

@@ -2,7 +2,7 @@
 
 Trainer      draws batches, clips, adds noise, steps, counts
 ExactNoise   noise on a grid, exact (the default on a CPU)
-DeviceNoise  noise by torch's generator on the device (the default elsewhere; an assumption in the guarantee)
+DeviceNoise  noise in floating point on the device (the default elsewhere; an assumption in the guarantee)
 AdamBC       Adam, corrected for the noise
 """
 
