@@ -109,7 +109,7 @@ class PerExample:
             whole = Vectors(flat).summed(of(flat.dtype)).split([each.numel() for each in tensors])
             for name, each, part in zip(names, tensors, whole, strict=True):
                 del self._uses[name]
-                yield name, part.view(each.shape), all_rows(each)
+                yield name, part if each.dim() == 1 else part.view(each.shape), all_rows(each)
             self._pool = None
         for name in list(self._uses):
             dtype = counted(self._parameters[name].tensor.dtype)

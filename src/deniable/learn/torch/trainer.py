@@ -283,7 +283,8 @@ class Trainer:
     def _add(self, name: str, part: Tensor, start: int, stop: int) -> None:
         """Some rows of a parameter's clipped sum, in single precision at least."""
         whole = self._parameters[name]
-        part = part.to(counted(whole.dtype))
+        if part.dtype != counted(whole.dtype):
+            part = part.to(counted(whole.dtype))
         if name not in self._sums and part.shape == whole.shape:
             self._sums[name] = part
             return
