@@ -284,7 +284,9 @@ def test_the_guarantee_says_all_that_it_rests_on():
     assert not any("generator" in words for words in exact.guarantee.assumptions)
     assert any("generator" in words for words in device.guarantee.assumptions)
     assert any("number of records is public" in words for words in exact.guarantee.assumptions)
+    assert "one is removed by blanking it, and added in place of a blank" in exact.guarantee.describe()
     known = made(plan=learn.DPSGD(clip=1.0, rate=0.3, steps=4, noise=1.0, records=40))
+    assert "blank" not in known.guarantee.describe()
     assert not any("number of records" in words for words in known.guarantee.assumptions)
     assert any("protects nobody" in words for words in made(entropy=noise.ReplayEntropy(1)).guarantee.assumptions)
     drawn_again = made(noise=DeviceNoise(), entropy=noise.ReplayEntropy(1)).guarantee.assumptions

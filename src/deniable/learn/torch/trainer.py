@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from deniable import noise as chance
 from deniable.curves import check
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, BudgetExceeded, InvalidOperation, InvalidParameter
 from deniable.learn.factorised import DPFTRL
 from deniable.learn.plans import DPSGD, Flat, Plan
 from deniable.learn.torch import border, checkpoints
@@ -162,7 +162,7 @@ class Trainer:
         ):
             more.append("lengths of gradients from products of reduced precision (TF32) are as good as exact ones")
         if isinstance(self.plan, DPSGD) and self.plan.records is None:
-            more.append("the number of records is public (a neighbour has one record blanked)")
+            more.append("the number of records is public: one is removed by blanking it, and added in place of a blank")
         if self.public_steps:
             more.append(f"the data of {self.public_steps} public steps is public")
         if self._ledger is not None:
@@ -416,6 +416,10 @@ class Trainer:
                 said = f"training: {self.plan!r}"
                 self._entry = self._ledger.reserve(cost, question=self._question(self._run), description=said)
                 granted += 1
+        except BudgetExceeded as refused:
+            fewer = "fewer steps or a smaller rate" if isinstance(self.plan, DPSGD) else "or fewer steps"
+            remedy = f"nothing was spent; plan more noise, {fewer}: plan.calibrate(epsilon=, delta=) for what is left"
+            raise BudgetExceeded(refused.asked, refused.left, remedy, account=refused.account) from None
         finally:
             self._told(granted)  # the others must not wait for a first process that was refused
         if not granted:
