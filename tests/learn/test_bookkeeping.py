@@ -150,3 +150,34 @@ def test_an_input_that_is_written_over_is_refused():
     losses = losses_of(model, torch.randint(0, 5, (4, 2)), torch.zeros(4, dtype=torch.long))
     with pytest.raises(InvalidParameter, match=r"inner.*changed in place"):
         book.gradients(losses)
+
+
+def test_padding_counts_for_nothing_also_where_it_was_not_there_to_learn_from():
+    """What a first batch cannot show is compared with nothing: there the closed form alone says what padding counts."""
+    torch.manual_seed(0)
+    embedding = torch.nn.Embedding(6, 4, padding_idx=2)
+    model = torch.nn.Sequential(embedding, torch.nn.Flatten(), torch.nn.Linear(20, 3)).double()
+    with torch.no_grad():
+        embedding.weight[2] = 1.0  # so that its place matters to the losses, if not to its own gradient
+    y = torch.tensor([0, 1, 2, 0])
+    plain = torch.tensor([[0, 1, 3, 4, 5], [5, 5, 0, 1, 1], [3, 4, 3, 4, 0], [1, 0, 5, 3, 4]])
+    padded = torch.tensor([[0, 1, 2, 2, 2], [2, 2, 2, 2, 2], [3, 4, 3, 4, 0], [2, 0, 2, 3, 2]])
+    book = Bookkeeping(model)
+    for x in (plain, padded):
+        truth = one_by_one(model, losses_of(model, x, y))
+        book.forget()
+        losses = losses_of(model, x, y)
+        found = book.gradients(losses)
+        each = found.each("0.weight", 0, 4)
+        assert each is not None
+        assert not each[:, 2].any()
+        assert close(each, truth["0.weight"])
+        squares = sum(g.reshape(4, -1).square().sum(1) for g in truth.values())
+        assert close(found.squared(losses), squares, 1e-6)
+        sums = torch.zeros_like(embedding.weight)
+        for key, part, (start, stop) in found.summed(torch.ones(4, dtype=torch.float64)):
+            if key == "0.weight":
+                sums[start:stop] += part
+        assert not sums[2].any()
+        assert close(sums, truth["0.weight"].sum(0))
+    book.close()

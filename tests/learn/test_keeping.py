@@ -44,8 +44,10 @@ def test_training_that_does_not_fit_into_the_budget_does_not_begin():
     with Ledger.open(budget=Budget(epsilon=0.1, delta=1e-6), unit=Unit.row(), dataset="letters") as ledger:
         model = net()
         weight = model[0].weight.detach().clone()
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceeded, match=r"more noise, fewer steps or a smaller rate: plan\.calibrate") as said:
             run(made(model, ledger=ledger, delta=1e-8))
+        assert "ask" not in said.value.remedy
+        assert said.value.left == ledger.remaining.describe_rest(ledger.budget)
         assert torch.equal(weight, model[0].weight)
         with pytest.raises(InvalidParameter, match="delta column"):
             run(made(net(), ledger=ledger))

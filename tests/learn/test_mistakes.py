@@ -277,6 +277,71 @@ def test_a_checkpoint_of_another_optimizer_is_refused_before_anything_is_loaded(
     assert torch.equal(model[0].weight, before)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda: nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2)), r"'0\.bias' of shape \(5,\).*\(6,\)"),
+        (lambda: nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2)), r"has no '1\.bias', as the model does"),
+        (lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2), nn.Tanh(), nn.Linear(2, 2)), "has no '4"),
+        (lambda: nn.Sequential(nn.Linear(4, 5)), r"has '2\.bias', and the model does not"),
+    ],
+    ids=["shape", "names", "more", "fewer"],
+)
+def test_a_checkpoint_of_another_model_is_refused_before_anything_is_loaded(tmp_path, change, words):
+    run(made()).save(tmp_path / "model.pt")
+    other = made(change())
+    before = {name: each.clone() for name, each in other.model.state_dict().items()}
+    with pytest.raises(InvalidParameter, match=f"{words}.*; make the trainer with the model of the checkpoint"):
+        other.load(tmp_path / "model.pt")
+    assert all(torch.equal(each, before[name]) for name, each in other.model.state_dict().items())
+    assert other.steps_taken == 0
+
+
+@pytest.mark.parametrize("how", ["groups", "order"])
+def test_a_checkpoint_of_other_groups_of_parameters_is_refused_before_anything_is_loaded(tmp_path, how):
+    trainer = run(made())
+    trainer.save(tmp_path / "model.pt")
+    model = net(seed=1)
+    before = model[0].weight.clone()
+    held = [{"params": list(each.parameters())} for each in (model[0], model[2])]
+    given = held if how == "groups" else list(model.parameters())[::-1]
+    other = Trainer(model, torch.optim.SGD(given, lr=0.1), trainer.plan, data(), progress=False)
+    with pytest.raises(InvalidParameter, match="other groups or another order of them; make the optimizer as it was"):
+        other.load(tmp_path / "model.pt")
+    assert torch.equal(model[0].weight, before)
+    assert other.steps_taken == 0
+
+
+def test_a_run_that_another_ledger_paid_for_is_refused_before_anything_is_loaded(tmp_path):
+    budget = Budget(epsilon=20, delta=1e-5, keys_delta=5e-6)
+    given = {"budget": budget, "unit": Unit.row(), "dataset": "letters"}
+    with Ledger.open(**given) as payer, Ledger.open(**given) as stranger:
+        trainer = run(made(ledger=payer, delta=1e-6))
+        trainer.save(tmp_path / "model.pt")
+        other = made(net(seed=1), plan=trainer.plan, ledger=stranger, delta=1e-6)
+        before = other.model[0].weight.clone()
+        with pytest.raises(InvalidParameter, match="is not the one that paid"):
+            other.load(tmp_path / "model.pt")
+        assert torch.equal(other.model[0].weight, before)
+        assert other.steps_taken == 0
+
+
+def test_a_checkpoint_needs_a_folder_and_a_name(tmp_path):
+    trainer = run(made())
+    with pytest.raises(InvalidParameter, match="in a folder that is not there; make the folder first"):
+        trainer.save(tmp_path / "runs" / "model.pt")
+    with pytest.raises(InvalidParameter, match="is a folder; name a file in it"):
+        trainer.save(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_without_numbers_is_refused_by_name():
+    with torch.device("meta"):
+        model = net()
+    with pytest.raises(InvalidParameter, match=r"model='0\.weight': is on the meta device: it has no numbers"):
+        made(model)
+
+
 def test_the_picture_of_a_resumed_run_begins_where_it_went_on(tmp_path):
     first = made(plan=OFTEN)
     run(first, first.take(2))

@@ -275,3 +275,46 @@ def test_output_perturbation_moves_as_far_as_it_says_and_no_farther():
 
         assert abs(minimiser(rows) - minimiser(rows[:-1])) <= plan.sensitivity
     assert plan.calibrate(epsilon=1, delta=1e-6).guarantee.assumptions
+
+
+# -- rates so small that hardly anybody is ever drawn ------------------------------------------------------------------
+
+
+def told_by_one_step(rate, noise, steps, epsilon):
+    """At 50 digits, what the tests "some step shows more than t" tell at ε: never more than δ(ε), and the whole of it
+    where there is one step."""
+    most = mpmath.mpf(0)
+    with mpmath.workdps(50):
+        q, s, k = mpmath.mpf(rate), mpmath.mpf(noise), mpmath.mpf(steps)
+        # The best test of one step: e^ε = 1 - q + q e^l, and a loss l is seen at t = s²l + 1/2.
+        best = s * s * mpmath.log((mpmath.expm1(epsilon) + q) / q) + mpmath.mpf(1) / 2
+        for t in (best, best + s, best - s, best + 3 * s, mpmath.mpf(1) / 2):
+            absent = mpmath.ncdf(-t / s)
+            present = (1 - q) * absent + q * mpmath.ncdf((1 - t) / s)
+            alarms = [-mpmath.expm1(k * mpmath.log1p(-each)) for each in (present, absent)]
+            most = max(most, alarms[0] - mpmath.exp(epsilon) * alarms[1])
+        return most
+
+
+@pytest.mark.parametrize("rate", [1e-15, 1e-12, 1e-9, 1e-6])
+@pytest.mark.parametrize("steps", [1, 7, 100])
+def test_tiny_rates_are_calibrated_on_the_safe_side(rate, steps):
+    chance = -math.expm1(steps * math.log1p(-rate))  # total variation: nobody can do better than the draw itself
+    plan = learn.DPSGD(clip=1.0, rate=rate, steps=steps)
+    for share in (0.5, 1e-3):
+        found = plan.calibrate(epsilon=1, delta=share * chance).noise
+        assert told_by_one_step(rate, found, steps, 1) <= share * chance
+        if steps == 1:
+            assert told_by_one_step(rate, found * (1 - 1e-3), 1, 1) > share * chance
+    for delta in (chance * (1 + 1e-9), 2 * chance, 0.5):
+        with pytest.raises(InvalidParameter, match=r"record's chance .* of being drawn in .* take a smaller delta"):
+            plan.calibrate(epsilon=1, delta=delta)
+
+
+@pytest.mark.parametrize("rate", [1e-100, 1e-15, 1e-12, 1e-9])
+@pytest.mark.parametrize("noise", [0.02, 0.035, 0.04])
+def test_huge_losses_at_tiny_rates_are_numbers(rate, noise):
+    curve = curves.gaussian(sigma=noise).sampled(rate=rate)
+    assert told_by_one_step(rate, noise, 1, 1) <= curve.delta(epsilon=1) <= rate * 1.001 + 1e-12
+    assert (curve**100).epsilon(delta=1e-6) < 1  # 100 × rate < δ: even without noise it would be 0
+    assert told_by_one_step(rate, noise, 1, 650) <= curve.delta(epsilon=650)

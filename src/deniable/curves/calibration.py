@@ -160,7 +160,10 @@ class _Search:
                 return seen[True], seen[False]
         if True in seen:
             # Every value meets it: the least private one is the answer (rate = 1, say).
-            worst = max((c, v) for v, c in self.known.items() if c is not None)[1]
+            most = max(c for c in self.known.values() if c is not None)
+            tied = [v for v, c in self.known.items() if c == most]
+            # Where all of them read ε = 0, say, the rest of the curve tells which end is the less private one.
+            worst = max(min(tied), max(tied), key=lambda v: self.make_curve(v).advantage())
             return worst, worst
         least = min((c, v) for v, c in self.known.items() if c is not None)
         if math.isinf(least[0]):

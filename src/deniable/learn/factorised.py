@@ -164,7 +164,7 @@ class DPFTRL(Plan):
     @property
     def assumptions(self) -> tuple[str, ...]:
         return (
-            "the number and the order of the records are public (a neighbour has one record blanked)",
+            "the number and order of the records are public: one is removed by blanking it, added in place of a blank",
             "checkpoints made during the run are kept secret",
         )
 

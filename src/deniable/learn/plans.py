@@ -210,6 +210,17 @@ class DPSGD(Plan):
         fill(self, "noise", None if noise is None else check.positive("noise", noise))
         fill(self, "records", known)
 
+    def calibrate(self, *, epsilon: float, delta: float) -> Self:
+        """See `Plan.calibrate`. Refused where δ is no less than a record's chance of being drawn at all, 1 - (1 -
+        rate)^steps: even telling the drawn records would meet it."""
+        allowed = check.probability("delta", delta)
+        drawn = -math.expm1(self.steps * math.log1p(-self.rate)) if self.rate < 1 else 1.0
+        if 0 < drawn <= allowed < 1:
+            rule = f"is no less than a record's chance {drawn:.3g} of being drawn in {self.steps} steps at all"
+            remedy = "no noise would be needed to meet it, and who is drawn would be told; take a smaller delta"
+            raise InvalidParameter("delta", delta, rule, remedy)
+        return Plan.calibrate(self, epsilon=epsilon, delta=delta)
+
     def _with(self, noise: float) -> Self:
         return type(self)(clip=self.clip, rate=self.rate, records=self.records, steps=self.steps, noise=noise)
 

@@ -18,6 +18,9 @@ from deniable.curves.rounding import SPECIAL, UNIT_ROUNDOFF, Floats, quietly
 MOST_TERMS = 4096
 """Largest whole order whose binomial sum is worth computing."""
 
+FAR = 30.0
+"""A loss whose e^loss/q is a number for every rate q that is allowed."""
+
 
 @dataclass(frozen=True, slots=True)
 class IdentityLaw(Law):
@@ -136,8 +139,6 @@ class SampledForward(Law):
         q = self.rate
         # e^l = (e^l' - (1-q))/q; below log(1-q) every outcome passes.
         inside, inner = _base_loss(loss, q)
-        large = loss > 700.0
-        inner = np.where(large, loss - math.log(q), inner)
         first, second, error = self.base.tails(inner)
         # e^l' Q(L > l) = e^(l'-l) second(l).
         in_second = np.where(inside, second * np.exp(np.minimum(loss - inner, 700.0)), np.exp(np.minimum(loss, 0.0)))
@@ -232,8 +233,8 @@ class SampledBackward(Law):
         # M' > l  <=>  e^-M < (e^-l - (1-q))/q =: 1 + ratio. The threshold is moved down by a few roundings, so that
         # the end of the loss is never overlooked: a real test, and what it misses of the best one is covered by the
         # error.
-        inside, inner = _base_loss(-(loss - 8 * UNIT_ROUNDOFF * (1 + np.abs(loss))), q)
-        inner = np.where(loss < -700.0, loss + math.log(q), -inner)
+        inside, away = _base_loss(-(loss - 8 * UNIT_ROUNDOFF * (1 + np.abs(loss))), q)
+        inner = -away
         first, second, error = self.base.tails(inner)
         # second measure: (1-q) first + q e^-inner second, times e^loss.
         mixed = np.exp(np.minimum(loss, 700.0)) * ((1 - q) * first + q * np.exp(np.minimum(-inner, 700.0)) * second)
@@ -245,12 +246,15 @@ class SampledBackward(Law):
 
 def _base_loss(mixed: Floats, rate: float) -> tuple[NDArray[np.bool_], Floats]:
     """Where the mixed loss log(1 - q + q e^l) reaches `mixed` at all, and the base loss l at which it does."""
-    near = np.expm1(np.clip(mixed, -0.7, 700.0)) / rate
+    near = np.expm1(np.clip(mixed, -0.7, FAR)) / rate
     # Far below 0 the same quantity e^l - 1 loses digits; e^mixed - (1 - q) does not.
     far = (np.exp(np.minimum(mixed, -0.7)) - (1 - rate)) / rate
     inside = np.where(mixed > -0.7, near > -1.0, far > 0.0)
     low = np.log(np.where(inside & (mixed <= -0.7), far, 1.0))
-    return inside, np.where(mixed > -0.7, np.log1p(np.where(inside, np.maximum(near, -1 + 1e-300), 0.0)), low)
+    middle = np.log1p(np.where(inside, np.maximum(near, -1 + 1e-300), 0.0))
+    # Far above 0, e^mixed/q may be no number any more; its logarithm is one.
+    high = mixed - math.log(rate) + np.log1p(-(1 - rate) * np.exp(-np.maximum(mixed, FAR)))
+    return inside, np.where(mixed > FAR, high, np.where(mixed > -0.7, middle, low))
 
 
 def _mixed_loss(loss: float, rate: float) -> float:

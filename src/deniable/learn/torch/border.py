@@ -80,6 +80,10 @@ def check_model(model: Any) -> nn.Module:
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse and module.weight.requires_grad:
             rule = "makes sparse gradients, and noise comes to all rows"
             raise InvalidParameter("model", shown(path), rule, "leave out sparse=True")
+    for name, each in (*model.named_parameters(), *model.named_buffers()):
+        if each.is_meta:
+            rule = "is on the meta device: it has no numbers"
+            raise InvalidParameter("model", name, rule, "make the model on a real device, or model.to_empty(device=)")
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and not parameter.is_leaf:
             rule = "is the result of a computation, not a leaf, so no optimizer can change it"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import torch
+from torch import nn
 
 from deniable.errors import InvalidOperation, InvalidParameter, UnreadableRecord
 
@@ -16,6 +17,10 @@ VERSION: Final = 1
 
 def write(path: Path, record: dict[str, Any]) -> None:
     """All or nothing: a crash leaves the checkpoint before."""
+    if not path.parent.is_dir():
+        raise InvalidParameter("path", str(path), "is in a folder that is not there", "make the folder first")
+    if path.is_dir():
+        raise InvalidParameter("path", str(path), "is a folder", "name a file in it")
     aside = path.with_name(f"{path.name}.part")
     with aside.open("wb") as file:
         torch.save({"deniable": VERSION, **record}, file)
@@ -37,6 +42,34 @@ def read(path: Path) -> dict[str, Any]:
     if record["deniable"] > VERSION:
         raise UnreadableRecord(f"{path.name} was written by a newer version; update deniable")
     return record
+
+
+def check_fits(path: Path, record: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """That a checkpoint can be loaded as a whole, by names and shapes, before anything is changed."""
+    mine, theirs = _shapes(model.state_dict()), _shapes(record["model"])
+    for name in sorted(mine.keys() | theirs.keys()):
+        if name not in theirs or name not in mine:
+            rule = f"has no {name!r}, as the model does" if name in mine else f"has {name!r}, and the model does not"
+        elif mine[name] != theirs[name]:
+            rule = f"has {name!r} of shape {theirs[name]}, and the model has it of shape {mine[name]}"
+        else:
+            continue
+        raise InvalidParameter("path", path.name, rule, "make the trainer with the model of the checkpoint")
+    sizes = [len(group["params"]) for group in record["optimizer"]["param_groups"]]
+    held = names_in(optimizer, model)
+    if sizes != [len(group) for group in held] or record.get("names", held) != held:
+        rule = "has the state of an optimizer of other parameters, other groups or another order of them"
+        raise InvalidParameter("path", path.name, rule, "make the optimizer as it was made for the checkpoint")
+
+
+def names_in(optimizer: torch.optim.Optimizer, model: nn.Module) -> list[list[str]]:
+    """The names of an optimizer's parameters, group by group: its own state has them by number only."""
+    names = {id(each): name for name, each in model.named_parameters()}
+    return [[names[id(each)] for each in group["params"]] for group in optimizer.param_groups]
+
+
+def _shapes(state: dict[str, Any]) -> dict[str, tuple[int, ...] | None]:
+    return {name: tuple(each.shape) if isinstance(each, torch.Tensor) else None for name, each in state.items()}
 
 
 @final

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from deniable import noise as chance
 from deniable.curves import check
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, BudgetExceeded, InvalidOperation, InvalidParameter
 from deniable.learn.factorised import DPFTRL
 from deniable.learn.plans import DPSGD, Flat, Plan
 from deniable.learn.torch import border, checkpoints
@@ -162,7 +162,7 @@ class Trainer:
         ):
             more.append("lengths of gradients from products of reduced precision (TF32) are as good as exact ones")
         if isinstance(self.plan, DPSGD) and self.plan.records is None:
-            more.append("the number of records is public (a neighbour has one record blanked)")
+            more.append("the number of records is public: one is removed by blanking it, and added in place of a blank")
         if self.public_steps:
             more.append(f"the data of {self.public_steps} public steps is public")
         if self._ledger is not None:
@@ -398,9 +398,8 @@ class Trainer:
 
     # -- the ledger ----------------------------------------------------------------------------------------------------
 
-    @property
-    def _question(self) -> str:
-        return hashlib.sha256(f"training {self._run} {self._planned}".encode()).hexdigest()
+    def _question(self, run: str) -> str:
+        return hashlib.sha256(f"training {run} {self._planned}".encode()).hexdigest()
 
     @property
     def _planned(self) -> str:
@@ -416,8 +415,12 @@ class Trainer:
             if self._rank == 0:
                 cost = self.plan.price(self._ledger.budget, unit=self._ledger.unit, delta=self._delta)
                 said = f"training: {self.plan!r}"
-                self._entry = self._ledger.reserve(cost, question=self._question, description=said)
+                self._entry = self._ledger.reserve(cost, question=self._question(self._run), description=said)
                 granted += 1
+        except BudgetExceeded as refused:
+            fewer = "fewer steps or a smaller rate" if isinstance(self.plan, DPSGD) else "or fewer steps"
+            remedy = f"nothing was spent; plan more noise, {fewer}: plan.calibrate(epsilon=, delta=) for what is left"
+            raise BudgetExceeded(refused.asked, refused.left, remedy, account=refused.account) from None
         finally:
             self._told(granted)  # the others must not wait for a first process that was refused
         if not granted:
@@ -450,6 +453,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "kind": type(self.optimizer).__name__,
+            "names": checkpoints.names_in(self.optimizer, self.model),
             "entry": None if self._entry is None else self._entry.number,
             "past": None if self._past is None else self._past.state(),
             "journals": [str(each) for each in known],
@@ -478,23 +482,25 @@ class Trainer:
         if self.steps_taken and record["run"] != self._run:
             rule = "belongs to another run than the one that this trainer has begun"
             raise InvalidParameter("path", place.name, rule, "make a new trainer for it")
+        checkpoints.check_fits(place, record, self.model, self.optimizer)
+        pays = self._ledger is not None and record["entry"] is not None and self._rank == 0
+        entry = self._paid(record["entry"], record["run"]) if pays else self._entry
+        steps = max(*known, self.steps_taken)
+        if self._past is not None:
+            self._past.restore(record["past"], steps - record["steps"])
+        # Nothing is refused from here on: a trainer is never half loaded.
         self.model.load_state_dict(record["model"])
         self.optimizer.load_state_dict(record["optimizer"])
-        self._run = record["run"]
-        self.steps_taken = max(*known, self.steps_taken)
+        self._run, self._entry, self.steps_taken = record["run"], entry, steps
         self.public_steps = max(record["public_steps"], self.public_steps)
-        if self._past is not None:
-            self._past.restore(record["past"], self.steps_taken - record["steps"])
-        if self._ledger is not None and record["entry"] is not None and self._rank == 0:
-            self._entry = self._paid(record["entry"])
         self._journals = {**self._journals, **there}
         for journal in self._journals.values() if self._rank == 0 else ():
             journal.take_over(self.steps_taken)
 
-    def _paid(self, number: int) -> Entry:
+    def _paid(self, number: int, run: str) -> Entry:
         assert self._ledger is not None
         entry = self._ledger.entry(number)
-        if entry is None or entry.question != self._question:
+        if entry is None or entry.question != self._question(run):
             raise InvalidParameter("ledger", NOTHING, "is not the one that paid for this run", "give the same ledger")
         return entry
 
