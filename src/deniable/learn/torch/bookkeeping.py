@@ -36,6 +36,9 @@ from deniable.learn.torch.spread import additions, narrowed
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
 """How far a probed gradient may be from autograd's, relative to its length, by the coarsest precision in use."""
 
+SCALE = 2.0**32
+"""How much larger gradients are made than they are; see `per_example`. A power of two: nothing is rounded by it."""
+
 AGAIN = (2, 16)
 """On the second batch, and when there were 16 times as many, one example is asked about again."""
 
@@ -58,6 +61,8 @@ class Bookkeeping:
                 self._by_path[path] += [(local, each) for local in names_at(each, path)]
         self.is_learning = True
         self._batches, self._next_look = 0, AGAIN[0]
+        self.scale = 1.0
+        """How much larger gradients are made than they are, in this model."""
         self._closed: set[str] = set()
         self._units: set[str] = set()
         self._layouts: dict[Key, list[Layout | None]] = {}
@@ -108,13 +113,13 @@ class Bookkeeping:
         # Where no gradient was when the layouts were learnt, one may come up now; then they are learnt again.
         unlearnt = [call for call in calls if call.key not in self._spread and None in self._layouts[call.key]]
         edges = [edge for listed in asked.values() for edge in listed]
-        grads = iter(gradients(losses.sum(), edges, keep=bool(unlearnt)))
+        grads = iter(gradients(losses.sum(), edges, keep=bool(unlearnt), times=self.scale))
         pulled: Pulled = {key: [next(grads) for _ in listed] for key, listed in asked.items()}
         for call in unlearnt:
             for grad, layout in zip(pulled[call.key], self._layouts[call.key], strict=True):
                 if layout is None and _is_something(grad):
                     return self._learned(losses, calls, count)
-        return PerExample(self.parameters, self._gathered(calls, pulled, count, None), count)
+        return PerExample(self.parameters, self._gathered(calls, pulled, count, None), count, scale=self.scale)
 
     def _look_again(self, losses: Tensor, calls: list[Call], count: int) -> None:
         """Now and then: the loss of one example must still reach no other, however large the batch has become."""
@@ -257,8 +262,12 @@ class Bookkeeping:
         self._inputs.clear()
         self._fitting.clear()
         self._here.clear()
-        searches, probed = self._probed(losses, [*edges, *more], count)
-        grads = gradients(losses.sum(), [*edges, *more], keep=True)
+        plain = gradients(losses.sum(), [*edges, *more], keep=True)
+        searches, probed = self._probed(losses, [*edges, *more], plain, count)
+        grads = gradients(losses.sum(), [*edges, *more], keep=True, times=SCALE)
+        self.scale = SCALE
+        if not all(_is_times(SCALE, before, grad) for before, grad in zip(plain, grads, strict=True)):
+            self.scale, grads = 1.0, plain
         place = 0
         pulled: Pulled = {}
         for call in calls:
@@ -288,7 +297,7 @@ class Bookkeeping:
         self._closed = {path for each in self.parameters.values() if each.unit is None for path in sources(each)}
         self._units = {each.unit for each in self.parameters.values() if each.unit is not None and not each.is_spread}
         self.listener.listen_only_to(self._closed | self._units)
-        return PerExample(self.parameters, gathered, count)
+        return PerExample(self.parameters, gathered, count, scale=self.scale)
 
     def _settle(self, calls: list[Call], pulled: Pulled, truth: _Truth, count: int) -> Gathered:
         """Captures that agree with the truth, each parameter from the smallest module for which they do."""
@@ -346,12 +355,14 @@ class Bookkeeping:
                 parameter.unit = start
                 return
 
-    def _probed(self, losses: Tensor, edges: list[GradientEdge], count: int) -> tuple[list[Search], list[int]]:
+    def _probed(
+        self, losses: Tensor, edges: list[GradientEdge], plain: list[Tensor | None], count: int
+    ) -> tuple[list[Search], list[int]]:
         """Where the examples are at each edge, and which were asked about.
 
         Three are, or as many as it takes to see a gradient wherever there is one.
         """
-        blind = {at for at, grad in enumerate(gradients(losses.sum(), edges, keep=True)) if _is_something(grad)}
+        blind = {at for at, grad in enumerate(plain) if _is_something(grad)}
         searches, probed, usual = [Search(count) for _ in edges], [], (0, 1, count - 1)
         for example in sorted(range(count), key=lambda e: (e not in usual, e)):
             if example not in usual and not blind:
@@ -390,7 +401,8 @@ class _Truth:
         self, name: str, gathered: Gathered, expected: Tensor | None, example: int, length: float, count: int
     ) -> bool:
         try:
-            mine = PerExample(self._book.parameters, {name: gathered[name]} if gathered.get(name) else {}, count)
+            found = {name: gathered[name]} if gathered.get(name) else {}
+            mine = PerExample(self._book.parameters, found, count, scale=self._book.scale)
             seen = mine.each(name, example, example + 1)
         except (RuntimeError, ValueError, IndexError):
             return False
@@ -409,6 +421,14 @@ def _coarsest(calls: list[Call]) -> torch.dtype:
 def _mixed() -> InvalidParameter:
     rule = "losses[i] depends on the model's answers for other examples than i"
     return InvalidParameter("losses", NOTHING, rule, "give each example a loss of its own: reduction='none'")
+
+
+def _is_times(times: float, before: Tensor | None, after: Tensor | None) -> bool:
+    """Whether a backward pass is as linear as it should be. Half precision has no room for it, and a hook may clip."""
+    if before is None or after is None:
+        return before is after
+    expected = before.double() * times
+    return bool((after.double() - expected).norm() <= 1e-2 * expected.norm()) and bool(torch.isfinite(after).all())
 
 
 def _is_something(grad: Tensor | None) -> bool:

@@ -229,9 +229,11 @@ def _edge(output: Tensor) -> GradientEdge:
     return GradientEdge(node, output.output_nr)
 
 
-def gradients(losses: Tensor, edges: Iterable[GradientEdge], *, keep: bool) -> list[Tensor | None]:
-    """The gradients of one number at all of these places, by one backward pass that makes nothing else."""
+def gradients(losses: Tensor, edges: Iterable[GradientEdge], *, keep: bool, times: float = 1.0) -> list[Tensor | None]:
+    """The gradients of one number at all of these places, `times` as large, by one backward pass that makes nothing
+    else."""
     listed = list(edges)
     if not listed:
         return []
-    return list(torch.autograd.grad(losses, listed, allow_unused=True, retain_graph=keep))
+    start = torch.full_like(losses, times)
+    return list(torch.autograd.grad(losses, listed, start, allow_unused=True, retain_graph=keep))

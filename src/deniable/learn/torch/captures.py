@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import final
 
 import torch
@@ -87,6 +86,11 @@ class Capture(ABC):
     def squared(self) -> Tensor:
         """‖G_i‖², on the safe side of the rounding that ghost norms suffer."""
 
+    @property
+    def lost(self) -> int:
+        """How much of ‖G_i‖² may be lost where numbers are too small, in units of (2 / scale)²; see `per_example`."""
+        return 0
+
     @abstractmethod
     def summed(self, factors: Factors) -> Tensor:
         """Σ_i factors_i G_i."""
@@ -126,6 +130,11 @@ class Outer(Capture):
         """Whether the gradients are longer than what they are made of: then only their lengths are worked out."""
         (_, places, outs), ins = self.g.shape, self.a.shape[-1]
         return bool(places > 1 and outs * ins > places * (outs + ins))
+
+    @property
+    def lost(self) -> int:
+        (_, places, outs), ins = self.g.shape, self.a.shape[-1]
+        return int(2 * self.blocks * places**2 * (outs + ins)) if places == 1 or self.is_ghost else 0
 
     def squared(self, *, with_sums: bool = False) -> Tensor:
         """‖G_i‖²; of a single place with those of the bias beside it, if wanted."""
@@ -222,6 +231,11 @@ class Convolution(Capture):
         """From channels last to the order of the weight: (..., O·K·C) becomes (..., O, C, K)."""
         split = flat.reshape(*flat.shape[:-1], self.shape[0], *self.kernel, self.shape[1])
         return split.movedim(-1, -1 - len(self.kernel))
+
+    @property
+    def lost(self) -> int:
+        places = self.x.shape[1] * math.prod(self.g.shape[3:])
+        return int(2 * places**2 * (self.shape[0] + self.groups * math.prod(self.shape[1:])))
 
     def squared(self) -> Tensor:
         count, more = self.x.shape[:2]
@@ -337,6 +351,11 @@ class Uses:
         """The only use, if there is but one."""
         return self.captures[0] if len(self.captures) == 1 else None
 
+    @property
+    def lost(self) -> int:
+        """Of all of them: lengths add up, so that squares do with their number."""
+        return len(self.captures) * sum(each.lost for each in self.captures)
+
     def squared(self) -> Tensor:
         if len(self.captures) == 1:
             return self.captures[0].squared()
@@ -441,22 +460,11 @@ def _summed_up(inner: Tensor, count: int, margin: int) -> Tensor:
     """Σ_ts of inner products (B·m, T, T) for each of B examples, and what rounding may have lost of it.
 
     Terms of both signs cancel, rounding errors do not; they are in proportion to (Σ_t ‖g_t‖‖a_t‖)², which is at most T
-    times the sum over the diagonal.
+    times the sum over the diagonal. (Not by a product with ones: a CPU adds its terms one by one.)
     """
-    places = inner.shape[-1]
-    ones = _ones(places, margin, inner.dtype, inner.device)
-    return _by_example(torch.mv(inner.view(-1, places * places), ones), count)
-
-
-@lru_cache(maxsize=16)
-def _ones(places: int, margin: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """What inner products are multiplied with: ones, and more on the diagonal."""
-    more = margin * torch.finfo(dtype).eps * places
-    return (
-        torch.ones(places, places, dtype=dtype, device=device)
-        .add_(torch.eye(places, dtype=dtype, device=device), alpha=more)
-        .flatten()
-    )
+    more = margin * torch.finfo(inner.dtype).eps * inner.shape[-1]
+    diagonal = inner.diagonal(dim1=1, dim2=2).sum(1)
+    return _by_example(inner.sum((1, 2)).add_(diagonal, alpha=more), count)
 
 
 def _chunked(count: int, each: int, most: int, work: Callable[[int, int], Tensor]) -> Tensor:

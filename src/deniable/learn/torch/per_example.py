@@ -1,4 +1,10 @@
-"""The gradients of one batch, example by example: norms of all of them together, and their weighted sums."""
+"""The gradients of one batch, example by example: norms of all of them together, and their weighted sums.
+
+**Small numbers.** ‖g‖²‖a‖² is 0 in single precision where g is so short that its square is no number any more, however
+long a is. So gradients are `scale` times as large here, by the backward pass itself, and come back to their size in the
+factors. What may still be lost: an inner product of n numbers is off by n·2⁻¹²⁶ at most, times an inner product that is
+a number, so below 2¹²⁸. Of the length of Σ_t g_t a_tᵀ that is at most T(√o + √i)·2/scale, and so much is added to it.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +38,12 @@ Gathered = dict[str, dict[Block, list[Capture]]]
 class PerExample:
     """The gradients of one batch, example by example, not summed yet."""
 
-    __slots__ = ("_parameters", "_pool", "_unchecked", "_uses", "count", "loss")
+    __slots__ = ("_lost", "_parameters", "_pool", "_scale", "_unchecked", "_uses", "count", "loss")
 
-    def __init__(self, parameters: Mapping[str, Trained], gathered: Gathered, count: int) -> None:
-        self._parameters, self.count = parameters, count
+    def __init__(
+        self, parameters: Mapping[str, Trained], gathered: Gathered, count: int, *, scale: float = 1.0
+    ) -> None:
+        self._parameters, self.count, self._scale, self._lost = parameters, count, scale, 0
         self._uses = {name: _settled(blocks, parameters[name].tensor) for name, blocks in gathered.items()}
         self._pool: tuple[list[str], Tensor] | None = None
         self._unchecked: tuple[Callable[[], float], Tensor, list[tuple[str, Tensor]]] | None = None
@@ -50,7 +58,12 @@ class PerExample:
         # Finite only if all of them are. Fetched now and looked at later: a device is not waited for in between.
         self.loss = losses.detach().sum()
         self._unchecked = _fetched(total.sum() + self.loss), losses.detach(), parts
-        return total
+        return total if self._scale == 1 else total.mul_(self._scale**-2)
+
+    @property
+    def lost(self) -> float:
+        """How much longer a gradient may be than `squared` says, beside rounding."""
+        return 0.0 if self._scale == 1 else 2 * math.sqrt(self._lost) / self._scale
 
     def check_finite(self) -> None:
         """Refuse lengths and losses that are not finite."""
@@ -70,6 +83,7 @@ class PerExample:
         parts: list[tuple[str, Tensor]] = []
         for name, blocks in self._uses.items():
             sole = _sole(blocks)
+            self._lost += sum(uses.lost for uses in blocks.values())
             if isinstance(sole, Outer):
                 if sole.is_ghost:
                     ghostly.setdefault((sole.g.shape[1], sole.g.dtype), []).append((name, sole))
@@ -100,7 +114,7 @@ class PerExample:
 
         def of(dtype: torch.dtype) -> Factors:
             if dtype not in made:
-                made[dtype] = Factors(factors.to(dtype))
+                made[dtype] = Factors(factors.to(dtype) if self._scale == 1 else factors.to(dtype) / self._scale)
             return made[dtype]
 
         if self._pool is not None:
@@ -124,7 +138,7 @@ class PerExample:
         whole = self._parameters[name].tensor
         made = whole.new_zeros((high - low, *whole.shape), dtype=counted(whole.dtype))
         for (start, stop), uses in blocks.items():
-            (made[:, start:stop] if whole.dim() else made).add_(uses.each(low, high))
+            (made[:, start:stop] if whole.dim() else made).add_(uses.each(low, high), alpha=1 / self._scale)
         return made
 
 

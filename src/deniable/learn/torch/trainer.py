@@ -261,7 +261,7 @@ class Trainer:
         self._open, self._is_added = None, False
         with self._in_full_precision():
             found = self._book.gradients(losses)
-            factors = self._factors(found.squared(losses))
+            factors = self._factors(found.squared(losses), found.lost)
             for name, part, (start, stop) in found.summed(factors):
                 self._add(name, part, start, stop)
         found.check_finite()  # last, as a device is waited for; a step whose backward pass fails tells nobody anything
@@ -292,11 +292,11 @@ class Trainer:
         target = total[start:stop] if whole.dim() else total
         target += part
 
-    def _factors(self, squared: Tensor) -> Tensor:
+    def _factors(self, squared: Tensor, lost: float) -> Tensor:
         """What each gradient is multiplied by, so that none is longer than the clipping norm."""
         clip = self.plan.clip
         # A hair more than the length: what rounding of single precision may have lost.
-        lengths = squared.clamp_(min=0).sqrt_() * (1 + 2**-16)
+        lengths = squared.clamp_(min=0).sqrt_().mul_(1 + 2**-16).add_(lost)
         if isinstance(clip, Flat):
             return (clip.norm / lengths.clamp_(min=clip.norm)).clamp_(max=1.0)
         return clip.norm / (lengths + clip.stability)
