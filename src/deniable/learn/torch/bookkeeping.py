@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.learn.torch.alone import check_alone
 from deniable.learn.torch.border import check_finite_losses
 from deniable.learn.torch.calls import Call, Key, Listener, gradients
@@ -61,6 +61,8 @@ class Bookkeeping:
                 self._by_path[path] += [(local, each) for local in names_at(each, path)]
         self.is_learning = True
         self._batches, self._next_look = 0, AGAIN[0]
+        self._is_refused = False
+        """Whether examples could not be told apart: a refusal holds, also for who catches it and goes on."""
         self.scale = 1.0
         """How much larger gradients are made than they are, in this model."""
         self._closed: set[str] = set()
@@ -95,6 +97,9 @@ class Bookkeeping:
 
     def gradients(self, losses: Tensor) -> PerExample:
         """The per-example gradients behind these losses; the graph is used up."""
+        if self._is_refused:
+            rule = "this trainer refused the model, or a loss, and what it knew of them is half undone"
+            raise InvalidOperation(f"{rule}; make a new trainer")
         calls, count = self.listener.taken(), int(losses.shape[0])
         self._batches += 1
         for call in calls:
@@ -126,6 +131,7 @@ class Bookkeeping:
         if self._batches < self._next_look:
             return
         self._next_look *= AGAIN[1]
+        check_finite_losses(losses)  # what is not finite would look as if it were mixed
         known = [
             (edge, layout)
             for call in calls
@@ -136,6 +142,7 @@ class Bookkeeping:
         found = gradients(losses[example], [edge for edge, _ in known], keep=True)
         for grad, (_, layout) in zip(found, known, strict=True):
             if grad is not None and bool(layout.touched(grad, count).nonzero().ne(example).any()):
+                self._is_refused = True
                 raise _mixed()
 
     def _additions(
@@ -275,6 +282,7 @@ class Bookkeeping:
             pulled[call.key] = grads[place:stop]
             self._layouts[call.key] = [search.found for search in searches[place:stop]]
             if call.path == "" and call.kind == "unit" and any(search.mixed for search in searches[place:stop]):
+                self._is_refused = True
                 raise _mixed()
             place = stop
         self._spread = {}
@@ -343,6 +351,7 @@ class Bookkeeping:
                 "keep examples apart, use layers where they can be (nn.Dropout beside an LSTM, not its dropout=), and "
                 "the optimizer's weight_decay= for a penalty on weights"
             )
+            self._is_refused = True
             raise InvalidParameter("model", parameter.name, rule, remedy)
         start = common_path([owner for owner, _ in parameter.owners]) if parameter.unit is None else parameter.unit
         if parameter.unit is None and len(parameter.owners) == 1 and closed_form(self._modules[start]) is None:

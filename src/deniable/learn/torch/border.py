@@ -206,3 +206,18 @@ def check_finite_losses(losses: torch.Tensor) -> None:
     if not bool(torch.isfinite(losses.detach()).all()):
         rule = "are not all finite: some are NaN or infinite"
         raise InvalidParameter("losses", NOTHING, rule, "lower the learning rate, or look for log(0), 0/0 and NaN")
+
+
+def is_less_than_single(model: nn.Module, device: torch.device) -> bool:
+    """Whether products of single precision may be computed with fewer digits: TF32 or bfloat16, wherever it was set."""
+    has_convolutions = any(isinstance(each, nn.modules.conv._ConvNd) for each in model.modules())
+    kinds = torch.backends
+    switches: tuple[Any, ...] = (kinds, kinds.mkldnn, kinds.mkldnn.conv, kinds.mkldnn.matmul, kinds.cuda.matmul)
+    try:
+        if torch.get_float32_matmul_precision() != "highest":
+            return True
+        if device.type == "cuda" and has_convolutions and kinds.cudnn.allow_tf32:
+            return True
+        return any(getattr(each, "fp32_precision", "none") in ("tf32", "bf16") for each in switches)
+    except RuntimeError:  # set by torch's newer switches, of which the older ones know nothing
+        return True

@@ -152,14 +152,11 @@ class Trainer:
         """What the whole run promises, and what that rests on."""
         more = [
             "the loss of an example depends on that example and on public numbers alone, whoever else is in its batch",
-            "gradients and their sums are computed as in real arithmetic",
+            "gradients, their lengths and their sums are computed as in real arithmetic",
         ]
         if not (chance.current() if self._entropy is None else self._entropy).is_private:
             more.append("who takes part is replayable, for tests only: this protects nobody")
-        convolved = any(isinstance(each, nn.modules.conv._ConvNd) for each in self.model.modules())
-        if torch.get_float32_matmul_precision() != "highest" or (
-            self._device.type == "cuda" and convolved and torch.backends.cudnn.allow_tf32
-        ):
+        if border.is_less_than_single(self.model, self._device):
             more.append("lengths of gradients from products of reduced precision (TF32) are as good as exact ones")
         if isinstance(self.plan, DPSGD) and self.plan.records is None:
             more.append("the number of records is public: one is removed by blanking it, and added in place of a blank")
@@ -231,6 +228,7 @@ class Trainer:
                         rule = "was not called for a batch, or failed; what is left out would depend on the data"
                         raise InvalidOperation(f"trainer.backward {rule}; call it once for each batch")
                     border.check_left_alone(self._parameters, self._weights)
+                    self._watch.check()  # once more: a forward pass may have come after the backward pass
                 self._finish_step()
                 shown(self.steps_taken)
         if self.finished:
@@ -302,6 +300,7 @@ class Trainer:
         return clip.norm / (lengths + clip.stability)
 
     def _finish_step(self) -> None:
+        self._watch.end()
         totals = {}
         for name, parameter in self._parameters.items():
             total = self._sums.pop(name, None)
@@ -331,6 +330,7 @@ class Trainer:
     def public_step(self, loss: Tensor) -> None:
         """An ordinary step, without clipping and noise, on a loss over public data; the guarantee will say so."""
         border.check_public_loss(loss)
+        self._watch.check()
         self._book.forget()
         self._forget_gradients()
         loss.backward()
@@ -338,7 +338,8 @@ class Trainer:
         self._forget_gradients()
         self.public_steps += 1
         self._weights = [each._version for each in self._parameters.values()]
-        self._watch.begin(closely=False)
+        if self._watch.is_on:
+            self._watch.begin(closely=False)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

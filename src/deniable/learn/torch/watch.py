@@ -39,6 +39,14 @@ class Watch:
                 if closely:
                     self._copies += [(module._buffers, local, each.detach().clone()) for local, each in held]
 
+    def end(self) -> None:
+        """From now on, anything may be changed: the step is over."""
+        self._seen, self._copies = [], []
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self._seen)
+
     def check(self) -> None:
         """Refuse what was changed since `begin`, by its name."""
         for holder, local, tensor, version in self._seen:
