@@ -1,0 +1,214 @@
+"""What floating point could hide: lengths of tiny times huge, many equal terms, NaN that comes late, floating noise."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+pytestmark = pytest.mark.torch
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from deniable import learn, noise  # noqa: E402
+from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
+from deniable.learn.torch import DeviceNoise, bookkeeping  # noqa: E402
+from deniable.learn.torch.bookkeeping import Bookkeeping  # noqa: E402
+from deniable.learn.torch.captures import MARGIN, _summed_up  # noqa: E402
+from deniable.learn.torch.noise import CHUNK, floating_gaussian  # noqa: E402
+from tests.learn.runs import entropy_loss, made, net, run  # noqa: E402
+from tests.learn.test_lengths import Heard  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("places", [1, 40])
+def test_short_times_long_is_clipped(places, monkeypatch):
+    """Squares of 2.6e-23 are 0 in single precision; those of what they are multiplied with are not."""
+    width = 512
+
+    def longest():
+        x = torch.zeros(2, places, width)
+        x[1] = 4e17
+        model = nn.Linear(width, width, bias=False)
+        heard = Heard()
+        plan = learn.DPSGD(clip=0.001, rate=1.0, steps=2, noise=1.0)
+        trainer = made(model, plan, (x, torch.zeros(2)), noise=heard)
+        for batch in trainer:
+            trainer.backward((model(batch[0]) * 2.6e-23).sum((1, 2)))
+        return max(float(each.norm()) for each in heard.sums) / 0.001
+
+    assert longest() <= 1
+    monkeypatch.setattr(bookkeeping, "SCALE", 1.0)
+    assert longest() > 2
+
+
+@pytest.mark.parametrize("places", [512, 1024, 2048, 4096])
+@pytest.mark.parametrize("term", [0.1, 1.0128, 1.35**2])
+def test_many_equal_places_keep_their_length(places, term):
+    """Added up one by one in single precision, sixteen million terms are off by a percent."""
+    terms = torch.full((1, places, places), term)
+    found = math.sqrt(float(_summed_up(terms, 1, MARGIN))) * (1 + 2**-16)
+    exact = math.sqrt(places**2 * float(terms[0, 0, 0]))
+    assert exact <= found <= exact * 1.001
+
+
+class Twice(nn.Module):
+    """Two weights that are longer than what they are made of, with different numbers of places."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        return self.first(x).square().mean((1, 2)) + self.second(x[:, :3]).sin().mean((1, 2))
+
+
+def test_ghost_norms_of_different_numbers_of_places():
+    torch.manual_seed(0)
+    model, x = Twice(), torch.randn(6, 5, 64)
+    book = Bookkeeping(model)
+    for _ in range(2):
+        losses = model(x)
+        found = book.gradients(losses).squared(losses)
+    for i in range(6):
+        model.zero_grad()
+        model(x[i : i + 1]).sum().backward()
+        expected = sum(float(each.grad.double().square().sum()) for each in model.parameters())
+        assert float(found[i]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_gradient_that_is_not_finite_moves_nothing_however_late_it_comes():
+    model = net()
+    trainer = made(model, learn.DPSGD(clip=1.0, rate=1.0, steps=6, noise=1.0))
+    for number, batch in enumerate(trainer):
+        losses = entropy_loss(model, batch)
+        if number == 4:
+            before = [each.detach().clone() for each in model.parameters()]
+            zero = (model(batch[0])[:, 0] * 0).abs()
+            with pytest.raises(InvalidParameter, match="not finite"):
+                trainer.backward(losses + zero.sqrt())
+            break
+        trainer.backward(losses)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    run(trainer, trainer.take(1))
+    assert all(bool(torch.isfinite(each).all()) for each in model.parameters())
+
+
+class Keeping(nn.Module):
+    """Writes the batch into a buffer when it is told to, in its own place or in a new one."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.how = nn.Linear(4, 2), None
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        if self.how == "replaced":
+            self.mean = x.mean(0)
+        elif self.how == "written":
+            self.mean.copy_(x.mean(0))
+        return self.body(x)
+
+
+def _keep(model, batch, how):
+    model.how = how
+    model(batch[0])
+    model.how = None
+
+
+def _trained(trainer, how, when):
+    model = trainer.model
+    for number, batch in enumerate(trainer.take(3)):
+        losses = entropy_loss(model, batch)
+        if number == 3 and when != "after":
+            _keep(model, batch, how)
+        if number == 3 and when == "public":
+            trainer.public_step(model(torch.ones(3, 4)).sum())
+        trainer.backward(losses)
+        if number == 3:
+            _keep(model, batch, how)
+
+
+@pytest.mark.parametrize("how", ["replaced", "written"])
+@pytest.mark.parametrize("when", ["before", "after", "public"])
+def test_data_cannot_be_kept_in_a_buffer(how, when):
+    trainer = made(Keeping(), learn.DPSGD(clip=1.0, rate=1.0, steps=6, noise=1.0))
+    with pytest.raises(InvalidParameter, match=r"mean.*wrote the data into"):
+        _trained(trainer, how, when)
+
+
+class Late(nn.Module):
+    """Examples begin to be mixed when the flag is set, without any other layer being called."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.is_mixing = nn.Linear(4, 4), nn.Linear(4, 2), False
+
+    def forward(self, x):
+        h = self.first(x)
+        out = self.second(h)
+        return out + F.linear(h.mean(0, keepdim=True), self.second.weight) if self.is_mixing else out
+
+
+def _mixed(trainer):
+    for number, batch in enumerate(trainer):
+        trainer.model.is_mixing = number == 1
+        trainer.backward(entropy_loss(trainer.model, batch))
+
+
+def test_a_refusal_holds_for_who_catches_it_and_goes_on():
+    trainer = made(Late(), learn.DPSGD(clip=1.0, rate=1.0, steps=6, noise=1.0))
+    with pytest.raises(InvalidParameter, match="other examples"):
+        _mixed(trainer)
+    trainer.model.is_mixing = False
+    with pytest.raises(InvalidOperation, match="make a new trainer"):
+        run(trainer)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
+@pytest.mark.parametrize("count", [1, 2, 7, 1000])
+def test_floating_noise_is_what_its_bits_say(dtype, count):
+    """Box and Muller once more, by numpy in long doubles."""
+    bits, whole = (32, np.int32) if dtype == torch.float32 else (64, np.int64)
+    pairs = (count + 1) // 2
+    words = np.empty(-(-2 * pairs * bits // 64), dtype=np.uint64)
+    noise.ReplayEntropy(5).fill(words)
+    first, second = words.view(whole)[: 2 * pairs].astype(np.longdouble).reshape(2, pairs)
+    lengths = np.sqrt(-2 * np.log((np.abs(first) + 0.5) / np.longdouble(2) ** (bits - 1)))
+    angles = second * np.longdouble(np.pi) / np.longdouble(2) ** (bits - 1)
+    expected = np.concatenate([lengths * np.cos(angles), lengths * np.sin(angles)])[:count].astype(np.float64)
+    found = floating_gaussian(count, dtype, noise.ReplayEntropy(5))
+    assert (found.shape, found.dtype) == ((count,), dtype)
+    assert np.abs(found.double().numpy() - expected).max() < (1e-5 if bits == 32 else 1e-13)
+
+
+def test_floating_noise_comes_to_every_number():
+    """Also to the last ones of tensors that are cut. The bits are replayed: nothing here is left to chance."""
+    plan = learn.DPSGD(clip=1.0, rate=0.5, steps=1, noise=1.0)
+    for size in (1, 2 * CHUNK - 1, 2 * CHUNK + 1, 4 * CHUNK + 3, 2**20 + 5):
+        device = DeviceNoise(entropy=noise.ReplayEntropy(size))
+        device.open(plan, size)
+        [noisy] = device.add([torch.zeros(size)])
+        assert int((noisy[-7:] == 0).sum()) == 0
+        assert int((noisy == 0).sum()) <= 3
+
+
+def test_reduced_precision_is_told_however_it_was_set():
+    code = """
+import torch
+torch.backends.cuda.matmul.fp32_precision = "tf32"
+from torch import nn
+from deniable import learn
+from deniable.learn.torch import Trainer
+model = nn.Linear(2, 2)
+plan = learn.DPSGD(clip=1.0, rate=0.5, steps=1, noise=1.0)
+trainer = Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, (torch.zeros(4, 2), torch.zeros(4)))
+assert any("reduced precision" in words for words in trainer.guarantee.assumptions)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
