@@ -87,17 +87,69 @@ def test_a_gradient_that_is_not_finite_moves_nothing_however_late_it_comes():
     model = net()
     trainer = made(model, learn.DPSGD(clip=1.0, rate=1.0, steps=6, noise=1.0))
     for number, batch in enumerate(trainer):
-        losses = entropy_loss(model, batch)
+        out = model(batch[0])
+        losses = F.cross_entropy(out, batch[1], reduction="none")
         if number == 4:
             before = [each.detach().clone() for each in model.parameters()]
-            zero = (model(batch[0])[:, 0] * 0).abs()
-            with pytest.raises(InvalidParameter, match="not finite"):
-                trainer.backward(losses + zero.sqrt())
+            with pytest.raises(InvalidParameter, match=r"not finite for some example"):
+                trainer.backward(losses + (out[:, 0] * 0).abs().sqrt())
             break
         trainer.backward(losses)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
     run(trainer, trainer.take(1))
     assert all(bool(torch.isfinite(each).all()) for each in model.parameters())
+
+
+class Rewriting(nn.Module):
+    """Changes the input of a layer after the layer has read it, from its `late` call on."""
+
+    def __init__(self, late):
+        super().__init__()
+        self.first, self.second, self.left = nn.Linear(4, 4), nn.Linear(4, 2), late
+
+    def forward(self, x):
+        h = self.first(x) * 1.0
+        out = self.second(h)
+        self.left -= 1
+        if self.left < 0:
+            h.mul_(2.0)
+        return out
+
+
+@pytest.mark.parametrize("late", [0, 3])
+def test_an_input_that_is_written_over_is_refused(late):
+    trainer = made(Rewriting(late), learn.DPSGD(clip=1.0, rate=1.0, steps=6, noise=1.0))
+    with pytest.raises(InvalidParameter, match=r"second.*changed in place"):
+        run(trainer)
+
+
+def test_what_small_numbers_may_cost_is_added_to_the_length():
+    """T (√o + √i) 2 / scale for a weight that saw T places, as squares added up; (√o + √i)² is at most 2 (o + i)."""
+    model, x = Twice(), torch.randn(6, 5, 64)
+    book = Bookkeeping(model)
+    losses = model(x)
+    found = book.gradients(losses)
+    found.squared(losses)
+    least = math.hypot(5 * 2 * math.sqrt(64), 3 * 2 * math.sqrt(64)) * 2 / 2.0**32
+    assert least * (1 - 1e-12) <= found.lost <= 2 * least
+    assert book.scale == 2.0**32
+
+
+def test_a_backward_pass_that_is_not_linear_is_left_as_it_is():
+    """A hook that clips what passes it would clip more of what is larger."""
+
+    class Clipped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 5), nn.Linear(5, 2)
+
+        def forward(self, x):
+            h = self.first(x)
+            h.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
+            return self.second(h.tanh())
+
+    trainer = run(made(Clipped()))
+    assert trainer._book.scale == 1
 
 
 class Keeping(nn.Module):
