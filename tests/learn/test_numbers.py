@@ -48,6 +48,26 @@ def test_short_times_long_is_clipped(places, monkeypatch):
     assert longest() > 2
 
 
+@pytest.mark.parametrize("size", [1e10, 1e15, 1e18])
+@pytest.mark.parametrize("places", [1, 40])
+def test_a_large_record_is_left_out_and_stops_nobody(places, size):
+    """Its length is no number any more in the larger scale; it counts with 0, the others as if it were not there."""
+    width = 64
+    torch.manual_seed(0)
+    x = torch.randn(6, places, width)
+    sums = []
+    for large in (True, False):
+        given = x.clone()
+        given[5] = size if large else 0.0
+        model, heard = nn.Linear(width, width, bias=False), Heard()
+        trainer = made(model, learn.DPSGD(clip=1.0, rate=1.0, steps=3, noise=1.0), (given, torch.zeros(6)), noise=heard)
+        for batch in trainer:
+            trainer.backward(model(batch[0]).sum((1, 2)))
+        sums.append(heard.sums)
+    for with_it, without in zip(*sums, strict=True):
+        assert float((with_it - without).norm()) <= 1.0 + 1e-5
+
+
 @pytest.mark.parametrize("places", [512, 1024, 2048, 4096])
 @pytest.mark.parametrize("term", [0.1, 1.0128, 1.35**2])
 def test_many_equal_places_keep_their_length(places, term):

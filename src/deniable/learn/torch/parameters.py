@@ -36,6 +36,7 @@ class Trained:
 
 
 def trained_parameters(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[Trained]:
+    """All of them, each once, however many places it has."""
     owners: dict[int, list[tuple[str, str]]] = defaultdict(list)
     tensors: dict[int, nn.Parameter] = {}
     for path, module in modules.items():

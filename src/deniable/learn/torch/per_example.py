@@ -4,6 +4,9 @@
 long a is. So gradients are `scale` times as large here, by the backward pass itself, and come back to their size in the
 factors. What may still be lost: an inner product of n numbers is off by n·2⁻¹²⁶ at most, times an inner product that is
 a number, so below 2¹²⁸. Of the length of Σ_t g_t a_tᵀ that is at most T(√o + √i)·2/scale, and so much is added to it.
+
+**Large numbers.** A length whose square is no number any more, above 2⁶⁴/scale, is taken for infinite, and its example
+counts with the factor 0. So no record can stop a run by being large; one that is not finite itself does.
 """
 
 from __future__ import annotations
@@ -65,12 +68,15 @@ class PerExample:
         """How much longer a gradient may be than `squared` says, beside rounding."""
         return 0.0 if self._scale == 1 else 2 * math.sqrt(self._lost) / self._scale
 
-    def check_finite(self) -> None:
-        """Refuse lengths and losses that are not finite."""
+    def check_finite(self, sums: Mapping[str, Tensor]) -> None:
+        """Refuse losses and gradients that are not finite: they are what makes sums that are not. Those are looked at
+        only if a loss or a length is not finite."""
         assert self._unchecked is not None
         sign, losses, parts = self._unchecked
-        if not math.isfinite(sign()):
-            check_finite_losses(losses)
+        if math.isfinite(sign()):
+            return
+        check_finite_losses(losses)
+        if not all(bool(torch.isfinite(total).all()) for total in sums.values()):
             for names, part in parts:
                 check_finite(part, names)
 

@@ -34,6 +34,7 @@ from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
 from deniable.learn.torch.optimizers import AdamBC
 from deniable.learn.torch.sampling import Records, drawn, parts
 from deniable.learn.torch.watch import Watch
+from deniable.noise.entropy import given_or_current
 
 if TYPE_CHECKING:
     from deniable.audit import OneRun
@@ -154,7 +155,7 @@ class Trainer:
             "the loss of an example depends on that example and on public numbers alone, whoever else is in its batch",
             "gradients, their lengths and their sums are computed as in real arithmetic",
         ]
-        if not (chance.current() if self._entropy is None else self._entropy).is_private:
+        if not given_or_current(self._entropy).is_private:
             more.append("who takes part is replayable, for tests only: this protects nobody")
         if border.is_less_than_single(self.model, self._device):
             more.append("lengths of gradients from products of reduced precision (TF32) are as good as exact ones")
@@ -262,7 +263,9 @@ class Trainer:
             factors = self._factors(found.squared(losses), found.lost)
             for name, part, (start, stop) in found.summed(factors):
                 self._add(name, part, start, stop)
-        found.check_finite()  # last, as a device is waited for; a step whose backward pass fails tells nobody anything
+        found.check_finite(
+            self._sums
+        )  # last, as a device is waited for; a step whose backward pass fails tells nobody anything
         self._is_added = True
         self.history.losses(found.loss, found.count)
 

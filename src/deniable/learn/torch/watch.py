@@ -33,6 +33,7 @@ class Watch:
                     if parameter.requires_grad != (id(parameter) in self._trained):
                         raise self._other(module._parameters, local)
                     self._seen.append((module._parameters, local, parameter, parameter._version))
+            # Those of spectral norm are changed by the weights, not by the data.
             if module._buffers and type(module).__name__ != "_SpectralNorm":
                 held = [(local, each) for local, each in module._buffers.items() if each is not None]
                 self._seen += [(module._buffers, local, each, each._version) for local, each in held]
@@ -45,6 +46,7 @@ class Watch:
 
     @property
     def is_on(self) -> bool:
+        """Whether a step has begun and is not over."""
         return bool(self._seen)
 
     def check(self) -> None:
