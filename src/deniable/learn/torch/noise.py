@@ -158,11 +158,10 @@ def floating_gaussian(count: int, dtype: torch.dtype, entropy: noise.Entropy) ->
 
 
 def _replayable(entropy: noise.Entropy | None) -> tuple[str, ...]:
-    return (
-        ()
-        if given_or_current(entropy).is_private
-        else ("the entropy is replayable, for tests only: this protects nobody",)
-    )
+    """What must be said of entropy that can be drawn again."""
+    if given_or_current(entropy).is_private:
+        return ()
+    return ("the entropy is replayable, for tests only: this protects nobody",)
 
 
 def _piecewise(totals: Sequence[Tensor], work: Callable[[Tensor], None]) -> None:

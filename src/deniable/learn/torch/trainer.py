@@ -263,9 +263,8 @@ class Trainer:
             factors = self._factors(found.squared(losses), found.lost)
             for name, part, (start, stop) in found.summed(factors):
                 self._add(name, part, start, stop)
-        found.check_finite(
-            self._sums
-        )  # last, as a device is waited for; a step whose backward pass fails tells nobody anything
+        # Last, as a device is waited for; a step whose backward pass fails tells nobody anything.
+        found.check_finite(self._sums)
         self._is_added = True
         self.history.losses(found.loss, found.count)
 
