@@ -99,6 +99,7 @@ def time_and_size(draw: Callable[[], int], count: int) -> float:
         pytest.param(lambda: noise.rounded_gaussian(sigma=3), id="rounded-3"),
         pytest.param(lambda: noise.rounded_gaussian(sigma=2.0**32), id="rounded-wide"),
         pytest.param(lambda: noise.geometric(scale=10), id="geometric-10"),
+        pytest.param(lambda: noise.rounded_gaussian(sigma=300.5, size=1)[0], id="array-of-one"),
     ],
 )
 def test_the_time_of_a_draw_says_nothing_about_its_size(draw: Callable[[], int]) -> None:

@@ -201,7 +201,8 @@ def test_threads_draw_differently() -> None:
 
     def draw() -> None:
         mine = [noise.current().bits(128) for _ in range(2000)]
-        mine += [noise.rounded_gaussian(sigma=2.0**50) for _ in range(2000)]
+        mine += [noise.rounded_gaussian(sigma=2.0**50) for _ in range(1000)]
+        mine += np.hstack([noise.rounded_gaussian(sigma=2.0**50, size=4) for _ in range(250)]).tolist()
         drawn.extend(mine)
 
     threads = [threading.Thread(target=draw) for _ in range(8)]

@@ -44,6 +44,9 @@ PIECE = 2**23
 REMEMBERED = 32
 """Tables kept for each kind of noise, the least recently used forgotten first: about 1 MB each, at worst 3 MB."""
 
+FEW = 32
+"""Draws of an array that are taken one by one: to begin with many takes as long as some eighty of them."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -68,7 +71,10 @@ def _drawn(sampler: Sampler, size: Size | None, entropy: Entropy | None) -> int 
     if size is None:
         return sampler.one(source)
     out = np.empty(check.shape(size), dtype=np.int64)
-    sampler.fill(out.reshape(-1), source)
+    if out.size <= FEW and source.lineage() is not None:  # draws are made ahead then, and the machinery for many rests
+        out.reshape(-1)[:] = [sampler.one(source) for _ in range(out.size)]
+    else:
+        sampler.fill(out.reshape(-1), source)
     return out
 
 
