@@ -161,6 +161,18 @@ def test_after_the_first_question_no_file_extension_or_setting_can_be_reached(tm
         assert "people" not in {row[0] for row in engine._ask("SELECT table_name FROM duckdb_tables()")}
 
 
+@pytest.mark.parametrize(("rows", "asked", "threads"), [(122_880, None, 1), (122_881, None, 2), (9, 2, 2)])
+def test_a_table_of_one_piece_is_read_by_one_thread(rows: int, asked: int | None, threads: int) -> None:
+    """Others could not help, and to wake them takes time; but who says how many, gets so many."""
+    with DuckDBEngine(threads=asked) as engine:
+        if asked is None:
+            engine._run("SET threads = 2")  # as on a machine with two cores
+        every = Table.of("t", Unit.row(), v=Domain.integer())
+        table = engine.register("t", pa.table({"v": pa.array(range(rows))}), every, SECRET)
+        assert engine.collect(Collect(Source(table), (), None, (Count(),))) == {(): (rows,)}
+        assert engine._ask("SELECT current_setting('threads')") == [(threads,)]
+
+
 def test_a_failure_says_its_code_and_nothing_of_the_data() -> None:
     with DuckDBEngine() as engine:
         engine.register("t", pa.table({"who": ["a-secret@example.org"], "v": [1], "x": [1.0]}), PEOPLE, SECRET)

@@ -46,6 +46,11 @@ except ImportError:
 _LARGE: Final = 128 << 20
 """Sources with more bytes than this are kept in a file, compressed; smaller ones in memory."""
 
+_PIECE: Final = 122_880
+"""Rows that DuckDB gives to one thread at a time."""
+
+_LONGEST: Final = "SELECT coalesce(max(estimated_size), 0) FROM duckdb_tables()"
+
 _SPELLING: Final = DuckDB()
 
 
@@ -86,6 +91,7 @@ class DuckDBEngine(Engine):
             # It makes row_number() <= k an aggregate of lists, which takes twice as long as the sort it saves.
             "disabled_optimizers": "top_n_window_elimination",
         }
+        self._threads = threads
         if threads is not None:
             settings["threads"] = threads
         try:
@@ -254,6 +260,8 @@ class DuckDBEngine(Engine):
             if self._locked:
                 return
             self._run('DROP TABLE IF EXISTS "people"')
+            if self._threads is None and self._run(_LONGEST)[0][0] <= _PIECE:
+                self._run("SET threads = 1")  # waking others takes longer than what they could help with
             self._run("SET enable_external_access = false")
             self._run("SET lock_configuration = true")
             self._locked = True
