@@ -104,6 +104,25 @@ def test_what_cannot_be_kept_is_granted_to_nobody(tmp_path: Path, monkeypatch: p
         ledger.reserve(TENTH, question=question(1), description="goes on")
 
 
+def test_who_waits_for_another_process_looks_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite itself would sleep for up to a tenth of a second while the turn is free."""
+    pauses: list[float] = []
+    with Ledger.open(tmp_path / "ledger", **ABOUT) as ledger:
+        other = sqlite3.connect(tmp_path / "ledger", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+
+        def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 30:
+                other.execute("ROLLBACK")
+
+        monkeypatch.setattr(sqlite.time, "sleep", sleep)
+        assert ledger.reserve(TENTH, question=question(1), description="x").number == 1
+        other.close()
+    assert len(pauses) == 30
+    assert (pauses[0], max(pauses)) == (0.0005, 0.02)
+
+
 def test_nobody_is_told_before_others_can_see_it(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
 
