@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,10 @@ import httpx
 import pytest
 
 import deniable as dn
+from deniable.server import processes
 from deniable.server.catalogue import Catalogue
 from deniable.server.roles import Role
+from deniable.server.settings import Settings
 from tests.queries.hospital import visits
 from tests.server.world import SCHEMA, WARDS
 
@@ -88,6 +93,25 @@ def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) 
             for _ in range(8):  # whichever process answers, it is the same answer from one ledger
                 assert session.sql(WARDS, epsilon=0.5).rows == first.rows
             assert session.spent.gdp() == first.curve.gdp()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="connections are spread by Linux")
+def test_every_process_hears_and_no_second_server_does(tmp_path: Path) -> None:
+    """Of 40 connections to two sockets all go to one by chance with probability 2e-12."""
+    settings = Settings(state=tmp_path, data=[tmp_path], port=0, processes=2)
+    places = processes._places(processes.listening(settings), 2)
+    here = places[0].getsockname()
+    assert [each.getsockname() for each in places] == [here, here]
+    with contextlib.ExitStack() as stack:
+        for each in places:
+            stack.enter_context(each)
+        for _ in range(40):
+            stack.enter_context(socket.create_connection(here))
+        heard = [len(select.select([each], [], [], 0)[0]) for each in places]
+        assert heard == [1, 1]
+        with pytest.raises(OSError, match="in use"):
+            processes.listening(replace(settings, port=here[1]))
+    processes.listening(replace(settings, port=here[1])).close()  # and free again
 
 
 def test_what_is_asked_wrongly_is_said_in_a_line() -> None:

@@ -24,14 +24,48 @@ from deniable.server.settings import Settings
 if TYPE_CHECKING:
     from types import FrameType
 
+_QUEUE: Final = 1024
+"""Connections that may wait to be taken."""
+
 _PAUSE: Final = 1.0
 """Seconds before a process that died is started again, so that one that cannot start does not take the machine."""
 
 
+_SPREADS: Final = sys.platform == "linux"
+"""Whether connections to one address are spread over the sockets that listen there; elsewhere one gets them all."""
+
+
 def listening(settings: Settings) -> socket.socket:
     """The socket that people come to."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    return socket.create_server((settings.host, settings.port), family=family, backlog=1024)
+    place = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    try:
+        if os.name == "posix":  # elsewhere it means that two may have one address
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place.bind((settings.host, settings.port))  # not to be shared yet: a second server must hear that it is taken
+        if settings.processes > 1 and _SPREADS:
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        place.listen(_QUEUE)
+    except OSError:
+        place.close()
+        raise
+    return place
+
+
+def _places(place: socket.socket, processes: int) -> list[socket.socket]:
+    """A socket for each process, at one address: at a shared one, whoever is quicker takes most of the connections.
+
+    They are held here too, so that whoever waits at that of a process that died is heard by the next one.
+    """
+    if not _SPREADS:
+        return [place] * processes
+    found = [place]
+    for _ in range(processes - 1):
+        beside = socket.socket(place.family)
+        beside.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        beside.bind(place.getsockname())
+        beside.listen(_QUEUE)
+        found.append(beside)
+    return found
 
 
 def address(place: socket.socket) -> str:
@@ -54,21 +88,22 @@ def serve(curator: Curator, place: socket.socket) -> None:
 
 def serve_in_processes(settings: Settings, place: socket.socket) -> None:
     """The same, in as many processes as the settings say."""
-    os.set_inheritable(place.fileno(), True)
     record = json.dumps(asdict(settings), default=str)
-    command = [sys.executable, "-m", "deniable.server.processes", str(place.fileno()), record]
+    places = _places(place, settings.processes)
 
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, pass_fds=(place.fileno(),), start_new_session=True)
+    def start(at: int) -> subprocess.Popen[bytes]:
+        descriptor = places[at].fileno()
+        command = [sys.executable, "-m", "deniable.server.processes", str(descriptor), record]
+        return subprocess.Popen(command, pass_fds=(descriptor,), start_new_session=True)
 
     with _stopping() as stopped:
-        running = [start() for _ in range(settings.processes)]
+        running = [start(at) for at in range(settings.processes)]
         while not stopped:
             time.sleep(0.1)
             for at, each in enumerate(running):
                 if each.poll() is not None and not stopped:
                     time.sleep(_PAUSE)
-                    running[at] = start()
+                    running[at] = start(at)
         for each in running:
             each.terminate()
         for each in running:
