@@ -20,7 +20,7 @@ from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
 from deniable.learn.torch import DeviceNoise, bookkeeping  # noqa: E402
 from deniable.learn.torch.bookkeeping import Bookkeeping  # noqa: E402
 from deniable.learn.torch.captures import MARGIN, _summed_up  # noqa: E402
-from deniable.learn.torch.noise import CHUNK, floating_gaussian  # noqa: E402
+from deniable.learn.torch.noise import CHUNK, Floating  # noqa: E402
 from tests.learn.runs import entropy_loss, made, net, run  # noqa: E402
 from tests.learn.test_lengths import Heard  # noqa: E402
 
@@ -255,9 +255,9 @@ def test_floating_noise_is_what_its_bits_say(dtype, count):
     lengths = np.sqrt(-2 * np.log((np.abs(first) + 0.5) / np.longdouble(2) ** (bits - 1)))
     angles = second * np.longdouble(np.pi) / np.longdouble(2) ** (bits - 1)
     expected = np.concatenate([lengths * np.cos(angles), lengths * np.sin(angles)])[:count].astype(np.float64)
-    found = floating_gaussian(count, dtype, noise.ReplayEntropy(5))
-    assert (found.shape, found.dtype) == ((count,), dtype)
-    assert np.abs(found.double().numpy() - expected).max() < (1e-5 if bits == 32 else 1e-13)
+    found = torch.full((count,), 100.0, dtype=torch.float64).to(dtype)
+    Floating(dtype, pairs).add(found, 3.0, noise.ReplayEntropy(5))
+    assert np.abs((found.double().numpy() - 100) / 3 - expected).max() < (1e-5 if bits == 32 else 1e-13)
 
 
 def test_floating_noise_comes_to_every_number():

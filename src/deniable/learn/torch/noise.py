@@ -100,6 +100,7 @@ class DeviceNoise(GradientNoise):
         self._entropy = entropy
         self._sigma = 1.0
         self._generators: dict[torch.device, torch.Generator] = {}
+        self._drawing: dict[torch.dtype, Floating] = {}
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -124,9 +125,10 @@ class DeviceNoise(GradientNoise):
         return list(totals)
 
     def _add_to(self, part: Tensor) -> None:
-        source = given_or_current(self._entropy)
-        for here in part.split(2 * CHUNK):
-            here.add_(floating_gaussian(here.numel(), here.dtype, source), alpha=self._sigma)
+        drawing = self._drawing.get(part.dtype)
+        if drawing is None:
+            drawing = self._drawing[part.dtype] = Floating(part.dtype)
+        drawing.add(part, self._sigma, given_or_current(self._entropy))
 
     def _generator(self, device: torch.device) -> torch.Generator:
         generator = self._generators.get(device)
@@ -137,24 +139,40 @@ class DeviceNoise(GradientNoise):
         return generator
 
 
-def floating_gaussian(count: int, dtype: torch.dtype, entropy: noise.Entropy) -> Tensor:
-    """N(0, 1) in single or double precision, by Box & Muller (1958): √(-2 ln u) times the sine and cosine of an angle.
+@final
+class Floating:
+    """N(0, 1) in single or double precision, by Box & Muller (1958): √(-2 ln u) times the cosine and sine of an angle.
 
     Each number is made of 32 or 64 bits of the entropy, so that none is farther out than 6.7 or 9.4. Quicker than
-    torch's own on a CPU, which draws its bits one by one.
+    torch's own on a CPU, which draws its bits one by one: what is worked on stays in the caches, in memory that is kept
+    from step to step.
     """
-    bits = torch.finfo(dtype).bits
-    pairs = (count + 1) // 2
-    words = np.empty(-(-2 * pairs * bits // 64), dtype=np.uint64)
-    entropy.fill(words)
-    whole = torch.from_numpy(words.view(np.int32 if bits == 32 else np.int64))[: 2 * pairs]
-    lengths, angles = whole.to(dtype).view(2, pairs)
-    lengths.abs_().add_(0.5).mul_(2.0 ** (1 - bits)).log_().mul_(-2).sqrt_()
-    angles.mul_(math.pi * 2.0 ** (1 - bits))
-    made = torch.empty(2, pairs, dtype=dtype)
-    torch.cos(angles, out=made[0])
-    torch.sin(angles, out=made[1])
-    return made.mul_(lengths).view(-1)[:count]
+
+    def __init__(self, dtype: torch.dtype, pairs: int = CHUNK) -> None:
+        bits = torch.finfo(dtype).bits
+        self._pairs, self._step = pairs, 2.0 ** (1 - bits)
+        self._words = np.empty(2 * pairs * bits // 64, dtype=np.uint64)
+        self._whole = torch.from_numpy(self._words.view(np.int32 if bits == 32 else np.int64)).view(2, pairs)
+        self._floats, self._turned = (torch.empty(2, pairs, dtype=dtype) for _ in range(2))
+        self._half = torch.tensor(2.0**-bits, dtype=dtype)
+
+    def add(self, numbers: Tensor, sigma: float, entropy: noise.Entropy) -> None:
+        """σ times fresh draws onto every number."""
+        for part in numbers.split(2 * self._pairs):
+            if part.numel() == 2 * self._pairs:
+                part.view(2, -1).addcmul_(*self._drawn(entropy), value=sigma)
+            elif part.numel():
+                turned, lengths = Floating(part.dtype, (part.numel() + 1) // 2)._drawn(entropy)
+                part.add_((turned * lengths).view(-1)[: part.numel()], alpha=sigma)
+
+    def _drawn(self, entropy: noise.Entropy) -> tuple[Tensor, Tensor]:
+        """Cosines above sines, and the lengths that go with both."""
+        entropy.fill(self._words)
+        lengths, angles = self._floats.copy_(self._whole)
+        torch.add(self._half, lengths.abs_(), alpha=self._step, out=lengths).log_().mul_(-2).sqrt_()
+        torch.cos(angles.mul_(math.pi * self._step), out=self._turned[0])
+        torch.sin(angles, out=self._turned[1])
+        return self._turned, lengths
 
 
 def _replayable(entropy: noise.Entropy | None) -> tuple[str, ...]:
