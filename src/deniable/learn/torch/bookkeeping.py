@@ -118,7 +118,7 @@ class Bookkeeping:
         # Where no gradient was when the layouts were learnt, one may come up now; then they are learnt again.
         unlearnt = [call for call in calls if call.key not in self._spread and None in self._layouts[call.key]]
         edges = [edge for listed in asked.values() for edge in listed]
-        grads = iter(gradients(losses.sum(), edges, keep=bool(unlearnt), times=self.scale))
+        grads = iter(gradients(losses, edges, keep=bool(unlearnt), times=self.scale))
         pulled: Pulled = {key: [next(grads) for _ in listed] for key, listed in asked.items()}
         for call in unlearnt:
             for grad, layout in zip(pulled[call.key], self._layouts[call.key], strict=True):

@@ -230,8 +230,8 @@ def _edge(output: Tensor) -> GradientEdge:
 
 
 def gradients(losses: Tensor, edges: Iterable[GradientEdge], *, keep: bool, times: float = 1.0) -> list[Tensor | None]:
-    """The gradients of one number at all of these places, `times` as large, by one backward pass that makes nothing
-    else."""
+    """The gradients of one number, or of the sum of several, at all of these places, `times` as large, by one backward
+    pass that makes nothing else."""
     listed = list(edges)
     if not listed:
         return []
