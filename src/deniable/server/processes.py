@@ -83,20 +83,30 @@ def serve(curator: Curator, place: socket.socket) -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[place])
+        try:
+            uvicorn.Server(config).run(sockets=[place])
+        finally:
+            gc.unfreeze()  # else DuckDB finds its own objects alive when the process ends, and lists them all
 
 
 def serve_in_processes(settings: Settings, place: socket.socket) -> None:
     """The same, in as many processes as the settings say."""
-    record = json.dumps(asdict(settings), default=str)
+    record = json.dumps(asdict(settings), default=str).encode()
     places = _places(place, settings.processes)
 
     def start(at: int) -> subprocess.Popen[bytes]:
         descriptor = places[at].fileno()
-        command = [sys.executable, "-m", "deniable.server.processes", str(descriptor), record]
-        return subprocess.Popen(command, pass_fds=(descriptor,), start_new_session=True)
+        command = [sys.executable, "-m", "deniable.server.processes", str(descriptor)]
+        found = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(descriptor,), start_new_session=True)
+        assert found.stdin is not None
+        # Not on the command line: everybody on the machine can see that, and a database's address may hold a password.
+        with contextlib.suppress(BrokenPipeError), found.stdin as said:
+            said.write(record)
+        return found
 
-    with _stopping() as stopped:
+    with contextlib.ExitStack() as held, _stopping() as stopped:
+        for each_place in places:
+            held.enter_context(each_place)
         running = [start(at) for at in range(settings.processes)]
         while not stopped:
             time.sleep(0.1)
@@ -134,4 +144,4 @@ def main(descriptor: str, record: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1], sys.stdin.read())
