@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -85,7 +86,7 @@ def test_a_password_of_the_database_is_on_no_command_line(tmp_path: Path, monkey
     def popen(command: list[str], **options: Any) -> Any:
         seen.append(command)
         os.kill(os.getpid(), signal.SIGTERM)  # stop again at once
-        return begin([sys.executable, "-c", "import sys; sys.exit('secret' not in sys.stdin.read())"], **options)
+        return begin([sys.executable, "-c", "import sys; sys.exit('secret' not in sys.stdin.readline())"], **options)
 
     monkeypatch.setattr(subprocess, "Popen", popen)
     place = "postgresql://curator:secret@127.0.0.1/x"
@@ -94,6 +95,24 @@ def test_a_password_of_the_database_is_on_no_command_line(tmp_path: Path, monkey
         processes.serve_in_processes(settings, listening)
     assert len(seen) == 2
     assert "secret" not in str(seen)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_nobody_serves_on_when_the_first_process_is_killed(tmp_path: Path) -> None:
+    """Else the address stays taken, by processes that nobody replaces."""
+    config = tmp_path / "server.toml"
+    config.write_text('state = "state"\ndata = ["."]\nprocesses = 2\n')
+    with serving("--config", str(config)) as (_, url, server):
+        assert httpx.get(f"{url}/health", trust_env=False, timeout=60).is_success
+        server.kill()
+        server.wait(60)
+        settings = Settings(state=tmp_path, data=[tmp_path], port=int(url.rpartition(":")[2]))
+        for _ in range(600):
+            with contextlib.suppress(OSError):
+                processes.listening(settings).close()
+                return
+            time.sleep(0.1)
+        pytest.fail("the address is still taken")
 
 
 def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) -> None:
