@@ -482,6 +482,14 @@ def test_a_name_that_sql_would_have_to_quote_is_cleaned(visits: Path) -> None:
     asked("ask", str(path), "SELECT COUNT(*) AS n FROM my_visits_2", *UNIT, "--epsilon", "1", "--budget", "5")
 
 
+@pytest.mark.parametrize("source", ["", ".", "/"])
+@pytest.mark.parametrize("command", ["ask", "price", "bounds"])
+def test_a_source_without_a_name_is_no_file(source: str, command: str) -> None:
+    done = run(command, source, "SELECT COUNT(*) FROM visits", "--each-row", "--epsilon", "0.1", "--budget", "1")
+    said = f"deniable: source='{source or '.'}': is no file; name a CSV or Parquet file\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
 def test_a_table_of_a_database_is_asked(tmp_path: Path) -> None:
     import duckdb
 

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from deniable.cli import build
 from deniable.errors import DeniableError, InvalidParameter, LedgerDamaged, LedgerMismatch, UnreadableRecord
 from deniable.ledger import EVERYBODY, Budget, Checkpoint, Cost, Ledger, State, keys, verify_export, write_checkpoint
+from deniable.ledger.export import newest_note
 from deniable.units import Unit
 
 BUDGET = Budget(epsilon=1, delta=1e-6)
@@ -250,6 +251,19 @@ def test_a_flip_in_any_line_is_named(exported: Path, number: int) -> None:
             assert first_bad(exported) == number
         except UnreadableRecord:
             assert number == 0  # no heading any more
+
+
+def test_a_line_of_brackets_alone_is_named(exported: Path) -> None:
+    """Deeper than Python's reader of JSON goes."""
+    lines, deep = lines_of(exported), "[" * 100_000
+    write_lines(exported, [*lines[:3], deep, *lines[4:]])
+    assert first_bad(exported) == 3
+    for whole in ([deep], [deep, *lines[1:]]):
+        write_lines(exported, whole)
+        with pytest.raises(UnreadableRecord):
+            verify_export(exported)
+        with pytest.raises(UnreadableRecord):
+            newest_note(exported)
 
 
 @pytest.mark.parametrize("number", range(1, 9))

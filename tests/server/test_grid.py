@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from deniable.errors import EngineFailed, InvalidParameter, UnreadableRecord
+from deniable.queries.engines.duckdb import DuckDBEngine
 from deniable.server.catalogue import Person
 from deniable.server.grid import Grid
 from deniable.server.roles import Role
@@ -162,6 +163,16 @@ def test_settings_come_from_a_file_with_paths_beside_it(tmp_path: Path) -> None:
         ('state = "x"\ndata = "y"\nengine = "sqlite"', InvalidParameter),
         ('state = "x"\ndata = "y"\nseed = 7', UnreadableRecord),
         ('state = "x"\ndata = "y"\ndatabase = "mysql://u:secret@h/x"', InvalidParameter),
+        ('state = "x"\ndata = "y"\ndatabase = 3', UnreadableRecord),
+        ("state = 3\ndata = 'y'", UnreadableRecord),
+        ('state = "x"\ndata = 3', UnreadableRecord),
+        ('state = "x"\ndata = ["y", 3]', UnreadableRecord),
+        ('state = "x"\ndata = "y"\nhost = 3', UnreadableRecord),
+        ('state = "x"\ndata = "y"\nhost = ""', InvalidParameter),
+        ('state = "x"\ndata = "y"\nprocesses = 1.5', UnreadableRecord),
+        ('state = "x"\ndata = "y"\nhttps = "no"', UnreadableRecord),
+        ('state = "x"\ndata = "y"\nmemory = "lots"', InvalidParameter),
+        ('state = "x"\ndata = "y"\n[oidc]\nkeys = 3', UnreadableRecord),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(text: str, error: type[Exception], tmp_path: Path) -> None:
@@ -170,3 +181,16 @@ def test_settings_that_mean_nothing_are_refused(text: str, error: type[Exception
     with pytest.raises(error) as refused:
         Settings.read(file)
     assert "secret" not in str(refused.value)
+
+
+def test_settings_in_another_encoding_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_bytes('state = "Zürich"'.encode("latin-1"))
+    with pytest.raises(UnreadableRecord, match=r"server\.toml: must be text in UTF-8"):
+        Settings.read(file)
+
+
+@pytest.mark.parametrize("memory", ["640MB", "2GB", "1.5 GiB", "80%"])
+def test_memory_is_said_as_duckdb_reads_it(memory: str, tmp_path: Path) -> None:
+    Settings(state=tmp_path, data=[tmp_path], memory=memory)
+    DuckDBEngine(memory=memory).close()

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -60,6 +61,58 @@ def test_the_demo_answers_a_question_over_http() -> None:
             answer = session.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex", epsilon=0.5)
             # NHANES has 8,366 people. σ of the sum of two counts is about 21 here, so this is 30 of them away.
             assert abs(sum(answer["n"]) - 8366) < 650  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("told", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_demo_that_is_stopped_leaves_nothing_and_says_nothing(
+    told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with serving("--demo") as (_, url, server):
+        assert [each.name[:14] for each in tmp_path.glob("deniable-demo-*")] == ["deniable-demo-"]
+        assert httpx.get(f"{url}/health", trust_env=False).is_success
+        server.send_signal(getattr(signal, told))
+        server.wait(60)
+        assert server.stderr.read() == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_password_of_the_database_is_on_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ps` shows command lines to everybody on the machine."""
+    seen: list[list[str]] = []
+    begin = subprocess.Popen
+
+    def popen(command: list[str], **options: Any) -> Any:
+        seen.append(command)
+        os.kill(os.getpid(), signal.SIGTERM)  # stop again at once
+        return begin([sys.executable, "-c", "import sys; sys.exit('secret' not in sys.stdin.readline())"], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    place = "postgresql://curator:secret@127.0.0.1/x"
+    settings = Settings(state=tmp_path, data=[tmp_path], port=0, processes=2, database=place)
+    with processes.listening(settings) as listening:
+        processes.serve_in_processes(settings, listening)
+    assert len(seen) == 2
+    assert "secret" not in str(seen)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_nobody_serves_on_when_the_first_process_is_killed(tmp_path: Path) -> None:
+    """Else the address stays taken, by processes that nobody replaces."""
+    config = tmp_path / "server.toml"
+    config.write_text('state = "state"\ndata = ["."]\nprocesses = 2\n')
+    with serving("--config", str(config)) as (_, url, server):
+        assert httpx.get(f"{url}/health", trust_env=False, timeout=60).is_success
+        server.kill()
+        server.wait(60)
+        settings = Settings(state=tmp_path, data=[tmp_path], port=int(url.rpartition(":")[2]))
+        for _ in range(600):
+            with contextlib.suppress(OSError):
+                processes.listening(settings).close()
+                return
+            time.sleep(0.1)
+        pytest.fail("the address is still taken")
 
 
 def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) -> None:
@@ -136,7 +189,17 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
     config = tmp_path / "server.toml"
     config.write_text('state = "state"\ndata = ["nofolder"]\n')
     assert "nofolder is no folder" in refused("--config", str(config))[1]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "catalogue.sqlite").write_text("no database, and long enough to be read as one" * 50)
+    config.write_text('state = "other"\ndata = ["."]\n')
+    assert refused("--config", str(config)) == (
+        2,
+        "deniable: catalogue.sqlite in the folder `state` is no catalogue, or a damaged one; "
+        "it was not touched: restore it from a copy\n",
+    )
     config.write_text('state = "state"\ndata = ["."]\n')
+    code, said = refused("--config", str(config), "--host", "999.1.1.1")
+    assert (code, "--port" in said) == (1, False)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, said = refused("--config", str(config), "--port", str(port))

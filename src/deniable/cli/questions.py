@@ -174,6 +174,8 @@ def _declared(given: dict[str, Any]) -> "dict[str, Domain] | None":
 
 def _account(given: dict[str, Any]) -> Path:
     """The file of the ledger."""
+    if not given["source"].name:  # "", "." and "/"
+        raise InvalidParameter("source", str(given["source"]), "is no file", "name a CSV or Parquet file")
     found = given["ledger"] or given["source"].with_name(given["source"].name + ".ledger")
     assert isinstance(found, Path)
     return found

@@ -1,8 +1,11 @@
 """`deniable serve`: the curator as a service."""
 
 import contextlib
+import errno
 import importlib.util
 import json
+import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 from deniable.errors import NOTHING, InvalidParameter, LedgerUnavailable, MissingExtra
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     import typer
 
     from deniable.server.curator import Curator
@@ -43,8 +48,26 @@ def add(app: "typer.Typer") -> None:
             for package in ("fastapi", "uvicorn", "argon2", "sqlalchemy"):
                 if importlib.util.find_spec(package) is None:
                     raise MissingExtra(package, "server")
-            with _prepared(config, host, port, invite) as (curator, tokens):
+            with _tidy_when_told(), _prepared(config, host, port, invite) as (curator, tokens):
                 run(curator, tokens, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _tidy_when_told() -> Iterator[None]:
+    """SIGTERM, or a terminal that is closed, would end the process at once and leave the folder of the demo."""
+
+    def end(number: int, frame: "FrameType | None") -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, end)}
+    if os.name == "posix" and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
+        # To SIGTERM, because that is what whoever serves by then listens to.
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -107,8 +130,9 @@ def run(curator: "Curator", tokens: "dict[Role, str]", *, as_json: bool) -> None
         place = processes.listening(settings)
     except OSError as error:
         reason = str(error.strerror).partition(" (while")[0]  # the rest says the address in other words
-        place_named = f"{settings.host}:{settings.port}; --port 0 takes any port that is free"
-        raise OSError(error.errno, reason, place_named) from None
+        taken = error.errno == errno.EADDRINUSE
+        remedy = "--port 0 takes any port that is free" if taken else "--host 127.0.0.1 is this machine"
+        raise OSError(error.errno, reason, f"{settings.host}:{settings.port}; {remedy}") from None
     if as_json:
         print(json.dumps({"url": processes.address(place), "tokens": tokens}), flush=True)
     else:

@@ -132,7 +132,7 @@ class Heading:
             if not all(isinstance(each, str) for each in (*texts[:2], *(each for each in texts if each is not None))):
                 raise TypeError
             return cls(Budget.from_dict(record["budget"]), who, *texts)
-        except (AttributeError, DeniableError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, DeniableError, KeyError, RecursionError, TypeError, ValueError) as error:
             because = f": {error}" if isinstance(error, DeniableError) else ""
             raise UnreadableRecord(f"this is no heading of a ledger{because}") from None
 

@@ -224,14 +224,14 @@ def _links(path: Path) -> dict[int, str]:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets in brackets, thousands deep
         raise UnreadableRecord("this is no JSON, so it is no checkpoint and no ledger") from None
 
 
 def _line(line: str, number: int) -> dict[str, Any]:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict):
         raise LedgerDamaged(number, "cannot be read", _ASK)

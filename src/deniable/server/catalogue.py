@@ -36,7 +36,7 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from deniable.errors import LedgerUnavailable, MissingExtra, UnreadableRecord
@@ -232,6 +232,11 @@ class Catalogue:
             kept = "its file in the folder `state`" if self._file is not None else "the database of the settings"
             remedy = "see that it is there, runs, and may be written to"
             raise LedgerUnavailable(f"{kept} cannot be reached, and the catalogue is in it", remedy) from None
+        except DatabaseError:
+            if self._file is None:
+                raise
+            what = f"{self._file.name} in the folder `state` is no catalogue, or a damaged one"
+            raise UnreadableRecord(f"{what}; it was not touched: restore it from a copy") from None
 
     def _prepare(self) -> None:
         """See to it that the tables are there, and up to date."""

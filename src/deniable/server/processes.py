@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -83,31 +84,51 @@ def serve(curator: Curator, place: socket.socket) -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[place])
+        try:
+            uvicorn.Server(config).run(sockets=[place])
+        finally:
+            gc.unfreeze()  # else DuckDB finds its own objects alive when the process ends, and lists them all
 
 
 def serve_in_processes(settings: Settings, place: socket.socket) -> None:
     """The same, in as many processes as the settings say."""
-    record = json.dumps(asdict(settings), default=str)
+    record = json.dumps(asdict(settings), default=str).encode()
     places = _places(place, settings.processes)
 
     def start(at: int) -> subprocess.Popen[bytes]:
         descriptor = places[at].fileno()
-        command = [sys.executable, "-m", "deniable.server.processes", str(descriptor), record]
-        return subprocess.Popen(command, pass_fds=(descriptor,), start_new_session=True)
+        command = [sys.executable, "-m", "deniable.server.processes", str(descriptor)]
+        found = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(descriptor,), start_new_session=True)
+        assert found.stdin is not None
+        # Not on the command line: everybody on the machine can see that, and a database's address may hold a password.
+        # The pipe stays open: a process that finds it closed knows that this one is gone, however it went.
+        with contextlib.suppress(BrokenPipeError):
+            found.stdin.write(record + b"\n")
+            found.stdin.flush()
+        return found
 
-    with _stopping() as stopped:
+    with contextlib.ExitStack() as held, _stopping() as stopped:
+        for each_place in places:
+            held.enter_context(each_place)
         running = [start(at) for at in range(settings.processes)]
         while not stopped:
             time.sleep(0.1)
             for at, each in enumerate(running):
                 if each.poll() is not None and not stopped:
+                    _let_go(each)
                     time.sleep(_PAUSE)
                     running[at] = start(at)
         for each in running:
             each.terminate()
         for each in running:
             each.wait()
+            _let_go(each)
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it may have died before it read
+        process.stdin.close()
 
 
 @contextlib.contextmanager
@@ -133,5 +154,14 @@ def main(descriptor: str, record: str) -> None:
     serve(Curator(settings), socket.socket(fileno=int(descriptor)))
 
 
+def _follow() -> None:
+    """Stop when the process that started this one is gone: else the address stays taken, and nobody sees to it."""
+    while sys.stdin.read(1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)  # to the main thread
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    told = sys.stdin.readline()
+    threading.Thread(target=_follow, daemon=True).start()
+    main(sys.argv[1], told)

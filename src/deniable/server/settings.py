@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,6 +11,12 @@ from typing import Any, Final, final
 from deniable.errors import InvalidParameter, UnreadableRecord
 
 PORT: Final = 8471
+
+_MEMORY: Final = re.compile(r"\d+(\.\d+)? ?([KMGT]i?B|%)", re.IGNORECASE)
+"""What DuckDB reads as an amount of memory."""
+
+_TEXTS: Final = frozenset({"state", "checkpoints", "host", "database", "engine", "memory"})
+_WHOLE: Final = frozenset({"processes", "at_once", "waiting", "burst", "body", "space"})
 
 
 @final
@@ -68,8 +75,12 @@ class Settings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
                 raise InvalidParameter(name, value, "must be a positive number")
+        if not isinstance(self.memory, str) or _MEMORY.fullmatch(self.memory) is None:
+            raise InvalidParameter("memory", self.memory, "must be a number with its unit", 'write "2GB"')
         if self.engine not in {"duckdb", "spark"}:
             raise InvalidParameter("engine", self.engine, 'must be "duckdb" or "spark"')
+        if not self.host:  # sockets would take that as all addresses of the machine
+            raise InvalidParameter("host", self.host, "must be an address", "127.0.0.1 is this machine alone")
         if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
             raise InvalidParameter("port", self.port, "must be from 0 to 65535")
         if self.oidc is not None and not isinstance(self.oidc, dict):
@@ -85,6 +96,8 @@ class Settings:
             record: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError:
             raise UnreadableRecord(f"{file.name}: is not TOML") from None
+        except UnicodeDecodeError:
+            raise UnreadableRecord(f"{file.name}: must be text in UTF-8") from None
         known = {each.name for each in fields(cls)}
         for name in record:
             if name not in known:
@@ -92,6 +105,9 @@ class Settings:
         for name in ("state", "data"):
             if name not in record:
                 raise UnreadableRecord(f"{file.name}: needs the entry {name!r}")
+        for name, value in record.items():
+            if (rule := _broken_rule(name, value)) is not None:
+                raise UnreadableRecord(f"{file.name}: {name} {rule}")
         data = record["data"] if isinstance(record["data"], list) else [record["data"]]
         record["state"] = file.parent / record["state"]
         record["data"] = [file.parent / each for each in data]
@@ -100,3 +116,18 @@ class Settings:
         if "checkpoints" in record:
             record["checkpoints"] = file.parent / record["checkpoints"]
         return cls(**record)
+
+
+def _broken_rule(name: str, value: object) -> str | None:
+    """What is wrong with the kind of an entry; TOML has more kinds than an entry may be of."""
+    if name in _TEXTS and not isinstance(value, str):
+        return f'must be text: {name} = "..."'
+    if name == "data" and not all(isinstance(each, str) for each in (value if isinstance(value, list) else [value])):
+        return 'must be a list of folders: data = ["tables"]'
+    if name in _WHOLE and type(value) is not int:
+        return "must be a whole number"
+    if name == "https" and not isinstance(value, bool):
+        return "must be true or false, without quotes"
+    if name == "oidc" and isinstance(value, dict) and not all(isinstance(each, str) for each in value.values()):
+        return "must have text in all of its entries"
+    return None
