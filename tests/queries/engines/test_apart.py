@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -210,6 +212,31 @@ def test_closing_ends_the_process_and_removes_what_it_left() -> None:
     assert not Path(folder).exists()
     with pytest.raises(InvalidOperation):
         engine.collect(None)  # type: ignore[arg-type]
+
+
+def test_who_is_killed_leaves_no_data_behind(file: Path, tmp_path: Path) -> None:
+    """Tables larger than memory, and what is sorted, lie in the folder of the process."""
+    code = f"""
+import time
+import deniable as dn
+from deniable.queries.engines.apart import Apart
+from deniable.queries.engines.duckdb import DuckDBEngine
+from tests.queries.hospital import GAUSSIAN, SCHEMA, UNIT
+engine = Apart(DuckDBEngine)
+dn.session({{"visits": {str(file)!r}}}, unit=UNIT, budget=GAUSSIAN, schema=SCHEMA, engine=engine)
+print(engine.process, flush=True)
+time.sleep(600)
+"""
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=env) as whole:
+        assert whole.stdout is not None
+        assert int(whole.stdout.readline())
+        assert list(tmp_path.glob("deniable-apart-*/deniable-*"))
+        whole.kill()
+    end = time.monotonic() + 60
+    while list(tmp_path.glob("deniable-*")) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert list(tmp_path.glob("deniable-*")) == []
 
 
 def test_a_table_that_cannot_be_read_as_declared_says_so() -> None:

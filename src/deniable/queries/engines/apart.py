@@ -282,5 +282,6 @@ def serve(descriptor: int) -> None:
             try:
                 message = connection.recv()
             except EOFError:
+                shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # whoever made it may have been killed
                 os._exit(0)  # whatever still runs, nobody waits for it
             (aside if message[1] == "sql" else pool).submit(work, *message)
