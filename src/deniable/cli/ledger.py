@@ -224,6 +224,7 @@ def _show(found: "Verified", record: dict[str, Any], *, checked: bool) -> None:
     facts = Table.grid(padding=(0, 3, 0, 0))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
+    were = "was" if found.open == 1 else "were"
     signed = f"{found.adjustments} adjustments, {len(found.checkpoints)} checkpoints"
     vouched = f" and the {len(found.keys) - 1} that came after it, each vouched for" if len(found.keys) > 1 else ""
     trust = f"all by this key{vouched}" if checked else "by whom is not known: give --key"
@@ -233,7 +234,7 @@ def _show(found: "Verified", record: dict[str, Any], *, checked: bool) -> None:
         ("data", ", ".join(found.names)),
         ("protects", record["unit"]),
         ("budget", record["budget"]),
-        ("entries", f"{found.entries:,}, of which {found.open:,} were charged and not answered"),
+        ("entries", f"{found.entries:,}, of which {found.open:,} {were} charged and not answered"),
         ("spent", f"{record['spent']}, of {record['limit']}"),
         ("loss", f"ε {_up(loss['epsilon'])} at δ {loss['delta']:g}; μ {_up(loss['mu'])}"),
         ("signed", signed + (f", {trust}" if found.signers else "")),

@@ -134,7 +134,8 @@ class Heading:
             return cls(Budget.from_dict(record["budget"]), who, *texts)
         except (AttributeError, DeniableError, KeyError, RecursionError, TypeError, ValueError) as error:
             because = f": {error}" if isinstance(error, DeniableError) else ""
-            raise UnreadableRecord(f"this is no heading of a ledger{because}") from None
+            remedy = "name a file that a ledger was exported to"
+            raise UnreadableRecord(f"this is no heading of a ledger{because}; {remedy}") from None
 
 
 @final

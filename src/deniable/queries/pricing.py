@@ -260,7 +260,7 @@ def _within(plan: Plan, budget: Budget, within: float | Mapping[str, float], con
         if named[name].depends_on_rows:
             raise InvalidParameter(
                 "within", name, "an error can be asked for counts and sums; others depend on the data",
-                "give epsilon= and look at price()",
+                "give an epsilon instead, and look at the price",
             )  # fmt: skip
 
     def fits(units: int) -> bool:

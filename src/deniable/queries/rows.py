@@ -159,7 +159,9 @@ class Relations:
             only(node, "this", "alias")
             return self.relation(node, known).called(_alias(node))
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
-            refuse("table", name=type(node).__name__.lower(), among=self.tables)
+            this = node.this if isinstance(node, exp.Table) else node
+            named = this.sql_name() if isinstance(this, exp.Func) else type(this).__name__
+            refuse("table", name=this.name if isinstance(this, exp.Anonymous) else named.lower(), among=self.tables)
         name = str(node.name)
         if node.args.get("db") or node.args.get("catalog"):
             refuse("table", name=f"{node.db}.{name}", among=self.tables)
