@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,23 @@ def test_who_waits_for_another_process_looks_often(tmp_path: Path, monkeypatch: 
         other.close()
     assert len(pauses) == 30
     assert (pauses[0], max(pauses)) == (0.0005, 0.02)
+
+
+def test_who_comes_back_after_a_fork_waits_while_the_file_is_closed_or_recovered(tmp_path: Path) -> None:
+    """The last to close a file holds all of it for a moment, and so does who recovers it."""
+    with Ledger.open(tmp_path / "ledger", **ABOUT) as ledger:
+        ledger._store._disconnect()  # as before a fork
+        other = sqlite3.connect(tmp_path / "ledger", isolation_level=None, check_same_thread=False)
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN IMMEDIATE")
+        with closing(sqlite3.connect(tmp_path / "ledger", timeout=0)) as third:
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                third.execute("SELECT * FROM head")
+        done = threading.Timer(0.3, other.close)
+        done.start()
+        assert ledger.reserve(TENTH, question=question(1), description="x").number == 1
+        done.join()
+        assert ledger._store._connected().execute("PRAGMA busy_timeout").fetchone() == (0,)
 
 
 def test_nobody_is_told_before_others_can_see_it(tmp_path: Path) -> None:

@@ -43,6 +43,9 @@ _APPLICATION: Final = 0x64656E79
 _PATIENCE: Final = 30.0
 """Seconds to wait for another writer. A writer takes milliseconds, so this is a very long queue or a hung machine."""
 
+_NO_WAITING: Final = "PRAGMA busy_timeout = 0"
+"""Once a connection is set up, who writes waits in `_begin`, and nowhere else: the turn is theirs to the end."""
+
 VERSION: Final = 2
 """Of the tables. A file of version 1 knew no accounts; it gets the columns for them when it is next opened."""
 
@@ -199,7 +202,7 @@ class SQLiteStore(Store):
                 _switch_to_log(connection)
                 found = os.stat(self._path)
                 self._file = found.st_dev, found.st_ino
-                connection.execute("PRAGMA busy_timeout = 0")  # see `_connected`
+                connection.execute(_NO_WAITING)
         return Heading.read(heading)
 
     @contextmanager
@@ -242,11 +245,11 @@ class SQLiteStore(Store):
         found = self._reader if reads else self._connection
         if found is None:
             place = ":memory:" if self._path is None else f"file:{quote(str(self._path))}?mode=rw{'c' * may_create}"
-            # Once it is open, who writes waits in `_begin`, and nowhere else: the turn is theirs to the end.
-            patience = _PATIENCE if reads or self._file is None else 0.0
-            found = sqlite3.connect(place, timeout=patience, isolation_level=None, check_same_thread=False, uri=True)
+            found = sqlite3.connect(place, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
             for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON", "trusted_schema = OFF"):
-                found.execute(f"PRAGMA {pragma}")
+                found.execute(f"PRAGMA {pragma}")  # the first reads the file: it waits for who closes or recovers it
+            if not reads and self._file is not None:
+                found.execute(_NO_WAITING)
             if reads:
                 self._reader = found
             else:
