@@ -114,6 +114,49 @@ def test_every_process_hears_and_no_second_server_does(tmp_path: Path) -> None:
     processes.listening(replace(settings, port=here[1])).close()  # and free again
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_two_servers_that_start_together_one_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    settings = Settings(state=tmp_path, data=[tmp_path], port=0, processes=count)
+    quicker: list[socket.socket] = []
+
+    class Slow(socket.socket):
+        def bind(self, where: Any) -> None:
+            super().bind(where)
+            if where[1] == 0:
+                quicker.append(processes.listening(replace(settings, port=self.getsockname()[1])))
+
+    monkeypatch.setattr(socket, "socket", Slow)
+    with pytest.raises(OSError, match="in use"):
+        processes.listening(settings)
+    quicker[0].close()
+
+
+def _has_ipv6() -> bool:
+    """A machine may know of IPv6 and have no address of that kind."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="there is no IPv6 here")
+@pytest.mark.parametrize("count", [1, 2])
+def test_who_serves_ipv6_does_not_serve_ipv4(tmp_path: Path, count: int) -> None:
+    settings = Settings(state=tmp_path, data=[tmp_path], host="::", port=0, processes=count)
+    with contextlib.ExitStack() as stack:
+        places = processes._places(processes.listening(settings), count)
+        for each in places:
+            stack.enter_context(each)
+        port = places[0].getsockname()[1]
+        assert [each.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) for each in places] == [1] * count
+        stack.enter_context(socket.create_connection(("::1", port)))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+
+
 def test_what_is_asked_wrongly_is_said_in_a_line() -> None:
     for options in ([], ["--demo", "--config", "x.toml"]):
         done = subprocess.run(
