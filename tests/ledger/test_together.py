@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -131,14 +134,54 @@ def test_who_comes_back_after_a_fork_waits_while_the_file_is_closed_or_recovered
         other = sqlite3.connect(tmp_path / "ledger", isolation_level=None, check_same_thread=False)
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN IMMEDIATE")
-        with closing(sqlite3.connect(tmp_path / "ledger", timeout=0)) as third:
-            with pytest.raises(sqlite3.OperationalError, match="locked"):
-                third.execute("SELECT * FROM head")
+        third = sqlite3.connect(tmp_path / "ledger", timeout=0)
+        with closing(third), pytest.raises(sqlite3.OperationalError, match="locked"):
+            third.execute("SELECT * FROM head")
         done = threading.Timer(0.3, other.close)
         done.start()
         assert ledger.reserve(TENTH, question=question(1), description="x").number == 1
         done.join()
         assert ledger._store._connected().execute("PRAGMA busy_timeout").fetchone() == (0,)
+
+
+def test_a_ledger_that_is_opened_twice_here_is_still_held_against_others(tmp_path: Path) -> None:
+    """Whoever is the last to close a file takes its log away. A process that opens and closes the file as such loses
+    its locks, so that another one takes itself for the last: what is granted then would be written nowhere.
+    """
+    path = tmp_path / "ledger"
+    Ledger.open(path, **ABOUT).close()
+    code = (
+        "import sqlite3, sys; a = sqlite3.connect(sys.argv[1]); print(*a.execute('SELECT number FROM head')); a.close()"
+    )
+
+    def others_see() -> str:
+        return subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True).stdout
+
+    with Ledger.open(path, **ABOUT) as ledger, Ledger.open(path, **ABOUT):
+        assert others_see() == "(0,)\n"
+        ledger.reserve(TENTH, question=question(1), description="x")
+        assert others_see() == "(1,)\n"
+
+
+def test_a_file_that_a_crash_left_shorter_than_it_says_is_a_ledger(tmp_path: Path) -> None:
+    """The first page is copied from the log first; it counts pages that only the log has by then."""
+    path, copy = tmp_path / "ledger", tmp_path / "copy"
+    Ledger.open(path, **ABOUT).close()
+    with Ledger.open(path, **ABOUT) as ledger:
+        for number in range(20):
+            ledger.seal(
+                ledger.reserve(PURE.cost(epsilon=0.01), question=question(number), description="x"), b"x" * 5000
+            )
+        for end in ("", "-wal"):
+            shutil.copy(tmp_path / f"ledger{end}", tmp_path / f"copy{end}")
+    page = path.read_bytes()[:4096]
+    assert int.from_bytes(page[28:32]) * 4096 == path.stat().st_size > copy.stat().st_size
+    with copy.open("r+b") as file:
+        file.write(page)
+    with Ledger.open(copy) as found:
+        last = found.verify()
+        assert last is not None
+        assert last.number == 40
 
 
 def test_nobody_is_told_before_others_can_see_it(tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ network file systems: their locks cannot be trusted, and SQLite says so.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, final
 from urllib.parse import quote
@@ -36,7 +37,6 @@ from deniable.ledger.stores import COLUMNS, RESTORE, Head, Seen, Store, Transact
 
 __all__ = ["SQLiteStore", "needs_all", "ours"]
 
-_MAGIC: Final = b"SQLite format 3\0"
 _APPLICATION: Final = 0x64656E79
 """Marks an SQLite file as a ledger of ours ("deny"), in the field that SQLite keeps for this."""
 
@@ -289,12 +289,28 @@ class SQLiteStore(Store):
 
 
 def _refuse_foreign(path: Path | None) -> None:
-    """UnreadableRecord for a file that is something else, before SQLite gets to touch it."""
+    """UnreadableRecord for a file that is something else, before SQLite gets to touch it.
+
+    SQLite itself looks, promised that nobody writes: so it makes and locks nothing. If we opened the file, then closing
+    it would drop every lock that this process has on it; another process would take the log away from a ledger that is
+    open here, and with it whatever is granted from then on.
+    """
     if path is None or not path.exists() or path.with_name(path.name + "-journal").exists():
         return  # a journal is left by a crash while the ledger was made; SQLite undoes that first
-    with path.open("rb") as file:
-        start = file.read(100)
-    if start and not (start.startswith(_MAGIC) and start[68:72] == _APPLICATION.to_bytes(4, "big")):
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not path.stat().st_size:
+        return
+    with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)) as connection:
+        try:
+            # The file may be shorter than it says: a crash has left the rest in the log, where nobody looks here.
+            connection.execute("PRAGMA writable_schema = ON")
+            [found] = connection.execute("PRAGMA application_id").fetchone()
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_NOTADB:
+                raise
+            found = None
+    if found != _APPLICATION:
         raise UnreadableRecord(f"{str(path)!r} is not a ledger; it was not touched. Name another file")
 
 
