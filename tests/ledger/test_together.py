@@ -127,6 +127,35 @@ def test_who_waits_for_another_process_looks_often(tmp_path: Path, monkeypatch: 
     assert (pauses[0], max(pauses)) == (0.0005, 0.02)
 
 
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_BUSY_SNAPSHOT])
+def test_whoever_holds_the_file_is_waited_for_but_not_for_ever(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    held, now = [code], [0.0]
+
+    class Connection:
+        def execute(self, begin: str) -> None:
+            if held and now[0] < held_until:
+                error = sqlite3.OperationalError()
+                error.sqlite_errorcode = held[0]
+                raise error
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(sqlite.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sqlite.time, "sleep", sleep)
+    held_until = 29.0
+    sqlite._begin(Connection(), "BEGIN IMMEDIATE")  # type: ignore[arg-type]
+    assert 29.0 <= now[0] < 29.1
+    now[0], held_until = 0.0, 100.0
+    with pytest.raises(sqlite3.OperationalError):
+        sqlite._begin(Connection(), "BEGIN IMMEDIATE")  # type: ignore[arg-type]
+    assert 30.0 <= now[0] < 30.1
+    now[0], held[0] = 0.0, sqlite3.SQLITE_IOERR
+    with pytest.raises(sqlite3.OperationalError):
+        sqlite._begin(Connection(), "BEGIN IMMEDIATE")  # type: ignore[arg-type]
+    assert now[0] == 0.0
+
+
 def test_who_comes_back_after_a_fork_waits_while_the_file_is_closed_or_recovered(tmp_path: Path) -> None:
     """The last to close a file holds all of it for a moment, and so does who recovers it."""
     with Ledger.open(tmp_path / "ledger", **ABOUT) as ledger:
