@@ -62,6 +62,12 @@ def test_the_demo_answers_a_question_over_http() -> None:
             assert abs(sum(answer["n"]) - 8366) < 650  # type: ignore[arg-type]
 
 
+def all_hear(url: str) -> None:
+    """Each comes anew, to either process: all to the same one with probability 2e-12."""
+    for _ in range(40):
+        assert httpx.get(f"{url}/health", timeout=60, trust_env=False).is_success
+
+
 def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) -> None:
     visits().to_csv(tmp_path / "visits.csv", index=False)
     config = tmp_path / "server.toml"
@@ -85,6 +91,7 @@ def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) 
             }
             post("/v1/datasets", tokens["owner"], body)
             post("/v1/datasets/visits/grants", tokens["owner"], {"analyst": "ana"})
+        all_hear(url)
         with dn.connect(url, token=tokens["analyst"]) as session:
             first = session.sql(WARDS, epsilon=0.5)
             children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
@@ -93,6 +100,8 @@ def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) 
             for _ in range(8):  # whichever process answers, it is the same answer from one ledger
                 assert session.sql(WARDS, epsilon=0.5).rows == first.rows
             assert session.spent.gdp() == first.curve.gdp()
+        os.kill(int(children[1]), signal.SIGKILL)
+        all_hear(url)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="connections are spread by Linux")
@@ -102,6 +111,7 @@ def test_every_process_hears_and_no_second_server_does(tmp_path: Path) -> None:
     places = processes._places(processes.listening(settings), 2)
     here = places[0].getsockname()
     assert [each.getsockname() for each in places] == [here, here]
+    assert len({each.fileno() for each in places}) == 2
     with contextlib.ExitStack() as stack:
         for each in places:
             stack.enter_context(each)
