@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +125,92 @@ def test_who_waits_for_another_process_looks_often(tmp_path: Path, monkeypatch: 
         other.close()
     assert len(pauses) == 30
     assert (pauses[0], max(pauses)) == (0.0005, 0.02)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_BUSY_SNAPSHOT])
+def test_whoever_holds_the_file_is_waited_for_but_not_for_ever(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    held, now = [code], [0.0]
+
+    class Connection:
+        def execute(self, begin: str) -> None:
+            if held and now[0] < held_until:
+                error = sqlite3.OperationalError()
+                error.sqlite_errorcode = held[0]
+                raise error
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(sqlite.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sqlite.time, "sleep", sleep)
+    held_until = 29.0
+    sqlite._begin(Connection(), "BEGIN IMMEDIATE")  # type: ignore[arg-type]
+    assert 29.0 <= now[0] < 29.1
+    now[0], held_until = 0.0, 100.0
+    with pytest.raises(sqlite3.OperationalError):
+        sqlite._begin(Connection(), "BEGIN IMMEDIATE")  # type: ignore[arg-type]
+    assert 30.0 <= now[0] < 30.1
+    now[0], held[0] = 0.0, sqlite3.SQLITE_IOERR
+    with pytest.raises(sqlite3.OperationalError):
+        sqlite._begin(Connection(), "BEGIN IMMEDIATE")  # type: ignore[arg-type]
+    assert now[0] == 0.0
+
+
+def test_who_comes_back_after_a_fork_waits_while_the_file_is_closed_or_recovered(tmp_path: Path) -> None:
+    """The last to close a file holds all of it for a moment, and so does who recovers it."""
+    with Ledger.open(tmp_path / "ledger", **ABOUT) as ledger:
+        ledger._store._disconnect()  # as before a fork
+        other = sqlite3.connect(tmp_path / "ledger", isolation_level=None, check_same_thread=False)
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN IMMEDIATE")
+        third = sqlite3.connect(tmp_path / "ledger", timeout=0)
+        with closing(third), pytest.raises(sqlite3.OperationalError, match="locked"):
+            third.execute("SELECT * FROM head")
+        done = threading.Timer(0.3, other.close)
+        done.start()
+        assert ledger.reserve(TENTH, question=question(1), description="x").number == 1
+        done.join()
+        assert ledger._store._connected().execute("PRAGMA busy_timeout").fetchone() == (0,)
+
+
+def test_a_ledger_that_is_opened_twice_here_is_still_held_against_others(tmp_path: Path) -> None:
+    """Whoever is the last to close a file takes its log away. A process that opens and closes the file as such loses
+    its locks, so that another one takes itself for the last: what is granted then would be written nowhere.
+    """
+    path = tmp_path / "ledger"
+    Ledger.open(path, **ABOUT).close()
+    code = (
+        "import sqlite3, sys; a = sqlite3.connect(sys.argv[1]); print(*a.execute('SELECT number FROM head')); a.close()"
+    )
+
+    def others_see() -> str:
+        return subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True).stdout
+
+    with Ledger.open(path, **ABOUT) as ledger, Ledger.open(path, **ABOUT):
+        assert others_see() == "(0,)\n"
+        ledger.reserve(TENTH, question=question(1), description="x")
+        assert others_see() == "(1,)\n"
+
+
+def test_a_file_that_a_crash_left_shorter_than_it_says_is_a_ledger(tmp_path: Path) -> None:
+    """The first page is copied from the log first; it counts pages that only the log has by then."""
+    path, copy = tmp_path / "ledger", tmp_path / "copy"
+    Ledger.open(path, **ABOUT).close()
+    with Ledger.open(path, **ABOUT) as ledger:
+        for number in range(20):
+            ledger.seal(
+                ledger.reserve(PURE.cost(epsilon=0.01), question=question(number), description="x"), b"x" * 5000
+            )
+        for end in ("", "-wal"):
+            shutil.copy(tmp_path / f"ledger{end}", tmp_path / f"copy{end}")
+    page = path.read_bytes()[:4096]
+    assert int.from_bytes(page[28:32]) * 4096 == path.stat().st_size > copy.stat().st_size
+    with copy.open("r+b") as file:
+        file.write(page)
+    with Ledger.open(copy) as found:
+        last = found.verify()
+        assert last is not None
+        assert last.number == 40
 
 
 def test_nobody_is_told_before_others_can_see_it(tmp_path: Path) -> None:

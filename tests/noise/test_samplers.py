@@ -19,7 +19,7 @@ import pytest
 from mpmath import mpf
 
 from deniable import noise
-from deniable.noise import ReplayEntropy, samplers
+from deniable.noise import ReplayEntropy, choosing, samplers, simple, table
 from deniable.testing import statistics
 from tests.noise import exact
 from tests.noise.exact import Exact, chi_square, chi_square_limit, chi_square_over
@@ -241,6 +241,45 @@ def test_few_draws_have_the_exact_law(scale: float, size: int | None) -> None:
     assert chance(scale) > exact.FALSE_ALARM
     assert chance(scale * 1.2) < exact.FALSE_ALARM
     assert chance(scale / 1.2) < exact.FALSE_ALARM
+
+
+def test_only_what_is_made_ahead_is_drawn_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum of many parts would begin again for each draw, and a sampler made for one call has nothing ahead."""
+    asked: list[str] = []
+
+    def watched(sampler: type[table.Sampler]) -> None:
+        one = sampler.one
+
+        def noted(self: table.Sampler, entropy: noise.Entropy) -> int:
+            asked.append(sampler.__name__)
+            return one(self, entropy)
+
+        monkeypatch.setattr(sampler, "one", noted)
+
+    for each in (table.Sampler, simple.Uniform, choosing.Chooser):
+        watched(each)
+    for at_once in (
+        noise.poisson(rate=2**24, size=3),
+        noise.binomial(n=2**26, p=0.5, size=3),
+        noise.uniform(below=6, size=3),
+        noise.choice(log_weights=[0, 1], size=3),
+        noise.geometric(scale=2, size=samplers.FEW + 1),
+        noise.geometric(scale=2, size=3, entropy=ReplayEntropy(1)),
+    ):
+        assert at_once.dtype == np.int64
+    assert asked == []
+    for size, shape in (
+        (3, (3,)),
+        (samplers.FEW, (samplers.FEW,)),
+        ((2, 3), (2, 3)),
+        ((), ()),
+        (0, (0,)),
+        ((0, 3), (0, 3)),
+        (np.int64(2), (2,)),
+    ):
+        asked.clear()
+        drawn = noise.rounded_gaussian(sigma=2.0**50, size=size)  # type: ignore[arg-type]
+        assert (drawn.shape, drawn.dtype, len(asked)) == (shape, np.int64, drawn.size)
 
 
 def test_neighbouring_draws_are_independent() -> None:

@@ -115,6 +115,12 @@ def test_nobody_serves_on_when_the_first_process_is_killed(tmp_path: Path) -> No
         pytest.fail("the address is still taken")
 
 
+def all_hear(url: str) -> None:
+    """Each comes anew, to either process: all to the same one with probability 2e-12."""
+    for _ in range(40):
+        assert httpx.get(f"{url}/health", timeout=60, trust_env=False).is_success
+
+
 def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) -> None:
     visits().to_csv(tmp_path / "visits.csv", index=False)
     config = tmp_path / "server.toml"
@@ -138,6 +144,7 @@ def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) 
             }
             post("/v1/datasets", tokens["owner"], body)
             post("/v1/datasets/visits/grants", tokens["owner"], {"analyst": "ana"})
+        all_hear(url)
         with dn.connect(url, token=tokens["analyst"]) as session:
             first = session.sql(WARDS, epsilon=0.5)
             children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
@@ -146,6 +153,8 @@ def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) 
             for _ in range(8):  # whichever process answers, it is the same answer from one ledger
                 assert session.sql(WARDS, epsilon=0.5).rows == first.rows
             assert session.spent.gdp() == first.curve.gdp()
+        os.kill(int(children[1]), signal.SIGKILL)
+        all_hear(url)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="connections are spread by Linux")
@@ -155,6 +164,7 @@ def test_every_process_hears_and_no_second_server_does(tmp_path: Path) -> None:
     places = processes._places(processes.listening(settings), 2)
     here = places[0].getsockname()
     assert [each.getsockname() for each in places] == [here, here]
+    assert len({each.fileno() for each in places}) == 2
     with contextlib.ExitStack() as stack:
         for each in places:
             stack.enter_context(each)
@@ -165,6 +175,49 @@ def test_every_process_hears_and_no_second_server_does(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="in use"):
             processes.listening(replace(settings, port=here[1]))
     processes.listening(replace(settings, port=here[1])).close()  # and free again
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_two_servers_that_start_together_one_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    settings = Settings(state=tmp_path, data=[tmp_path], port=0, processes=count)
+    quicker: list[socket.socket] = []
+
+    class Slow(socket.socket):
+        def bind(self, where: Any) -> None:
+            super().bind(where)
+            if where[1] == 0:
+                quicker.append(processes.listening(replace(settings, port=self.getsockname()[1])))
+
+    monkeypatch.setattr(socket, "socket", Slow)
+    with pytest.raises(OSError, match="in use"):
+        processes.listening(settings)
+    quicker[0].close()
+
+
+def _has_ipv6() -> bool:
+    """A machine may know of IPv6 and have no address of that kind."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="there is no IPv6 here")
+@pytest.mark.parametrize("count", [1, 2])
+def test_who_serves_ipv6_does_not_serve_ipv4(tmp_path: Path, count: int) -> None:
+    settings = Settings(state=tmp_path, data=[tmp_path], host="::", port=0, processes=count)
+    with contextlib.ExitStack() as stack:
+        places = processes._places(processes.listening(settings), count)
+        for each in places:
+            stack.enter_context(each)
+        port = places[0].getsockname()[1]
+        assert [each.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) for each in places] == [1] * count
+        stack.enter_context(socket.create_connection(("::1", port)))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
 
 
 def test_what_is_asked_wrongly_is_said_in_a_line() -> None:

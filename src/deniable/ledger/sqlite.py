@@ -12,13 +12,14 @@ network file systems: their locks cannot be trusted, and SQLite says so.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, final
 from urllib.parse import quote
@@ -36,12 +37,14 @@ from deniable.ledger.stores import COLUMNS, RESTORE, Head, Seen, Store, Transact
 
 __all__ = ["SQLiteStore", "needs_all", "ours"]
 
-_MAGIC: Final = b"SQLite format 3\0"
 _APPLICATION: Final = 0x64656E79
 """Marks an SQLite file as a ledger of ours ("deny"), in the field that SQLite keeps for this."""
 
 _PATIENCE: Final = 30.0
 """Seconds to wait for another writer. A writer takes milliseconds, so this is a very long queue or a hung machine."""
+
+_NO_WAITING: Final = "PRAGMA busy_timeout = 0"
+"""Once a connection is set up, who writes waits in `_begin`, and nowhere else: the turn is theirs to the end."""
 
 VERSION: Final = 2
 """Of the tables. A file of version 1 knew no accounts; it gets the columns for them when it is next opened."""
@@ -199,7 +202,7 @@ class SQLiteStore(Store):
                 _switch_to_log(connection)
                 found = os.stat(self._path)
                 self._file = found.st_dev, found.st_ino
-                connection.execute("PRAGMA busy_timeout = 0")  # see `_connected`
+                connection.execute(_NO_WAITING)
         return Heading.read(heading)
 
     @contextmanager
@@ -242,11 +245,11 @@ class SQLiteStore(Store):
         found = self._reader if reads else self._connection
         if found is None:
             place = ":memory:" if self._path is None else f"file:{quote(str(self._path))}?mode=rw{'c' * may_create}"
-            # Once it is open, who writes waits in `_begin`, and nowhere else: the turn is theirs to the end.
-            patience = _PATIENCE if reads or self._file is None else 0.0
-            found = sqlite3.connect(place, timeout=patience, isolation_level=None, check_same_thread=False, uri=True)
+            found = sqlite3.connect(place, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
             for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON", "trusted_schema = OFF"):
-                found.execute(f"PRAGMA {pragma}")
+                found.execute(f"PRAGMA {pragma}")  # the first reads the file: it waits for who closes or recovers it
+            if not reads and self._file is not None:
+                found.execute(_NO_WAITING)
             if reads:
                 self._reader = found
             else:
@@ -286,12 +289,28 @@ class SQLiteStore(Store):
 
 
 def _refuse_foreign(path: Path | None) -> None:
-    """UnreadableRecord for a file that is something else, before SQLite gets to touch it."""
+    """UnreadableRecord for a file that is something else, before SQLite gets to touch it.
+
+    SQLite itself looks, promised that nobody writes: so it makes and locks nothing. If we opened the file, then closing
+    it would drop every lock that this process has on it; another process would take the log away from a ledger that is
+    open here, and with it whatever is granted from then on.
+    """
     if path is None or not path.exists() or path.with_name(path.name + "-journal").exists():
         return  # a journal is left by a crash while the ledger was made; SQLite undoes that first
-    with path.open("rb") as file:
-        start = file.read(100)
-    if start and not (start.startswith(_MAGIC) and start[68:72] == _APPLICATION.to_bytes(4, "big")):
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not path.stat().st_size:
+        return
+    with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)) as connection:
+        try:
+            # The file may be shorter than it says: a crash has left the rest in the log, where nobody looks here.
+            connection.execute("PRAGMA writable_schema = ON")
+            [found] = connection.execute("PRAGMA application_id").fetchone()
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_NOTADB:
+                raise
+            found = None
+    if found != _APPLICATION:
         raise UnreadableRecord(f"{str(path)!r} is not a ledger; it was not touched. Name another file")
 
 

@@ -157,6 +157,8 @@ class Chooser(Sampler):
 
     __slots__ = ("_bounds", "_log_weights", "_sums", "_top", "_unit", "_weights")
 
+    AHEAD = 1  # made for one call
+
     def __init__(self, log_weights: Any, weights: Any) -> None:
         super().__init__()
         self._log_weights = _numbers("log_weights", log_weights)

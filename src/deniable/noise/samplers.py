@@ -71,7 +71,7 @@ def _drawn(sampler: Sampler, size: Size | None, entropy: Entropy | None) -> int 
     if size is None:
         return sampler.one(source)
     out = np.empty(check.shape(size), dtype=np.int64)
-    if out.size <= FEW and source.lineage() is not None:  # draws are made ahead then, and the machinery for many rests
+    if out.size <= FEW < sampler.AHEAD and source.lineage() is not None:  # made ahead: the machinery for many rests
         out.reshape(-1)[:] = [sampler.one(source) for _ in range(out.size)]
     else:
         sampler.fill(out.reshape(-1), source)

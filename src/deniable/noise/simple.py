@@ -103,6 +103,8 @@ class Uniform(Chunked):
 
     __slots__ = ("_below", "_bits", "_excess")
 
+    AHEAD = 1  # made for one call
+
     def __init__(self, below: int) -> None:
         super().__init__()
         self._below = below

@@ -36,16 +36,24 @@ _SPREADS: Final = sys.platform == "linux"
 """Whether connections to one address are spread over the sockets that listen there; elsewhere one gets them all."""
 
 
+def _unbound(family: int) -> socket.socket:
+    """A socket without an address. Of IPv6 it takes nothing else: who listens at :: has not asked for IPv4."""
+    made = socket.socket(family)
+    if family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    return made
+
+
 def listening(settings: Settings) -> socket.socket:
     """The socket that people come to."""
-    place = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    place = _unbound(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     try:
         if os.name == "posix":  # elsewhere it means that two may have one address
             place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        place.bind((settings.host, settings.port))  # not to be shared yet: a second server must hear that it is taken
+        place.bind((settings.host, settings.port))
+        place.listen(_QUEUE)  # not to be shared yet: a second server must hear that it is taken
         if settings.processes > 1 and _SPREADS:
             place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        place.listen(_QUEUE)
     except OSError:
         place.close()
         raise
@@ -61,7 +69,7 @@ def _places(place: socket.socket, processes: int) -> list[socket.socket]:
         return [place] * processes
     found = [place]
     for _ in range(processes - 1):
-        beside = socket.socket(place.family)
+        beside = _unbound(place.family)
         beside.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         beside.bind(place.getsockname())
         beside.listen(_QUEUE)

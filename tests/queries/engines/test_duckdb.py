@@ -169,6 +169,7 @@ def test_a_table_of_one_piece_is_read_by_one_thread(rows: int, asked: int | None
             engine._run("SET threads = 2")  # as on a machine with two cores
         every = Table.of("t", Unit.row(), v=Domain.integer())
         table = engine.register("t", pa.table({"v": pa.array(range(rows))}), every, SECRET)
+        engine.register("short", pa.table({"v": [1]}), every, SECRET)  # the longest decides
         assert engine.collect(Collect(Source(table), (), None, (Count(),))) == {(): (rows,)}
         assert engine._ask("SELECT current_setting('threads')") == [(threads,)]
 
