@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -194,6 +195,29 @@ def test_a_fork_behind_the_back_of_python_is_noticed(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(source.os, "getpid", lambda: -1)
     assert noise.current().lineage() is not before
     assert source._PROCESS._stream() is not stream
+
+
+def test_forgetting_is_not_stopped_by_a_thread_that_begins() -> None:
+    """A set that grows while it is looked through says so by an error."""
+    e = source.SystemEntropy()
+    before, lineage = e.word(), e.lineage()
+
+    class Growing(weakref.WeakSet):  # type: ignore[type-arg]
+        tries = 0
+
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            Growing.tries += 1
+            if Growing.tries < 3:
+                raise RuntimeError("Set changed size during iteration")
+            return super().__iter__()
+
+    e._all = Growing(e._all.copy())
+    stream = e._stream()
+    e.forget()
+    assert Growing.tries == 3
+    assert stream._spare == []
+    assert e.lineage() is not lineage
+    assert e.word() != before  # the same once in 2⁶⁴ times
 
 
 def test_threads_draw_differently() -> None:

@@ -121,6 +121,17 @@ def all_hear(url: str) -> None:
         assert httpx.get(f"{url}/health", timeout=60, trust_env=False).is_success
 
 
+def until_listening(url: str, count: int) -> None:
+    """Wait until so many sockets listen at the address."""
+    port = f":{int(url.rpartition(':')[2]):04X}"
+    for _ in range(600):
+        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        if sum(line[1].endswith(port) and line[3] == "0A" for line in lines) == count:
+            return
+        time.sleep(0.1)
+    pytest.fail(f"there are never {count}")
+
+
 def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) -> None:
     visits().to_csv(tmp_path / "visits.csv", index=False)
     config = tmp_path / "server.toml"
@@ -153,7 +164,11 @@ def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) 
             for _ in range(8):  # whichever process answers, it is the same answer from one ledger
                 assert session.sql(WARDS, epsilon=0.5).rows == first.rows
             assert session.spent.gdp() == first.curve.gdp()
+        until_listening(url, 2)
         os.kill(int(children[1]), signal.SIGKILL)
+        until_listening(url, 1)
+        all_hear(url)  # nobody waits where nobody is
+        until_listening(url, 2)
         all_hear(url)
 
 

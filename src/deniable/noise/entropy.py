@@ -171,12 +171,18 @@ class SystemEntropy(Entropy):
         return stream
 
     def forget(self) -> None:
-        for stream in list(self._all):
-            stream.erase()
+        old, self._all = self._all, weakref.WeakSet()
+        while True:
+            try:
+                streams = list(old)
+                break
+            except RuntimeError:  # another thread was just about to add one
+                continue
         self._streams = threading.local()
-        self._all = weakref.WeakSet()
         self._process = os.getpid()
         self._lineage = object()
+        for stream in streams:
+            stream.erase()
 
     def __reduce__(self) -> str:
         return "_PROCESS"  # a pickle names the source of the process that reads it, never a key

@@ -60,20 +60,21 @@ def listening(settings: Settings) -> socket.socket:
     return place
 
 
-def _places(place: socket.socket, processes: int) -> list[socket.socket]:
-    """A socket for each process, at one address: at a shared one, whoever is quicker takes most of the connections.
+def _beside(place: socket.socket) -> socket.socket:
+    """One more at the same address, which does not listen yet."""
+    made = _unbound(place.family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    made.bind(place.getsockname())
+    return made
 
-    They are held here too, so that whoever waits at that of a process that died is heard by the next one.
-    """
+
+def _places(place: socket.socket, processes: int) -> list[socket.socket]:
+    """A socket for each process, at one address: at a shared one, whoever is quicker takes most of the connections."""
     if not _SPREADS:
         return [place] * processes
-    found = [place]
-    for _ in range(processes - 1):
-        beside = _unbound(place.family)
-        beside.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        beside.bind(place.getsockname())
-        beside.listen(_QUEUE)
-        found.append(beside)
+    found = [place, *(_beside(place) for _ in range(processes - 1))]
+    for each in found[1:]:
+        each.listen(_QUEUE)
     return found
 
 
@@ -116,21 +117,26 @@ def serve_in_processes(settings: Settings, place: socket.socket) -> None:
         return found
 
     with contextlib.ExitStack() as held, _stopping() as stopped:
-        for each_place in places:
-            held.enter_context(each_place)
+        if _SPREADS:
+            kept = held.enter_context(_beside(place))  # the address stays ours, if all die at once
         running = [start(at) for at in range(settings.processes)]
         while not stopped:
             time.sleep(0.1)
             for at, each in enumerate(running):
                 if each.poll() is not None and not stopped:
                     _let_go(each)
+                    if _SPREADS:
+                        # Nobody may wait at the socket of the dead; the next one listens at its own when it is ready.
+                        places[at].close()
+                        places[at] = _beside(kept)
                     time.sleep(_PAUSE)
                     running[at] = start(at)
         for each in running:
             each.terminate()
-        for each in running:
+        for each, its in zip(running, places, strict=True):
             each.wait()
             _let_go(each)
+            its.close()
 
 
 def _let_go(process: subprocess.Popen[bytes]) -> None:
