@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from deniable import curves
-from deniable.curves import Curve
+from deniable.curves import Curve, views
 from deniable.errors import (
     InvalidParameter,
     NotCertifiable,
@@ -379,3 +379,13 @@ def test_a_loss_of_a_thousand_beside_a_small_one_does_not_hang() -> None:
     with no_hang(10):
         low, high = curve.forward.beta_bounds(alpha=0.3)
     assert 0 <= low <= high <= 0.7
+
+
+def test_rare_samples_differ_no_more_often_than_they_are_drawn() -> None:
+    """Whoever is drawn with probability 1 - (1 - q)^k at all, is seen with no more than that; and one draw alone tells
+    with q (2Φ(1/2) - 1). (Every reading of such a curve is capped by this; one takes ten seconds.)
+    """
+    for uses in (2, 100):
+        for product in views.product_of(curves.gaussian(mu=1).sampled(rate=1e-9) ** uses):
+            assert 1e-9 * math.erf(0.125**0.5) < product._apart() < -math.expm1(uses * math.log1p(-1e-9))
+    assert views.product_of(curves.gaussian(mu=1) ** 2 * curves.laplace(scale=1))[0]._apart() < 1

@@ -168,6 +168,18 @@ class Product:
         outwards += 1e-15 if side == "upper" else -1e-15
         return min(-math.expm1(alive) * (1 + outwards), 1.0)
 
+    def _apart(self) -> float:
+        """An upper bound on δ(0), and so on δ(ε) for every ε >= 0: all parts together differ only if one of them does,
+        P(none) >= Π (1 - δ_i(0)). Of parts that nearly never happen, such as rare samples, a lattice says less.
+        """
+        alike = 0.0
+        for law, count in self.upper:
+            differs = float(law.profile(np.zeros(1))[1][0])
+            if not differs < 1:
+                return 1.0
+            alike += count * math.log1p(-differs)
+        return min(-math.expm1(alike) * (1 + 1e-12), 1.0)
+
     # -- δ(ε) for ε >= 0 ---------------------------------------------------------------------------------------------
 
     def delta(self, epsilon: Floats, side: Side, blur: float = 0.0) -> Floats:
@@ -191,7 +203,7 @@ class Product:
         return (latest[2] if side == "upper" else latest[1]).copy()
 
     def _both_by_panels(self, epsilon: Floats, blur: float) -> tuple[Floats, Floats]:
-        low, high = np.zeros_like(epsilon), np.ones_like(epsilon)
+        low, high = np.zeros_like(epsilon), np.full_like(epsilon, self._apart())
         beyond = epsilon >= self.highest
         high[beyond] = min(self.infinity("upper"), 1.0)
         low[beyond] = self.infinity("lower")
