@@ -21,8 +21,8 @@ TO_RUN := demo
 WITH_SPARK := .[dev,spark]
 # pip finds a small wheel for processors by this version; others bring gigabytes for accelerators.
 TORCH := torch==2.13.0
-# One worker per file at a time: the code blocks of a page share a namespace.
-IN_PARALLEL := -n 2 --dist loadfile
+# One worker per file at a time: the code blocks of a page share a namespace. Three on two cores, as many tests wait.
+IN_PARALLEL := -n 3 --dist loadfile
 
 # $(call build_env,folder,what to install)
 define build_env

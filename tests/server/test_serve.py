@@ -69,7 +69,10 @@ def test_a_demo_that_is_stopped_leaves_nothing_and_says_nothing(
     told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    # Whoever runs these tests by nohup ignores it, and so would the server.
+    before = signal.signal(getattr(signal, told), signal.SIG_DFL)
     with serving("--demo") as (_, url, server):
+        signal.signal(getattr(signal, told), before)
         assert [each.name[:14] for each in tmp_path.glob("deniable-demo-*")] == ["deniable-demo-"]
         assert httpx.get(f"{url}/health", trust_env=False).is_success
         server.send_signal(getattr(signal, told))
