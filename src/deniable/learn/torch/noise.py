@@ -119,11 +119,9 @@ class DeviceNoise(GradientNoise):
         for kind in {(each.device, each.dtype) for each in totals if each.device.type != "cpu"}:
             # One draw for all: a device is asked once, and at the end of a step it has room.
             several = [each for each in totals if (each.device, each.dtype) == kind]
-            sizes = [each.numel() for each in several]
-            drawn = torch.empty(sum(sizes), device=kind[0], dtype=kind[1])
+            drawn = torch.empty(sum(each.numel() for each in several), device=kind[0], dtype=kind[1])
             drawn.normal_(0.0, self._sigma, generator=self._generator(kind[0]))
-            parts = zip(drawn.split(sizes), several, strict=True)
-            torch._foreach_add_(several, [part.view(each.shape) for part, each in parts])
+            torch._foreach_add_(several, _unflatten_dense_tensors(drawn, several))
         return list(totals)
 
     def _add_to(self, part: Tensor) -> None:
