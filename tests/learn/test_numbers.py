@@ -271,6 +271,17 @@ def test_floating_noise_comes_to_every_number():
         assert int((noisy == 0).sum()) <= 3
 
 
+def test_floating_noise_does_not_lie_about():
+    """What was added to the last step would undo it, for whoever pickles the noise or shares it between threads."""
+    device = DeviceNoise(entropy=noise.ReplayEntropy(1))
+    device.open(learn.DPSGD(clip=1.0, rate=0.5, steps=1, noise=1.0), 3)
+    before = set(vars(device))
+    device.add([torch.zeros(100_000)])
+    assert set(vars(device)) == before
+    assert not any(isinstance(each, torch.Tensor | np.ndarray) for each in vars(device).values())
+    assert device._generators == {}
+
+
 def test_reduced_precision_is_told_however_it_was_set():
     code = """
 import torch

@@ -141,18 +141,19 @@ def test_whoever_holds_the_file_is_waited_for_but_not_for_ever(monkeypatch: pyte
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
+    fake: Any = Connection()
     monkeypatch.setattr(sqlite.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(sqlite.time, "sleep", sleep)
     held_until = 29.0
-    sqlite._begin(Connection(), "BEGIN IMMEDIATE")  # type: ignore[arg-type]
+    sqlite._begin(fake, "BEGIN IMMEDIATE")
     assert 29.0 <= now[0] < 29.1
     now[0], held_until = 0.0, 100.0
     with pytest.raises(sqlite3.OperationalError):
-        sqlite._begin(Connection(), "BEGIN IMMEDIATE")  # type: ignore[arg-type]
+        sqlite._begin(fake, "BEGIN IMMEDIATE")
     assert 30.0 <= now[0] < 30.1
     now[0], held[0] = 0.0, sqlite3.SQLITE_IOERR
     with pytest.raises(sqlite3.OperationalError):
-        sqlite._begin(Connection(), "BEGIN IMMEDIATE")  # type: ignore[arg-type]
+        sqlite._begin(fake, "BEGIN IMMEDIATE")
     assert now[0] == 0.0
 
 

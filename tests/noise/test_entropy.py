@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,10 +204,10 @@ def test_forgetting_is_not_stopped_by_a_thread_that_begins() -> None:
     e = source.SystemEntropy()
     before, lineage = e.word(), e.lineage()
 
-    class Growing(weakref.WeakSet):  # type: ignore[type-arg]
+    class Growing(weakref.WeakSet[Any]):
         tries = 0
 
-        def __iter__(self):  # type: ignore[no-untyped-def]
+        def __iter__(self) -> Iterator[Any]:
             Growing.tries += 1
             if Growing.tries < 3:
                 raise RuntimeError("Set changed size during iteration")

@@ -268,7 +268,7 @@ def test_only_what_is_made_ahead_is_drawn_one_by_one(monkeypatch: pytest.MonkeyP
     ):
         assert at_once.dtype == np.int64
     assert asked == []
-    for size, shape in (
+    shapes: tuple[tuple[Any, tuple[int, ...]], ...] = (
         (3, (3,)),
         (samplers.FEW, (samplers.FEW,)),
         ((2, 3), (2, 3)),
@@ -276,9 +276,10 @@ def test_only_what_is_made_ahead_is_drawn_one_by_one(monkeypatch: pytest.MonkeyP
         (0, (0,)),
         ((0, 3), (0, 3)),
         (np.int64(2), (2,)),
-    ):
+    )
+    for size, shape in shapes:
         asked.clear()
-        drawn = noise.rounded_gaussian(sigma=2.0**50, size=size)  # type: ignore[arg-type]
+        drawn = noise.rounded_gaussian(sigma=2.0**50, size=size)
         assert (drawn.shape, drawn.dtype, len(asked)) == (shape, np.int64, drawn.size)
 
 

@@ -12,7 +12,7 @@ Routes, in the order tried:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -98,6 +98,16 @@ def _with_failure(factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
     return (Factor(FailingLaw(other, last.infinity), 1),)
 
 
+def _ever(chances: Iterable[tuple[float, int]]) -> float:
+    """The chance that any of independent events happens, each tried so many times."""
+    never = 0.0
+    for chance, count in chances:
+        if not chance < 1:
+            return 1.0
+        never += count * math.log1p(-chance)
+    return -math.expm1(never)
+
+
 @dataclass(slots=True)
 class Product:
     """A product of laws in one direction: `upper` and `lower` factors, simplified, with the panels computed so far."""
@@ -110,6 +120,7 @@ class Product:
     _divergences: Floats | None = None
     _latest: tuple[Floats, Floats, Floats, float] | None = None
     _planned_by: Product | None = None
+    _differs: float | None = None
 
     def fresh(self) -> Product:
         """The same product, with nothing read from it yet."""
@@ -160,25 +171,17 @@ class Product:
         outwards = max(f.law.infinity_error for f in lossy) * (1 if side == "upper" else -1)
         if len(lossy) == 1 and lossy[0].uses == 1:
             return min(lossy[0].law.infinity * (1 + outwards), 1.0)
-        alive = 0.0
-        for law, count in lossy:
-            if law.infinity >= 1:
-                return 1.0
-            alive += count * math.log1p(-law.infinity)
         outwards += 1e-15 if side == "upper" else -1e-15
-        return min(-math.expm1(alive) * (1 + outwards), 1.0)
+        return min(_ever((f.law.infinity, f.uses) for f in lossy) * (1 + outwards), 1.0)
 
     def _apart(self) -> float:
         """An upper bound on δ(0), and so on δ(ε) for every ε >= 0: all parts together differ only if one of them does,
         P(none) >= Π (1 - δ_i(0)). Of parts that nearly never happen, such as rare samples, a lattice says less.
         """
-        alike = 0.0
-        for law, count in self.upper:
-            differs = float(law.profile(np.zeros(1))[1][0])
-            if not differs < 1:
-                return 1.0
-            alike += count * math.log1p(-differs)
-        return min(-math.expm1(alike) * (1 + 1e-12), 1.0)
+        if self._differs is None:
+            once = ((float(law.profile(np.zeros(1))[1][0]), count) for law, count in self.upper)
+            self._differs = min(_ever(once) * (1 + 1e-12), 1.0)
+        return self._differs
 
     # -- δ(ε) for ε >= 0 ---------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Serving: in this process, or in several that share one socket. One that dies is replaced."""
+"""Serving: in this process, or in several that share one address. One that dies is replaced."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ _QUEUE: Final = 1024
 
 _PAUSE: Final = 1.0
 """Seconds before a process that died is started again, so that one that cannot start does not take the machine."""
-
 
 _SPREADS: Final = sys.platform == "linux"
 """Whether connections to one address are spread over the sockets that listen there; elsewhere one gets them all."""

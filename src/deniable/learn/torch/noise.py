@@ -100,7 +100,6 @@ class DeviceNoise(GradientNoise):
         self._entropy = entropy
         self._sigma = 1.0
         self._generators: dict[torch.device, torch.Generator] = {}
-        self._drawing: dict[torch.dtype, Floating] = {}
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -115,7 +114,10 @@ class DeviceNoise(GradientNoise):
 
     def add(self, totals: Sequence[Tensor]) -> list[Tensor]:
         on_cpu = [each for each in totals if each.device.type == "cpu"]
-        _piecewise(on_cpu, self._add_to)
+        # Not kept beyond this call: noise that lies about could be pickled, or handed out twice by two threads.
+        drawing = {dtype: Floating(dtype) for dtype in {each.dtype for each in on_cpu}}
+        source = given_or_current(self._entropy)
+        _piecewise(on_cpu, lambda part: drawing[part.dtype].add(part, self._sigma, source))
         for kind in {(each.device, each.dtype) for each in totals if each.device.type != "cpu"}:
             # One draw for all: a device is asked once, and at the end of a step it has room.
             several = [each for each in totals if (each.device, each.dtype) == kind]
@@ -123,12 +125,6 @@ class DeviceNoise(GradientNoise):
             drawn.normal_(0.0, self._sigma, generator=self._generator(kind[0]))
             torch._foreach_add_(several, _unflatten_dense_tensors(drawn, several))
         return list(totals)
-
-    def _add_to(self, part: Tensor) -> None:
-        drawing = self._drawing.get(part.dtype)
-        if drawing is None:
-            drawing = self._drawing[part.dtype] = Floating(part.dtype)
-        drawing.add(part, self._sigma, given_or_current(self._entropy))
 
     def _generator(self, device: torch.device) -> torch.Generator:
         generator = self._generators.get(device)
@@ -144,8 +140,8 @@ class Floating:
     """N(0, 1) in single or double precision, by Box & Muller (1958): √(-2 ln u) times the cosine and sine of an angle.
 
     Each number is made of 32 or 64 bits of the entropy, so that none is farther out than 6.7 or 9.4. Quicker than
-    torch's own on a CPU, which draws its bits one by one: what is worked on stays in the caches, in memory that is kept
-    from step to step.
+    torch's own on a CPU, which draws its bits one by one: what is worked on stays in the caches, in the same memory for
+    all numbers of a step.
     """
 
     def __init__(self, dtype: torch.dtype, pairs: int = CHUNK) -> None:
