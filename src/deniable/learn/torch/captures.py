@@ -31,8 +31,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-CPU_ROOM = 2**22
-"""Numbers that a temporary may have on a CPU: 16 MB of single precision stay near the caches."""
+from deniable.learn.torch.compiled import columns, offsets, products
+
+CPU_ROOM = 2**20
+"""Numbers that a temporary may have on a CPU: 4 MB of single precision stay near the caches, and the next one takes
+them over. Larger ones come as fresh pages each time, which takes longer than to fill them."""
 
 DEVICE_ROOM = 2**28
 """And on an accelerator, where one large product is quicker than many small ones."""
@@ -203,28 +206,41 @@ class Convolution(Capture):
         self.stride, self.dilation, self.groups = tuple(stride), tuple(dilation), groups
         self.kernel = tuple(shape[2:])
         self._kept: Tensor | None = None
+        """Gradients that are held: (B·groups, K·C, O), and maybe columns of zeros."""
+
+    def _multiplied(self) -> Tensor | None:
+        """The gradients by the compiled kernel; None where it is of no use."""
+        if self.x.shape[1] != 1:
+            return None
+        x = self.x.reshape(len(self.x) * self.groups, self.shape[1], *self.x.shape[3:])
+        g = self.g.reshape(len(x), self.shape[0] // self.groups, math.prod(self.g.shape[3:]))
+        channel, *spatial = x.stride()[1:]
+        apart = [s * d for s, d in zip(spatial, self.dilation, strict=True)]
+        taps = offsets((*self.kernel, self.shape[1]), (*apart, channel))
+        places = offsets(self.g.shape[3:], [s * d for s, d in zip(spatial, self.stride, strict=True)])
+        return products(g, x, taps, places)
 
     def _unfolded(self, low: int, high: int) -> Outer:
         """The same as outer products: every window laid out as a row, channels last, as long runs copy fast."""
         x, g = self.x[low:high].flatten(0, 1), self.g[low:high]
         count, more = high - low, self.x.shape[1]
         last = x.movedim(1, -1).contiguous()
-        out, spatial = g.shape[3:], last.stride()[1:-1]
+        out, (each, *spatial) = g.shape[3:], last.stride()[:-1]
         windows = last.as_strided(
-            (x.shape[0], *out, *self.kernel, x.shape[1]),
+            (count, self.groups, more, *out, *self.kernel, self.shape[1]),
             (
-                last.stride(0),
+                more * each,
+                self.shape[1],
+                each,
                 *(s * d for s, d in zip(spatial, self.stride, strict=True)),
                 *(s * d for s, d in zip(spatial, self.dilation, strict=True)),
                 1,
             ),
         )
         places, outs = math.prod(out), self.shape[0] // self.groups
-        a = windows.reshape(count, more * places, -1)
+        a = windows.reshape(count * self.groups, more * places, math.prod(self.shape[1:]))
         g = g.reshape(count, more, self.groups, outs, places)
         g = g[:, 0].transpose(-1, -2) if more == 1 else g.permute(0, 2, 1, 4, 3).flatten(2, 3)
-        if self.groups > 1:
-            a = a.unflatten(2, (-1, self.groups, self.shape[1])).permute(0, 3, 1, 2, 4).flatten(3).flatten(0, 1)
         return Outer(g.flatten(0, 1), a, self.shape, self.groups)
 
     def _ordered(self, flat: Tensor) -> Tensor:
@@ -241,22 +257,27 @@ class Convolution(Capture):
         count, more = self.x.shape[:2]
         places = more * math.prod(self.g.shape[3:])
         ins, outs = self.shape[1] * math.prod(self.kernel), self.shape[0] // self.groups
-        each = self.groups * places * (ins + outs)
-        if outs * ins <= KEPT * places * (outs + ins):
-            kept = self._kept = self.x.new_empty((count, math.prod(self.shape)))
+        each, most = self.groups * places * (ins + outs), KEPT * places * (ins + outs)
+        if columns(outs) * ins <= most:
+            self._kept = self._multiplied()
+        if self._kept is not None:
+            return _by_example(_square(self._kept.flatten(1)), count)
+        if outs * ins <= most:
+            kept = self._kept = self.x.new_empty((count * self.groups, ins, outs))
 
             def hold(low: int, high: int) -> Tensor:
-                rows, part = self._unfolded(low, high), kept[low:high]
-                blocks = part.view(-1, rows.g.shape[-1], rows.a.shape[-1])
-                torch.bmm(rows.g.transpose(1, 2), rows.a, out=blocks)
-                return _square(part)
+                rows, part = self._unfolded(low, high), kept[low * self.groups : high * self.groups]
+                torch.bmm(rows.a.transpose(1, 2), rows.g, out=part)
+                return _by_example(_square(part.flatten(1)), high - low)
 
             return _chunked(count, each, room(self.x), hold)
         return _chunked(count, each, room(self.x), lambda low, high: self._unfolded(low, high).squared())
 
     def summed(self, factors: Factors) -> Tensor:
         if self._kept is not None:
-            return self._ordered(torch.mv(self._kept.T, factors.each))
+            whole = torch.mv(self._kept.view(len(factors.each), -1).T, factors.each)
+            whole = whole.view(self.groups, *self._kept.shape[1:])[..., : self.shape[0] // self.groups]
+            return self._ordered(whole.transpose(1, 2).flatten())
         spatial = len(self.kernel)
         weighted = (self.g * factors.each.view(-1, 1, 1, *([1] * spatial))).flatten(0, 1)
         x = self.x.flatten(0, 1)
