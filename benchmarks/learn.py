@@ -5,7 +5,7 @@
 
 A step is forward, backward, clipping, noise and an SGD step on one batch that is there already; sampling is left out,
 for everyone. Times are medians over several rounds in which contenders take turns; memory is the largest growth of what
-the process holds over one step, each contender in a process of its own.
+the process holds over one step, libraries left out, each contender in a process of its own.
 
 We are there twice: with exact noise, our default, and with noise in floating point as all others have it. The latter
 adds an assumption to the guarantee, which is printed.
@@ -267,11 +267,12 @@ def measured(model: str, name: str) -> float:
 
 
 def peak() -> float:
-    """The most megabytes that this process held. Where there is /proc, without what its parent held before it began."""
+    """The most megabytes that this process held. Where there is /proc, without what its parent held before it began,
+    and without pages of files: libraries, which are the same whatever the model."""
     status = Path("/proc/self/status")
     if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
+        lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return (int(lines["VmHWM"].split()[0]) - int(lines["RssFile"].split()[0])) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

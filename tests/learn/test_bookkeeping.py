@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 pytestmark = pytest.mark.torch
 
+from deniable.learn.torch import captures  # noqa: E402
 from deniable.learn.torch.bookkeeping import Bookkeeping  # noqa: E402
 from deniable.learn.torch.checking import checked  # noqa: E402
 from tests.learn.zoo import ZOO, built, losses_of  # noqa: E402
@@ -28,6 +29,14 @@ def close(mine, truth, tolerance=1e-9):
     return float((mine - truth).norm()) <= tolerance * float(truth.norm()) + 1e-14
 
 
+@pytest.fixture(params=["as on a CPU", "as on an accelerator"])
+def _place(request, monkeypatch):
+    """Accelerators are given fewer and larger operations; the same arithmetic can be had here."""
+    if request.param == "as on an accelerator":
+        monkeypatch.setattr(captures, "QUICK", ())
+
+
+@pytest.mark.usefixtures("_place")
 @pytest.mark.parametrize("name", ZOO)
 def test_norms_and_sums_are_those_of_single_examples(name):
     for count, seed in ((5, 0), (4, 1), (1, 2), (5, 3)):  # the second and later batches go by what the first one taught

@@ -25,13 +25,14 @@ from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.learn.torch.alone import check_alone
 from deniable.learn.torch.border import check_finite_losses
 from deniable.learn.torch.calls import Call, Key, Listener, gradients
-from deniable.learn.torch.captures import Capture, Vectors, counted
+from deniable.learn.torch.captures import Capture, Vectors, counted, is_quick
 from deniable.learn.torch.layers import closed_form, outer_product, passed, spread_over, summed_to_last
 from deniable.learn.torch.layouts import Layout, Search
 from deniable.learn.torch.parameters import Trained, common_path, names_at, sources, trained_parameters
 from deniable.learn.torch.per_example import Block, Gathered, PerExample, all_rows, check_finite
 from deniable.learn.torch.rerun import input_layouts, rerun
 from deniable.learn.torch.spread import additions, narrowed
+from deniable.learn.torch.together import IN_ORDER, Family, alike, put_together
 
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
 """How far a probed gradient may be from autograd's, relative to its length, by the coarsest precision in use."""
@@ -72,6 +73,7 @@ class Bookkeeping:
         """For which outputs, of how many examples, the layouts were last seen to fit."""
         self._here: dict[str, dict[str, Trained]] = {}
         """By path: parameters whose gradients come from calls of it in closed form, all of them."""
+        self._in_order: dict[Key, bool] = {}
         self._inputs: dict[Key, list[Layout | None]] = {}
         self._spread: dict[Key | str, list[Layout | None]] = {}
         """Of calls, and of parameters by name, that are added to every example. All three were seen to give the right
@@ -118,13 +120,15 @@ class Bookkeeping:
         # Where no gradient was when the layouts were learnt, one may come up now; then they are learnt again.
         unlearnt = [call for call in calls if call.key not in self._spread and None in self._layouts[call.key]]
         edges = [edge for listed in asked.values() for edge in listed]
-        grads = iter(gradients(losses, edges, keep=bool(unlearnt), times=self.scale))
-        pulled: Pulled = {key: [next(grads) for _ in listed] for key, listed in asked.items()}
+        grads = gradients(losses, edges, keep=bool(unlearnt), times=self.scale)[::-1]
+        pulled: Pulled = {key: [grads.pop() for _ in listed] for key, listed in asked.items()}
         for call in unlearnt:
             for grad, layout in zip(pulled[call.key], self._layouts[call.key], strict=True):
                 if layout is None and _is_something(grad):
                     return self._learned(losses, calls, count)
-        return PerExample(self.parameters, self._gathered(calls, pulled, count, None), count, scale=self.scale)
+        families: list[Family] = []
+        gathered = self._gathered(calls, pulled, count, None, families)
+        return PerExample(self.parameters, gathered, count, scale=self.scale, families=families)
 
     def _look_again(self, losses: Tensor, calls: list[Call], count: int) -> None:
         """Now and then: the loss of one example must still reach no other, however large the batch has become."""
@@ -187,10 +191,21 @@ class Bookkeeping:
         }
         return PerExample(self.parameters, gathered, 1)
 
-    def _gathered(self, calls: list[Call], pulled: Pulled, count: int, names: set[str] | None) -> Gathered:
-        """Captures of these parameters, or of all, from all calls."""
+    def _gathered(
+        self,
+        calls: list[Call],
+        pulled: Pulled,
+        count: int,
+        names: set[str] | None,
+        families: list[Family] | None = None,
+    ) -> Gathered:
+        """Captures of these parameters, or of all, from all calls; where `families` are asked for, layers alike are
+        worked on together, and those of their weights are put there."""
         found: Gathered = defaultdict(lambda: defaultdict(list))
-        for call in calls:
+        alone = calls
+        if families is not None:
+            alone = self._by_families(calls, pulled, count, found, families)
+        for call in alone:
             spread = call.key in self._spread
             grads = pulled["spread", call.key] if spread else pulled[call.key]
             if not any(grad is not None for grad in grads):
@@ -204,6 +219,38 @@ class Bookkeeping:
                     if grad is not None and layout is not None:
                         values = narrowed(layout.split(grad, count), tuple(each.tensor.shape))
                         found[name][all_rows(each.tensor)].append(Vectors(values.to(counted(each.tensor.dtype))))
+        return found
+
+    def _by_families(
+        self, calls: list[Call], pulled: Pulled, count: int, found: Gathered, families: list[Family]
+    ) -> list[Call]:
+        """Those of the calls that have no others like them; of the rest, the captures are put into `found`."""
+        if is_quick(next(iter(self.parameters.values())).tensor):
+            return calls
+        in_order = [call for call in calls if self._is_in_order(call) and pulled[call.key][0] is not None]
+        done: set[Key] = set()
+        for group in alike(in_order):
+            done |= {call.key for call in group}
+            grads = [grad for call in group for grad in pulled.pop(call.key) if grad is not None]
+            captures, whole = put_together(group, grads, count)
+            weights: dict[str, Capture] = {}
+            for call, each in zip(group, captures, strict=True):
+                closed = self._closed_at(call.path, None)
+                for local, capture in each.items():
+                    if local in closed:
+                        found[closed[local].name][all_rows(closed[local].tensor)].append(capture)
+                        if local == "weight":
+                            weights[closed[local].name] = capture
+            if whole is not None and len(weights) == len(group):
+                families.append(Family(whole, weights))
+        return [call for call in calls if call.key not in done]
+
+    def _is_in_order(self, call: Call) -> bool:
+        """Whether a call is of a layer with a closed form, the examples in front."""
+        found = self._in_order.get(call.key)
+        if found is None:
+            found = call.kind == "layer" and self._layouts[call.key][0] in IN_ORDER
+            self._in_order[call.key] = found
         return found
 
     def _captured(
@@ -269,6 +316,7 @@ class Bookkeeping:
         self._inputs.clear()
         self._fitting.clear()
         self._here.clear()
+        self._in_order.clear()
         plain = gradients(losses.sum(), [*edges, *more], keep=True)
         searches, probed = self._probed(losses, [*edges, *more], plain, count)
         grads = gradients(losses.sum(), [*edges, *more], keep=True, times=SCALE)

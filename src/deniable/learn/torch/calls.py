@@ -51,6 +51,10 @@ class Call:
     def x(self) -> Tensor:
         return self.args[0]
 
+    def let_go(self) -> None:
+        """Hold the input no longer."""
+        self.args, self.versions = (), []
+
     def check_unchanged(self) -> None:
         """Refuse an input that was written over after the layer had read it."""
         for tensor, version in self.versions:

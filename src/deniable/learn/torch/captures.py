@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import Protocol, final
 
 import torch
 from torch import Tensor
@@ -48,12 +48,24 @@ KEPT = 2
 TOGETHER = 2**12
 """Squares that are added up one by one in single precision: of many more, the sum would be off by whole percents."""
 
+TOGETHER_ON_A_DEVICE = 2**16
+"""There, hundreds of threads share them."""
+
 MARGIN = 64
 """Rounding errors, in units of the last place, by which an inner product may be off in proportion to its terms."""
 
 
+QUICK = ("cpu",)
+"""Devices that are handed an operation in no time; others take longer for that than for a small one itself."""
+
+
+def is_quick(tensor: Tensor) -> bool:
+    """Whether many small operations are as quick as few large ones, where this tensor is."""
+    return tensor.device.type in QUICK
+
+
 def room(tensor: Tensor) -> int:
-    return CPU_ROOM if tensor.device.type == "cpu" else DEVICE_ROOM
+    return CPU_ROOM if is_quick(tensor) else DEVICE_ROOM
 
 
 @final
@@ -146,9 +158,23 @@ class Outer(Capture):
             return _by_example(_square(self.g).mul_(a.add_(1) if with_sums else a), self.count)
         assert not with_sums
         if self.is_ghost:
-            return ghosts([self])
+            return ghosts([self], self.count, self.g)
         self._kept = self.direct(0, self.count)  # their sum comes for nothing
         return _square(self._kept)
+
+    @property
+    def places(self) -> int:
+        return int(self.g.shape[1])
+
+    @property
+    def maps(self) -> int:
+        return self.blocks
+
+    def inner(self, low: int, high: int, onto: Tensor | None) -> Tensor:
+        """See `Ghost`."""
+        g, a = self.some(low, high)
+        one, other = torch.bmm(g, g.transpose(1, 2)), torch.bmm(a, a.transpose(1, 2))
+        return one.mul_(other) if onto is None else onto.addcmul_(one, other)
 
     def cross(self, rows: Rows) -> Tensor:
         """<G_i, R_i> with the rows of an embedding that shares the weight."""
@@ -310,13 +336,31 @@ class Rows(Capture):
     def __init__(self, g: Tensor, ids: Tensor, shape: torch.Size) -> None:
         self.g, self.ids, self.shape = g, ids, shape
 
+    @property
+    def places(self) -> int:
+        return int(self.g.shape[1])
+
+    @property
+    def maps(self) -> int:
+        return 1
+
+    @property
+    def is_ghost(self) -> bool:
+        """Whether places are compared with each other: on an accelerator, which sorting ids would wait for."""
+        return not is_quick(self.g) and self.places > 1
+
+    def inner(self, low: int, high: int, onto: Tensor | None) -> Tensor:
+        """See `Ghost`: a_it·a_is is 1 where both places have the same id, or else 0."""
+        g, ids = self.g[low:high], self.ids[low:high]
+        product = torch.bmm(g, g.transpose(1, 2)).mul_(ids.unsqueeze(1) == ids.unsqueeze(2))
+        return product if onto is None else onto.add_(product)
+
     def squared(self) -> Tensor:
         count, places, width = self.g.shape
         if places == 1:
             return self.g.flatten(1).square().sum(1)
-        if self.g.device.type != "cpu":  # sorting ids would wait for the device
-            same = self.ids.unsqueeze(1) == self.ids.unsqueeze(2)
-            return _summed_up(torch.bmm(self.g, self.g.transpose(1, 2)).mul_(same), count, MARGIN)
+        if self.is_ghost:
+            return ghosts([self], count, self.g)
         owner = torch.arange(count, device=self.ids.device).unsqueeze(1)
         keys, where = torch.unique(self.ids + owner * self.shape[0], return_inverse=True)
         added = self.g.new_zeros((keys.numel(), width)).index_add_(0, where.flatten(), self.g.flatten(0, 1))
@@ -441,10 +485,11 @@ def _count(capture: Capture) -> int:
 
 def _square(values: Tensor) -> Tensor:
     """The squared lengths of the last axis, without a temporary of the size of the values."""
-    if values.shape[-1] <= TOGETHER:
+    together = TOGETHER if is_quick(values) else TOGETHER_ON_A_DEVICE
+    if values.shape[-1] <= together:
         return torch.linalg.vector_norm(values, dim=-1).square_()
-    even = values.shape[-1] // TOGETHER * TOGETHER
-    pieces = torch.linalg.vector_norm(values[..., :even].unflatten(-1, (-1, TOGETHER)), dim=-1)
+    even = values.shape[-1] // together * together
+    pieces = torch.linalg.vector_norm(values[..., :even].unflatten(-1, (-1, together)), dim=-1)
     return pieces.square_().sum(-1).add_(torch.linalg.vector_norm(values[..., even:], dim=-1).square_())
 
 
@@ -460,21 +505,32 @@ def _by_example(values: Tensor, count: int) -> Tensor:
     return values.view(count) if values.numel() == count else values.reshape(count, -1).sum(1)
 
 
-def ghosts(outers: Sequence[Outer]) -> Tensor:
+class Ghost(Protocol):
+    """What has lengths by inner products of all its places with each other."""
+
+    @property
+    def places(self) -> int: ...
+
+    @property
+    def maps(self) -> int:
+        """Of how many weights the inner products are."""
+
+    def inner(self, low: int, high: int, onto: Tensor | None) -> Tensor:
+        """(g_it·g_is)(a_it·a_is) of some examples, added to what is there already."""
+
+
+def ghosts(several: Sequence[Ghost], count: int, on: Tensor) -> Tensor:
     """‖G_i‖² of weights that saw as many places as each other, added up."""
-    first = outers[0]
-    count, places = first.count, first.g.shape[1]
 
     def some(low: int, high: int) -> Tensor:
         total: Tensor | None = None
-        for outer in outers:
-            g, a = outer.some(low, high)
-            inner, other = torch.bmm(g, g.transpose(1, 2)), torch.bmm(a, a.transpose(1, 2))
-            total = inner.mul_(other) if total is None else total.addcmul_(inner, other)
+        for each in several:
+            total = each.inner(low, high, total)
         assert total is not None
-        return _summed_up(total, high - low, MARGIN + len(outers))
+        return _summed_up(total, high - low, MARGIN + maps)
 
-    return _chunked(count, 3 * first.blocks * places * places, room(first.g), some)
+    maps, places = sum(each.maps for each in several), several[0].places
+    return _chunked(count, 3 * max(each.maps for each in several) * places * places, room(on), some)
 
 
 def _summed_up(inner: Tensor, count: int, margin: int) -> Tensor:

@@ -12,7 +12,7 @@ counts with the factor 0. So no record can stop a run by being large; one that i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import final
 
@@ -21,8 +21,9 @@ from torch import Tensor
 
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.torch.border import check_finite_losses
-from deniable.learn.torch.captures import Capture, Factors, Outer, Sums, Uses, Vectors, counted, ghosts
+from deniable.learn.torch.captures import Capture, Factors, Ghost, Outer, Rows, Sums, Uses, Vectors, counted, ghosts
 from deniable.learn.torch.parameters import Trained
+from deniable.learn.torch.together import Family
 
 SMALL = 2**13
 """Gradients that are held and have at most so many numbers are put together: fewer, larger operations."""
@@ -41,13 +42,25 @@ Gathered = dict[str, dict[Block, list[Capture]]]
 class PerExample:
     """The gradients of one batch, example by example, not summed yet."""
 
-    __slots__ = ("_lost", "_parameters", "_pool", "_scale", "_unchecked", "_uses", "count", "loss")
+    __slots__ = ("_families", "_lost", "_parameters", "_pool", "_scale", "_unchecked", "_uses", "count", "loss")
 
     def __init__(
-        self, parameters: Mapping[str, Trained], gathered: Gathered, count: int, *, scale: float = 1.0
+        self,
+        parameters: Mapping[str, Trained],
+        gathered: Gathered,
+        count: int,
+        *,
+        scale: float = 1.0,
+        families: Sequence[Family] = (),
     ) -> None:
         self._parameters, self.count, self._scale, self._lost = parameters, count, scale, 0
         self._uses = {name: _settled(blocks, parameters[name].tensor) for name, blocks in gathered.items()}
+        # A weight that is used elsewhere as well has other gradients than its family knows of.
+        self._families = [
+            family
+            for family in families
+            if all(_sole(self._uses[name]) is member for name, member in family.members.items())
+        ]
         self._pool: tuple[list[str], Tensor] | None = None
         self._unchecked: tuple[Callable[[], float], Tensor, list[tuple[str, Tensor]]] | None = None
 
@@ -83,18 +96,23 @@ class PerExample:
     def _parts(self) -> list[tuple[str, Tensor]]:
         """Squared lengths, each with the parameters that they are of: alike ones together, biases with weights."""
         small: dict[torch.dtype, list[tuple[str, Tensor]]] = {}
-        ghostly: dict[tuple[int, torch.dtype], list[tuple[str, Outer]]] = {}
+        ghostly: dict[tuple[int, torch.dtype], list[tuple[list[str], Ghost]]] = {}
         outers: dict[int, tuple[str, Outer]] = {}
         beside: dict[int, tuple[str, Sums]] = {}
         parts: list[tuple[str, Tensor]] = []
+        together: set[str] = set()
+        for family in self._families:
+            ghostly.setdefault((family.places, family.dtype), []).append((list(family.members), family))
+            together.update(family.members)
         for name, blocks in self._uses.items():
             sole = _sole(blocks)
             self._lost += sum(uses.lost for uses in blocks.values())
-            if isinstance(sole, Outer):
-                if sole.is_ghost:
-                    ghostly.setdefault((sole.g.shape[1], sole.g.dtype), []).append((name, sole))
-                else:
-                    outers[id(sole)] = name, sole
+            if name in together:
+                continue
+            if isinstance(sole, Outer | Rows) and sole.is_ghost:
+                ghostly.setdefault((sole.places, sole.g.dtype), []).append(([name], sole))
+            elif isinstance(sole, Outer):
+                outers[id(sole)] = name, sole
             elif isinstance(sole, Sums):
                 beside[id(sole.outer)] = name, sole
             elif isinstance(sole, Vectors) and sole.values.numel() <= SMALL * self.count:
@@ -102,7 +120,9 @@ class PerExample:
             else:
                 parts += [(name, uses.squared()) for uses in blocks.values()]
         for alike in ghostly.values():
-            parts.append((_named([name for name, _ in alike]), ghosts([outer for _, outer in alike])))
+            names = [name for several, _ in alike for name in several]
+            of_one = self._parameters[names[0]].tensor
+            parts.append((_named(names), ghosts([each for _, each in alike], self.count, of_one)))
         for key, (name, outer) in outers.items():
             parts.append((name, outer.squared(with_sums=beside.pop(key, None) is not None)))
         parts += [(name, sums.squared()) for name, sums in beside.values()]
@@ -131,6 +151,11 @@ class PerExample:
                 del self._uses[name]
                 yield name, part if each.dim() == 1 else part.view(each.shape), all_rows(each)
             self._pool = None
+        while self._families:
+            family = self._families.pop()
+            for name, part in zip(family.members, family.summed(of(family.dtype)), strict=True):
+                del self._uses[name]
+                yield name, part, all_rows(part)
         for name in list(self._uses):
             dtype = counted(self._parameters[name].tensor.dtype)
             for rows, uses in self._uses.pop(name).items():
