@@ -18,8 +18,10 @@ from torch.nn import functional as F  # noqa: E402
 from deniable import learn, noise  # noqa: E402
 from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
 from deniable.learn.torch import DeviceNoise, bookkeeping  # noqa: E402
+from deniable.learn.torch import noise as torch_noise  # noqa: E402
 from deniable.learn.torch.bookkeeping import Bookkeeping  # noqa: E402
 from deniable.learn.torch.captures import MARGIN, _summed_up  # noqa: E402
+from deniable.learn.torch.gaussians import LANES  # noqa: E402
 from deniable.learn.torch.noise import CHUNK, Floating  # noqa: E402
 from tests.learn.runs import entropy_loss, made, net, run  # noqa: E402
 from tests.learn.test_lengths import Heard  # noqa: E402
@@ -243,21 +245,67 @@ def test_a_refusal_holds_for_who_catches_it_and_goes_on():
         run(trainer)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
-@pytest.mark.parametrize("count", [1, 2, 7, 1000])
-def test_floating_noise_is_what_its_bits_say(dtype, count):
-    """Box and Muller once more, by numpy in long doubles."""
-    bits, whole = (32, np.int32) if dtype == torch.float32 else (64, np.int64)
-    pairs = (count + 1) // 2
-    words = np.empty(-(-2 * pairs * bits // 64), dtype=np.uint64)
-    noise.ReplayEntropy(5).fill(words)
-    first, second = words.view(whole)[: 2 * pairs].astype(np.longdouble).reshape(2, pairs)
-    lengths = np.sqrt(-2 * np.log((np.abs(first) + 0.5) / np.longdouble(2) ** (bits - 1)))
+def _box_muller(words, whole):
+    """Once more, by numpy in long doubles: cosines, then sines."""
+    bits = 8 * np.dtype(whole).itemsize
+    first, second = words.view(whole).astype(np.longdouble).reshape(2, -1)
+    u = np.minimum((np.abs(first) + 0.5) / np.longdouble(2) ** (bits - 1), 1)
+    lengths = np.sqrt(-2 * np.log(u))
     angles = second * np.longdouble(np.pi) / np.longdouble(2) ** (bits - 1)
-    expected = np.concatenate([lengths * np.cos(angles), lengths * np.sin(angles)])[:count].astype(np.float64)
+    return np.concatenate([lengths * np.cos(angles), lengths * np.sin(angles)]).astype(np.float64)
+
+
+@pytest.fixture(params=["compiled", "by torch"])
+def _way(request, monkeypatch):
+    if request.param == "by torch":
+        monkeypatch.setattr(torch_noise, "pairs_kernel", lambda: None)
+
+
+@pytest.mark.usefixtures("_way")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
+@pytest.mark.parametrize("count", [1, 2, 7, 31, 32, 33, 1000])
+def test_floating_noise_is_what_its_bits_say(dtype, count):
+    bits, whole = (32, np.int32) if dtype == torch.float32 else (64, np.int64)
+    pairs = -(-((count + 1) // 2) // LANES) * LANES
+    words = np.empty(2 * pairs * bits // 64, dtype=np.uint64)
+    noise.ReplayEntropy(5).fill(words)
     found = torch.full((count,), 100.0, dtype=torch.float64).to(dtype)
     Floating(dtype, pairs).add(found, 3.0, noise.ReplayEntropy(5))
+    expected = _box_muller(words, whole)[:count]
     assert np.abs((found.double().numpy() - 100) / 3 - expected).max() < (1e-5 if bits == 32 else 1e-13)
+
+
+class Given:
+    """Entropy that is what one wants it to be."""
+
+    def __init__(self, numbers):
+        self._words = np.asarray(numbers, dtype=np.int32).view(np.uint64)
+
+    def fill(self, words):
+        words[:] = self._words
+
+
+@pytest.mark.usefixtures("_way")
+def test_floating_noise_is_right_at_the_ends_of_everything():
+    """Bits that are all the same, and those next to where an exponent or a quarter of a turn begins."""
+    ends = [0, 1, -1, 2**31 - 1, -(2**31), -(2**31) + 1]
+    ends += [sign * 2**power + step for power in range(2, 31) for sign in (1, -1) for step in (-1, 0, 1)]
+    ends += [
+        int(sign * 2**31 * 2**-power * 2**0.5) + step for power in (1, 2, 9) for sign in (1, -1) for step in (-1, 0, 1)
+    ]
+    first, second = (each.ravel() for each in np.meshgrid(ends, ends))
+    more = -len(first) % LANES
+    first, second = (np.append(each, [5] * more) for each in (first, second))
+    bits = np.concatenate([first, second]).astype(np.int32)
+    found = torch.zeros(len(bits))
+    Floating(torch.float32, len(first)).add(found, 1.0, Given(bits))
+    expected = _box_muller(bits, np.int32)
+    # u is rounded to single precision, as lengths are; near u = 1, the length is that of the rounding.
+    lengths = np.hypot(*expected.reshape(2, -1))
+    off = np.abs(found.double().numpy() - expected).reshape(2, -1) / np.where(lengths < 0.01, np.inf, lengths)
+    assert off.max() < 2e-5
+    assert np.abs(found.double().numpy() - expected).max() < 6e-4
+    assert float(found.abs().max()) <= 6.7
 
 
 def test_floating_noise_comes_to_every_number():

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from deniable.learn.torch.compiled import columns, offsets, products
+from deniable.learn.torch.windows import columns, offsets, products
 
 CPU_ROOM = 2**20
 """Numbers that a temporary may have on a CPU: 4 MB of single precision stay near the caches, and the next one takes
