@@ -88,6 +88,27 @@ class PlacesFirst(Blocks):
         return self.head(x.mean(0))
 
 
+class Folded(Blocks):
+    """Two looks at each example, those of one look behind those of the other."""
+
+    def forward(self, x):
+        count = len(x)
+        x = torch.stack((x, x.flip(1))).flatten(0, 1)
+        for layer, norm in zip(self.maps, self.norms, strict=True):
+            x = x + torch.tanh(layer(norm(x)))
+        return self.head(x.unflatten(0, (2, count)).mean((0, 2)))
+
+
+class ChannelsLast(Blocks):
+    """Inputs whose axes lie in another order in memory."""
+
+    def forward(self, x):
+        x = x.unsqueeze(2)
+        for layer in self.maps:
+            x = torch.tanh(layer(x.contiguous(memory_format=torch.channels_last)))
+        return self.head(x.flatten(1, -2).mean(1))
+
+
 class Crowded(nn.Module):
     """Queries, keys and values of one input, and words of which some come twice."""
 
@@ -112,6 +133,8 @@ CASES = {
     "one tied": (lambda: Blocks(_tied), 0),
     "one used elsewhere": (UsedElsewhere, 0),
     "places first": (PlacesFirst, 0),
+    "looks one behind the other": (Folded, 0),
+    "channels last": (ChannelsLast, 3),
     "one called again": (lambda: Blocks(_called_again), 0),
     "some frozen": (lambda: Blocks(_frozen), 0),
     "a bias frozen": (lambda: Blocks(_frozen_bias), 3),
@@ -155,7 +178,8 @@ def test_norms_and_sums_are_those_of_single_examples(name, room, monkeypatch):
         assert close(mine, squares, 1e-6)
         assert bool((mine >= squares * (1 - 1e-12)).all())
         for key, value in truth.items():
-            assert close(found.each(key, 0, count), value), key
+            each = found.each(key, 0, count)
+            assert close(torch.zeros_like(value) if each is None else each, value), key
         factors = torch.rand(count, dtype=torch.float64)
         sums = {key: torch.zeros_like(value[0]) for key, value in truth.items()}
         for key, part, (start, stop) in found.summed(factors):
@@ -210,4 +234,81 @@ def test_a_cpu_is_handed_one_layer_after_the_other():
         book.forget()
         found = book.gradients(_losses(model, _inputs("alike", model, COUNT, seed)))
     assert not found._families
+    book.close()
+
+
+def _grouped(model, losses, monkeypatch, batches):
+    """Lengths, what may be lost of them, and sums of the last batch: apart, and together."""
+    for quick in (("cpu",), ()):
+        monkeypatch.setattr(captures, "QUICK", quick)
+        book = Bookkeeping(model)
+        for each in batches:
+            book.forget()
+            made = losses(each)
+            found = book.gradients(made)
+        squares, lost = found.squared(made), found.lost
+        yield squares, lost, {name: part for name, part, _ in found.summed(torch.ones(COUNT))}
+        book.close()
+
+
+def test_what_may_be_lost_of_small_numbers_is_counted_in_a_family_as_well(monkeypatch):
+    torch.manual_seed(0)
+    model = Blocks()
+    batches = [_inputs("alike", model, COUNT, seed).float() for seed in range(2)]
+    (_, apart, _), (_, together_, _) = _grouped(model, lambda x: _losses(model, x), monkeypatch, batches)
+    assert together_ == apart > 0
+
+
+def test_a_layer_in_half_precision_is_not_put_together_with_others(monkeypatch):
+    """Its input counts as the half that was used."""
+    torch.manual_seed(0)
+    model = Blocks()
+    plain = model.maps[1].forward
+
+    def half(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return plain(x)
+
+    model.maps[1].forward = half
+    batches = [_inputs("alike", model, COUNT, seed).float() for seed in range(2)]
+    (squares, _, sums), (mine, _, others) = _grouped(model, lambda x: _losses(model, x).float(), monkeypatch, batches)
+    assert close(mine, squares, 1e-6)
+    for name, part in sums.items():
+        assert close(others[name], part, 1e-6), name
+
+
+class Switched(Blocks):
+    """One layer's answer may be left out, and examples may come behind the places."""
+
+    leaves_out = is_turned = False
+
+    def forward(self, x):
+        if self.is_turned:
+            x = x.transpose(0, 1)
+        for number, (layer, norm) in enumerate(zip(self.maps, self.norms, strict=True)):
+            out = torch.tanh(layer(norm(x)))
+            x = x + (out.detach() if self.leaves_out and number == 0 else out)
+        return self.head(x.mean(0 if self.is_turned else 1))
+
+
+@pytest.mark.parametrize("switch", ["leaves_out", "is_turned"])
+def test_what_the_first_batch_taught_may_change(switch, monkeypatch):
+    monkeypatch.setattr(captures, "QUICK", ())
+    torch.manual_seed(0)
+    model = Switched().double()
+    book = Bookkeeping(model)
+    for seed in range(5):
+        setattr(model, switch, seed > 1)
+        x = _inputs("alike", model, COUNT, seed)
+        truth = one_by_one(model, _losses(model, x))
+        book.forget()
+        losses = _losses(model, x)
+        found = book.gradients(losses)
+        squares = sum(g.reshape(COUNT, -1).square().sum(1) for g in truth.values())
+        assert close(found.squared(losses), squares, 1e-6)
+        sums = {key: torch.zeros_like(value[0]) for key, value in truth.items()}
+        for key, part, (start, stop) in found.summed(torch.ones(COUNT, dtype=torch.float64)):
+            sums[key][start:stop].add_(part)
+        for key, value in truth.items():
+            assert close(sums[key], value.sum(0)), (seed, key)
     book.close()

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol, final
 
 import torch
@@ -48,7 +48,7 @@ KEPT = 2
 TOGETHER = 2**12
 """Squares that are added up one by one in single precision: of many more, the sum would be off by whole percents."""
 
-TOGETHER_ON_A_DEVICE = 2**16
+TOGETHER_ON_A_DEVICE = 2**14
 """There, hundreds of threads share them."""
 
 MARGIN = 64
@@ -279,25 +279,35 @@ class Convolution(Capture):
         places = self.x.shape[1] * math.prod(self.g.shape[3:])
         return int(2 * places**2 * (self.shape[0] + self.groups * math.prod(self.shape[1:])))
 
-    def squared(self) -> Tensor:
+    def _hold(self) -> Tensor | None:
+        """Make the gradients once, for their lengths and their sum; None if they are longer than what they are made
+        of."""
+        if self._kept is not None:
+            return self._kept
         count, more = self.x.shape[:2]
-        places = more * math.prod(self.g.shape[3:])
-        ins, outs = self.shape[1] * math.prod(self.kernel), self.shape[0] // self.groups
-        each, most = self.groups * places * (ins + outs), KEPT * places * (ins + outs)
+        ins, outs, places = math.prod(self.shape[1:]), self.shape[0] // self.groups, more * math.prod(self.g.shape[3:])
+        most = KEPT * places * (ins + outs)
         if columns(outs) * ins <= most:
             self._kept = self._multiplied()
-        if self._kept is not None:
-            return _by_example(_square(self._kept.flatten(1)), count)
-        if outs * ins <= most:
+        if self._kept is None and outs * ins <= most:
             kept = self._kept = self.x.new_empty((count * self.groups, ins, outs))
+            for low, high in chunks(count, self._each, room(self.x)):
+                rows = self._unfolded(low, high)
+                torch.bmm(rows.a.transpose(1, 2), rows.g, out=kept[low * self.groups : high * self.groups])
+        return self._kept
 
-            def hold(low: int, high: int) -> Tensor:
-                rows, part = self._unfolded(low, high), kept[low * self.groups : high * self.groups]
-                torch.bmm(rows.a.transpose(1, 2), rows.g, out=part)
-                return _by_example(_square(part.flatten(1)), high - low)
+    @property
+    def _each(self) -> int:
+        """Numbers that the unfolded windows of one example, and what they are multiplied with, have."""
+        places, ins = self.x.shape[1] * math.prod(self.g.shape[3:]), math.prod(self.shape[1:])
+        return int(places * (self.groups * ins + self.shape[0]))
 
-            return _chunked(count, each, room(self.x), hold)
-        return _chunked(count, each, room(self.x), lambda low, high: self._unfolded(low, high).squared())
+    def squared(self) -> Tensor:
+        kept, count = self._hold(), len(self.x)
+        if kept is not None:
+            return _by_example(_square(kept.flatten(1)), count)
+        some = [self._unfolded(low, high).squared() for low, high in chunks(count, self._each, room(self.x))]
+        return torch.cat(some)
 
     def summed(self, factors: Factors) -> Tensor:
         if self._kept is not None:
@@ -324,17 +334,25 @@ class Convolution(Capture):
         return whole
 
     def each(self, low: int, high: int) -> Tensor:
-        return self._ordered(self._unfolded(low, high).direct(0, high - low))
+        kept = self._hold()
+        if kept is None:
+            return self._ordered(self._unfolded(low, high).direct(0, high - low))
+        whole = kept.view(-1, self.groups, *kept.shape[1:])
+        whole = whole[low:high, ..., : self.shape[0] // self.groups].transpose(-1, -2)
+        return self._ordered(whole.flatten(1))
 
 
 @final
 class Rows(Capture):
     """An embedding: ids of shape (B, T), g of shape (B, T, d); what must not count has g = 0 already."""
 
-    __slots__ = ("g", "ids")
+    __slots__ = ("_kept", "g", "ids")
 
     def __init__(self, g: Tensor, ids: Tensor, shape: torch.Size) -> None:
         self.g, self.ids, self.shape = g, ids, shape
+        self._kept: tuple[Tensor, Tensor, Tensor] | None = None
+        """Example, id and gradient of each row that an example has: its places may cancel, and a sum over all examples
+        of places that do would lose the others in rounding."""
 
     @property
     def places(self) -> int:
@@ -364,10 +382,15 @@ class Rows(Capture):
         owner = torch.arange(count, device=self.ids.device).unsqueeze(1)
         keys, where = torch.unique(self.ids + owner * self.shape[0], return_inverse=True)
         added = self.g.new_zeros((keys.numel(), width)).index_add_(0, where.flatten(), self.g.flatten(0, 1))
-        lengths = added.square_().sum(1)
-        return lengths.new_zeros(count).index_add_(0, torch.div(keys, self.shape[0], rounding_mode="floor"), lengths)
+        whose = torch.div(keys, self.shape[0], rounding_mode="floor")
+        self._kept = whose, keys - whose * self.shape[0], added
+        lengths = _square(added)
+        return lengths.new_zeros(count).index_add_(0, whose, lengths)
 
     def summed(self, factors: Factors) -> Tensor:
+        if self._kept is not None:
+            whose, ids, added = self._kept
+            return self.g.new_zeros(self.shape).index_add_(0, ids, added * factors.each[whose].unsqueeze(1))
         weighted = (self.g * factors.each.view(-1, 1, 1)).flatten(0, 1)
         return self.g.new_zeros(self.shape).index_add_(0, self.ids.flatten(), weighted)
 
@@ -406,10 +429,11 @@ class Vectors(Capture):
 class Uses:
     """All uses of one parameter in a batch: its gradient is the sum over them."""
 
-    __slots__ = ("captures",)
+    __slots__ = ("_is_direct", "captures")
 
     def __init__(self, captures: Sequence[Capture]) -> None:
         self.captures = _merged(captures)
+        self._is_direct = False
 
     @property
     def sole(self) -> Capture | None:
@@ -432,22 +456,19 @@ class Uses:
         ):
             apart = o.squared() + r.squared()
             return (apart + 2 * o.cross(r)).clamp_(min=0) + MARGIN * torch.finfo(apart.dtype).eps * apart
+        self._is_direct = True
+        return torch.cat([_square(self.each(low, high).flatten(1)) for low, high in self._chunks()])
+
+    def _chunks(self) -> list[tuple[int, int]]:
         first = self.captures[0]
-        count, each = _count(first), math.prod(first.shape)
-        parts = self.captures
-        device = room(parts[0].each(0, 1))
-
-        def direct(low: int, high: int) -> Tensor:
-            return (
-                sum((part.each(low, high) for part in parts[1:]), start=parts[0].each(low, high))
-                .flatten(1)
-                .square()
-                .sum(1)
-            )
-
-        return _chunked(count, len(parts) * each, device, direct)
+        return chunks(_count(first), len(self.captures) * math.prod(first.shape), room(first.each(0, 1)))
 
     def summed(self, factors: Factors) -> Tensor:
+        if self._is_direct:  # uses may cancel, and then the sums of all examples would lose others in rounding
+            total = factors.each.new_zeros(math.prod(self.captures[0].shape))
+            for low, high in self._chunks():
+                total.addmv_(self.each(low, high).flatten(1).T, factors.each[low:high])
+            return total.view(self.captures[0].shape)
         total = self.captures[0].summed(factors)
         for part in self.captures[1:]:
             total = total + part.summed(factors)
@@ -530,7 +551,9 @@ def ghosts(several: Sequence[Ghost], count: int, on: Tensor) -> Tensor:
         return _summed_up(total, high - low, MARGIN + maps)
 
     maps, places = sum(each.maps for each in several), several[0].places
-    return _chunked(count, 3 * max(each.maps for each in several) * places * places, room(on), some)
+    numbers = 3 * max(each.maps for each in several) * places * places
+    found = [some(low, high) for low, high in chunks(count, numbers, room(on))]
+    return found[0] if len(found) == 1 else torch.cat(found)
 
 
 def _summed_up(inner: Tensor, count: int, margin: int) -> Tensor:
@@ -544,12 +567,10 @@ def _summed_up(inner: Tensor, count: int, margin: int) -> Tensor:
     return _by_example(inner.sum((1, 2)).add_(diagonal, alpha=more), count)
 
 
-def _chunked(count: int, each: int, most: int, work: Callable[[int, int], Tensor]) -> Tensor:
-    """`work` on some examples at a time, so that what it makes of them stays small."""
+def chunks(count: int, each: int, most: int) -> list[tuple[int, int]]:
+    """Some examples at a time, from and to, so that what is made of them stays small."""
     size = max(1, min(count, most // max(each, 1)))
-    if size >= count:
-        return work(0, count)
-    return torch.cat([work(low, min(low + size, count)) for low in range(0, count, size)])
+    return [(low, min(low + size, count)) for low in range(0, max(count, 1), size)]
 
 
 def padded(x: Tensor, module: torch.nn.Module) -> Tensor:

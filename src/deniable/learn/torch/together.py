@@ -60,7 +60,7 @@ class Family:
 
     def summed(self, factors: Factors) -> tuple[Tensor, ...]:
         """Σ_i factors_i G_i of each weight."""
-        g, a = (each.view(len(self.members), -1, each.shape[-1]) for each in (self._whole.g, self._whole.a))
+        g, a = (each.reshape(len(self.members), -1, each.shape[-1]) for each in (self._whole.g, self._whole.a))
         places = self.places
         if g.shape[2] <= a.shape[2]:
             return tuple(torch.bmm(factors.scaled(g, places).transpose(1, 2), a))

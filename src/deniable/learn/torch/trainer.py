@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -296,7 +297,8 @@ class Trainer:
         """What each gradient is multiplied by, so that none is longer than the clipping norm."""
         clip = self.plan.clip
         # A hair more than the length: what rounding of single precision may have lost.
-        lengths = squared.clamp_(min=0).sqrt_().mul_(1 + 2**-16).add_(lost)
+        # One of which ∞ - ∞ or 0·∞ is all that is known is infinite; if its gradient is no number, the sum is none.
+        lengths = squared.nan_to_num_(nan=math.inf, posinf=math.inf).clamp_(min=0).sqrt_().mul_(1 + 2**-16).add_(lost)
         if isinstance(clip, Flat):
             return (clip.norm / lengths.clamp_(min=clip.norm)).clamp_(max=1.0)
         return clip.norm / (lengths + clip.stability)

@@ -49,6 +49,8 @@ def products(g: Tensor, x: Tensor, taps: Places, places: Places) -> Tensor | Non
     width = columns(outs)
     if g.device.type != "cpu" or not g.dtype == x.dtype == torch.float32 or not count or not places.size:
         return None
+    if any(each.is_neg() or each._is_zerotensor() for each in (g, x)):  # what is in memory is not what they are
+        return None
     compiled = kernel(_written) if width <= 2 * outs else None
     if compiled is None:
         return None
