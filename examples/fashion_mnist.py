@@ -1,5 +1,6 @@
 """Fashion-MNIST with a private linear classifier on scattering features, at (3, 10⁻⁵).
 
+    pip install ".[torch,cli]"                   # training, and a bar that shows how far it is
     apt install dataset-fashion-mnist            # Debian and Ubuntu
     python examples/fashion_mnist.py             # five seeds
     python examples/fashion_mnist.py --seeds 1 --epsilon 1

@@ -344,6 +344,39 @@ def test_autocast_halves_are_counted_in_single(half, path):
     book.close()
 
 
+def test_where_no_thread_can_begin_one_does_it_all(monkeypatch):
+    def refused(many):
+        raise RuntimeError("can't start new thread")
+
+    given = flat(7, 16, 9, 5)
+    alone = windows.products(*given)
+    monkeypatch.setattr(windows, "ThreadPoolExecutor", refused)
+    monkeypatch.setattr(windows, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert torch.equal(windows.products(*given), alone)
+
+
+@pytest.mark.parametrize("layer", [lambda: nn.Conv2d(3, 16, 3), lambda: nn.Conv1d(3, 16, 3)], ids=["2-D", "1-D"])
+def test_what_is_negative_by_a_mark_alone_is_read_as_such(layer):
+    """torch negates a conjugate's imaginary part only when somebody looks at it."""
+    torch.manual_seed(0)
+    model = layer()
+    shape = (5, 3, 8, 8)[: 2 + len(model.kernel_size)]
+    book = Bookkeeping(model)
+    for _ in range(2):
+        x = torch.randn(shape, dtype=torch.complex64).conj().imag
+        assert x.is_neg()
+        book.forget()
+        losses = model(x).flatten(1).square().sum(1)
+        found = book.gradients(losses)
+        found.squared(losses)
+        sums = {name: part for name, part, _ in found.summed(torch.ones(5))}
+        truth = torch.autograd.grad(model(x.clone()).square().sum(), list(model.parameters()))
+        for (name, _), grad in zip(model.named_parameters(), truth, strict=True):
+            assert close(sums[name], grad), name
+    book.close()
+
+
 @pytest.fixture
 def fresh():
     """Nothing was compiled yet; and afterwards neither."""
@@ -379,7 +412,7 @@ with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     assert windows.kernel(windows._written) is None
     assert gaussians.pairs_kernel() is None
-assert all("does not let it run" in str(each.message) for each in told)
+assert all("does not let programs run code" in str(each.message) for each in told)
 assert told
 """
 

@@ -16,8 +16,10 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from deniable import learn, noise  # noqa: E402
+from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
 from deniable.learn.torch import AdamBC, DeviceNoise, ExactNoise, Trainer  # noqa: E402
 from deniable.learn.torch.bookkeeping import Bookkeeping  # noqa: E402
+from deniable.learn.torch.per_example import PerExample  # noqa: E402
 from deniable.units import Unit  # noqa: E402
 from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
 from tests.learn.zoo import DictOutput, Encoder  # noqa: E402
@@ -354,3 +356,63 @@ def test_epsilon_grows_with_the_steps_and_ends_at_the_plan():
     figure = trainer.plot(delta=1e-5)
     assert [panel.title for panel in figure.panels] == ["Loss", "Privacy"]
     assert max(figure.panels[1].lines["ε so far"].y) == trainer.epsilon(delta=1e-5)
+
+
+def test_forward_passes_outside_of_a_batch_are_not_held():
+    """Whoever evaluates with gradients on would fill the memory with inputs of layers."""
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=1.0, steps=3, noise=1.0))
+    x, heard = data()[0], trainer._book.listener
+    trainer.model(x)
+    assert not heard.calls
+    for number, batch in enumerate(trainer):
+        losses = entropy_loss(trainer.model, batch)
+        assert heard.calls
+        trainer.backward(losses)
+        trainer.model(x)
+        assert not heard.calls
+        if number == 2:
+            break
+    trainer.model(x)
+    assert not heard.calls
+    run(trainer)
+    assert trainer.finished
+    assert not any(module._forward_hooks for module in trainer.model.modules())
+
+
+def test_a_batch_that_outlives_its_loop_may_still_be_used():
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=1.0, steps=3, noise=1.0))
+    batch = next(iter(trainer))
+    trainer.backward(entropy_loss(trainer.model, batch))
+
+
+def test_check_sees_what_training_uses(monkeypatch):
+    """Not only gradients of single examples: lengths that are too short and sums that are off are told."""
+    right, batch = made().check(data()), data()
+    assert right.agrees
+    with monkeypatch.context() as patch:
+        patch.setattr(PerExample, "squared", lambda self, losses, real=PerExample.squared: real(self, losses) * 0.99)
+        assert not made().check(batch).agrees
+    real = PerExample.summed
+    monkeypatch.setattr(
+        PerExample, "summed", lambda self, factors: ((n, p * -1.0, r) for n, p, r in real(self, factors))
+    )
+    assert not made().check(batch).agrees
+
+
+def test_check_knows_the_precision_and_what_it_cannot_compare():
+    def halves(model, batch):
+        with torch.autocast("cpu", torch.bfloat16):
+            return entropy_loss(model, batch).float()
+
+    found = made().check(data(), losses=halves)
+    assert found.agrees
+    assert found.tolerance > 1e-4
+    with pytest.raises(InvalidParameter, match="one loss for each example"):
+        made().check((data()[0][:0],))
+
+    def item(model, batch):
+        out = model(batch[0])
+        return out.sum(1) * (1.0 if float(out.detach().sum()) > -1e9 else 0.0)
+
+    with pytest.raises(InvalidOperation, match="vmap cannot run"):
+        made().check(data(), losses=item)

@@ -88,6 +88,16 @@ class Bookkeeping:
         """Drop what was seen of forward passes that no backward pass followed."""
         self.listener.taken()
 
+    def listen(self) -> None:
+        """Begin to hear forward passes, and forget those before."""
+        self.forget()
+        self.listener.paused = False
+
+    def rest(self) -> None:
+        """Hear nothing until `listen`: inputs of layers that nobody asks for would pile up."""
+        self.forget()
+        self.listener.paused = True
+
     def _wanted(self, path: str, kind: str) -> bool:
         if kind == "layer":
             return closed_form(self._modules[path]) is not None and (self.is_learning or path in self._closed)

@@ -39,7 +39,7 @@ def kernel(write: Callable[[], Writer]) -> Kernel | None:
         return None
     try:
         if not _may_make_code():
-            raise PermissionError("what a program has written, this machine does not let it run")
+            raise PermissionError("this machine does not let programs run code that they have made")
         return _compiled(write())
     except Exception as error:  # whatever it is: numbers are the same without
         text = f"llvmlite cannot compile here, so that private training takes longer: {error}"

@@ -66,10 +66,13 @@ def products(g: Tensor, x: Tensor, taps: Places, places: Places) -> Tensor | Non
     if threads == 1:
         some(0, count)
         return out
-    # Begun anew each time: threads that stay would be gone after a fork.
-    with ThreadPoolExecutor(threads) as pool:
-        bounds = [count * each // threads for each in range(threads + 1)]
-        list(pool.map(some, bounds, bounds[1:]))
+    try:
+        # Begun anew each time: threads that stay would be gone after a fork.
+        with ThreadPoolExecutor(threads) as pool:
+            bounds = [count * each // threads for each in range(threads + 1)]
+            list(pool.map(some, bounds, bounds[1:]))
+    except RuntimeError:  # no more threads may begin here, or the interpreter is about to end
+        some(0, count)
     return out
 
 
