@@ -23,6 +23,7 @@ pass is book-keeping (Bu, Wang, Zha & Karypis 2023).
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol, final
@@ -241,9 +242,9 @@ class Convolution(Capture):
         x = self.x.reshape(len(self.x) * self.groups, self.shape[1], *self.x.shape[3:])
         g = self.g.reshape(len(x), self.shape[0] // self.groups, math.prod(self.g.shape[3:]))
         channel, *spatial = x.stride()[1:]
-        apart = [s * d for s, d in zip(spatial, self.dilation, strict=True)]
+        apart, far = (tuple(map(operator.mul, spatial, each)) for each in (self.dilation, self.stride))
         taps = offsets((*self.kernel, self.shape[1]), (*apart, channel))
-        places = offsets(self.g.shape[3:], [s * d for s, d in zip(spatial, self.stride, strict=True)])
+        places = offsets(tuple(self.g.shape[3:]), far)
         return products(g, x, taps, places)
 
     def _unfolded(self, low: int, high: int) -> Outer:
@@ -511,7 +512,10 @@ def _square(values: Tensor) -> Tensor:
         return torch.linalg.vector_norm(values, dim=-1).square_()
     even = values.shape[-1] // together * together
     pieces = torch.linalg.vector_norm(values[..., :even].unflatten(-1, (-1, together)), dim=-1)
-    return pieces.square_().sum(-1).add_(torch.linalg.vector_norm(values[..., even:], dim=-1).square_())
+    total = pieces.square_().sum(-1)
+    if even < values.shape[-1]:
+        total += torch.linalg.vector_norm(values[..., even:], dim=-1).square_()
+    return total
 
 
 def counted(dtype: torch.dtype) -> torch.dtype:

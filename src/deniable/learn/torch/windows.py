@@ -12,7 +12,7 @@ memory, so that rounding errors grow with the blocks, not with the places.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -76,11 +76,13 @@ def products(g: Tensor, x: Tensor, taps: Places, places: Places) -> Tensor | Non
     return out
 
 
-def offsets(sizes: Sequence[int], strides: Sequence[int]) -> Places:
-    """Where the numbers of a strided box lie; its last axis runs fastest."""
+@functools.lru_cache(maxsize=256)
+def offsets(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Places:
+    """Where the numbers of a strided box lie; its last axis runs fastest. Not to be written into: it is made once."""
     found = np.zeros(1, np.int64)
     for size, stride in zip(sizes, strides, strict=True):
         found = np.add.outer(found, np.arange(size, dtype=np.int64) * stride).ravel()
+    found.setflags(write=False)
     return found
 
 
