@@ -389,14 +389,20 @@ def test_check_sees_what_training_uses(monkeypatch):
     """Not only gradients of single examples: lengths that are too short and sums that are off are told."""
     right, batch = made().check(data()), data()
     assert right.agrees
+    squared, summed = PerExample.squared, PerExample.summed
     with monkeypatch.context() as patch:
-        patch.setattr(PerExample, "squared", lambda self, losses, real=PerExample.squared: real(self, losses) * 0.99)
+        patch.setattr(PerExample, "squared", lambda self, losses: squared(self, losses) * 0.999)
         assert not made().check(batch).agrees
-    real = PerExample.summed
-    monkeypatch.setattr(
-        PerExample, "summed", lambda self, factors: ((n, p * -1.0, r) for n, p, r in real(self, factors))
-    )
-    assert not made().check(batch).agrees
+    with monkeypatch.context() as patch:
+        patch.setattr(PerExample, "summed", lambda self, c: ((n, -part, rows) for n, part, rows in summed(self, c)))
+        assert not made().check(batch).agrees
+
+
+def test_lengths_that_are_too_short_are_refused_on_the_first_batch(monkeypatch):
+    squared = PerExample.squared
+    monkeypatch.setattr(PerExample, "squared", lambda self, losses: squared(self, losses) * 0.96)
+    with pytest.raises(InvalidParameter, match="cannot be told apart"):
+        run(made())
 
 
 def test_check_knows_the_precision_and_what_it_cannot_compare():

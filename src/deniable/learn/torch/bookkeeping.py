@@ -5,9 +5,10 @@ any parameter. From both, `layers` has the norms in closed form, or `rerun` by r
 then the clipped sums, from the same tensors.
 
 **Nothing of this is believed.** On the first batch, and whenever a call is seen that was not there before, the
-gradients of three examples are compared with what autograd says about their losses alone. A parameter whose gradients
-differ (it is used by other means than its layer, its layer sees no examples, ...) is tried from the next larger module,
-up to the whole model; where that fails as well, the examples cannot be told apart, and training is refused.
+gradients of three examples, and their lengths, are compared with what autograd says about their losses alone. A
+parameter whose gradients differ (it is used by other means than its layer, its layer sees no examples, ...) is tried
+from the next larger module, up to the whole model; where that fails as well, the examples cannot be told apart, and
+training is refused.
 """
 
 from __future__ import annotations
@@ -470,13 +471,18 @@ class _Truth:
         try:
             found = {name: gathered[name]} if gathered.get(name) else {}
             mine = PerExample(self._book.parameters, found, count, scale=self._book.scale)
+            squared = mine.squared(self._losses)[example] if found else None
             seen = mine.each(name, example, example + 1)
         except (RuntimeError, ValueError, IndexError):
             return False
         if expected is None or not _is_something(expected):
             return seen is None or float(seen.norm()) <= 1e-6
-        allowed = self._tolerance * (float(expected.norm()) + 1e-3 * length)
-        return seen is not None and float((seen[0] - expected).norm()) <= allowed
+        own = float(expected.norm())
+        allowed = self._tolerance * (own + 1e-3 * length)
+        if seen is None or squared is None or float((seen[0] - expected).norm()) > allowed:
+            return False
+        # Lengths are worked out in other ways than gradients; they may be longer, and no number counts as infinite.
+        return not float(squared) < max(own - allowed, 0.0) ** 2
 
 
 def _coarsest(calls: list[Call]) -> torch.dtype:
