@@ -74,7 +74,6 @@ class Bookkeeping:
         """For which outputs, of how many examples, the layouts were last seen to fit."""
         self._here: dict[str, dict[str, Trained]] = {}
         """By path: parameters whose gradients come from calls of it in closed form, all of them."""
-        self._in_order: dict[Key, bool] = {}
         self._inputs: dict[Key, list[Layout | None]] = {}
         self._spread: dict[Key | str, list[Layout | None]] = {}
         """Of calls, and of parameters by name, that are added to every example. All three were seen to give the right
@@ -95,8 +94,7 @@ class Bookkeeping:
         self.listener.paused = False
 
     def rest(self) -> None:
-        """Hear nothing until `listen`: inputs of layers that nobody asks for would pile up."""
-        self.forget()
+        """Hear nothing more until `listen`: inputs of layers that nobody asks for would pile up."""
         self.listener.paused = True
 
     def _wanted(self, path: str, kind: str) -> bool:
@@ -238,7 +236,8 @@ class Bookkeeping:
         """Those of the calls that have no others like them; of the rest, the captures are put into `found`."""
         if is_quick(next(iter(self.parameters.values())).tensor):
             return calls
-        in_order = [call for call in calls if self._is_in_order(call) and pulled[call.key][0] is not None]
+        in_order = [call for call in calls if call.kind == "layer" and self._layouts[call.key][0] in IN_ORDER]
+        in_order = [call for call in in_order if pulled[call.key][0] is not None]
         done: set[Key] = set()
         for group in alike(in_order):
             done |= {call.key for call in group}
@@ -255,14 +254,6 @@ class Bookkeeping:
             if whole is not None and len(weights) == len(group):
                 families.append(Family(whole, weights))
         return [call for call in calls if call.key not in done]
-
-    def _is_in_order(self, call: Call) -> bool:
-        """Whether a call is of a layer with a closed form, the examples in front."""
-        found = self._in_order.get(call.key)
-        if found is None:
-            found = call.kind == "layer" and self._layouts[call.key][0] in IN_ORDER
-            self._in_order[call.key] = found
-        return found
 
     def _captured(
         self, call: Call, grads: list[Tensor | None], layouts: list[Layout | None], count: int, names: set[str] | None
@@ -327,7 +318,6 @@ class Bookkeeping:
         self._inputs.clear()
         self._fitting.clear()
         self._here.clear()
-        self._in_order.clear()
         plain = gradients(losses.sum(), [*edges, *more], keep=True)
         searches, probed = self._probed(losses, [*edges, *more], plain, count)
         grads = gradients(losses.sum(), [*edges, *more], keep=True, times=SCALE)

@@ -7,7 +7,7 @@ a number, so below 2¹²⁸. Of the length of Σ_t g_t a_tᵀ that is at most T(
 
 **Large numbers.** A length whose square is no number any more, above 2⁶⁴/scale, is taken for infinite, and its example
 counts with the factor 0; so does one of which 0·∞ or ∞ - ∞ is all that is known. So no record can stop a run by being
-large; one whose gradient is not finite does, or has a number above 2¹²⁸/scale, which is 8·10²⁸.
+large, unless its gradient is not finite or has a number above 2¹²⁸/scale, which is 8·10²⁸: that is refused.
 """
 
 from __future__ import annotations

@@ -209,35 +209,31 @@ class Trainer:
         self._forget_gradients()
         mine = self._loop = object()
         last = min(self.plan.steps, self.steps_taken + most)
-        try:
-            with self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._rank == 0) as shown:
-                while self.steps_taken < last:
-                    self._records.check_length()
-                    self._watch.begin(closely=self._book.is_learning)
-                    step = self.steps_taken
-                    self.steps_taken += 1
-                    for journal in self._journals.values() if self._rank == 0 else ():
-                        journal.note(self.steps_taken)
-                    self._sums = {}
-                    if self._past is not None:
-                        self._past.begin()
-                    taken = drawn(self.plan, self._records, step, self._entropy)
-                    for places in parts(taken, self._size, first=LEARNT if self._book.is_learning else None):
-                        yield self._handed_out(self._records.batch(places, self._device), len(places))
-                        if self._loop is not mine:
-                            rule = "another loop over this trainer began, so this one is over"
-                            raise InvalidOperation(f"{rule}; its steps would be mixed up: loop over it once at a time")
-                        if self._open is not None or not self._is_added:
-                            self._open = None
-                            rule = "was not called for a batch, or failed; what is left out would depend on the data"
-                            raise InvalidOperation(f"trainer.backward {rule}; call it once for each batch")
-                        border.check_left_alone(self._parameters, self._weights)
-                        self._watch.check()  # once more: a forward pass may have come after the backward pass
-                    self._finish_step()
-                    shown(self.steps_taken)
-        finally:
-            if self._loop is mine and self._open is None:
-                self._book.rest()
+        with self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._rank == 0) as shown:
+            while self.steps_taken < last:
+                self._records.check_length()
+                self._watch.begin(closely=self._book.is_learning)
+                step = self.steps_taken
+                self.steps_taken += 1
+                for journal in self._journals.values() if self._rank == 0 else ():
+                    journal.note(self.steps_taken)
+                self._sums = {}
+                if self._past is not None:
+                    self._past.begin()
+                taken = drawn(self.plan, self._records, step, self._entropy)
+                for places in parts(taken, self._size, first=LEARNT if self._book.is_learning else None):
+                    yield self._handed_out(self._records.batch(places, self._device), len(places))
+                    if self._loop is not mine:
+                        rule = "another loop over this trainer began, so this one is over"
+                        raise InvalidOperation(f"{rule}; its steps would be mixed up: loop over it once at a time")
+                    if self._open is not None or not self._is_added:
+                        self._open = None
+                        rule = "was not called for a batch, or failed; what is left out would depend on the data"
+                        raise InvalidOperation(f"trainer.backward {rule}; call it once for each batch")
+                    border.check_left_alone(self._parameters, self._weights)
+                    self._watch.check()  # once more: a forward pass may have come after the backward pass
+                self._finish_step()
+                shown(self.steps_taken)
         if self.finished:
             self._book.close()
             self._seal()
@@ -265,6 +261,7 @@ class Trainer:
             raise InvalidParameter("losses", NOTHING, rule, remedy)
         self._watch.check()
         self._open, self._is_added = None, False
+        self._book.rest()
         with self._in_full_precision():
             found = self._book.gradients(losses)
             factors = self._factors(found.squared(losses), found.lost)
@@ -273,7 +270,6 @@ class Trainer:
         # Last, as a device is waited for; a step whose backward pass fails tells nobody anything.
         found.check_finite(self._sums)
         self._is_added = True
-        self._book.rest()
         self.history.losses(found.loss, found.count)
 
     def _in_full_precision(self) -> AbstractContextManager[Any]:
