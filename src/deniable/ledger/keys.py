@@ -110,7 +110,8 @@ def new(path: str | os.PathLike[str]) -> SigningKey:
         if file.exists():
             raise InvalidParameter("path", str(file), "exists already", "name another file; keys are not overwritten")
     for file, mode, text in ((place, 0o600, key.pem()), (public, 0o644, key.public.pem())):
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as opened:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # Windows: no change of line ends
+        with open(os.open(file, flags, mode), "wb") as opened:
             opened.write(text)
     return key
 

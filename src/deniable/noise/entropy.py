@@ -219,7 +219,8 @@ class ReplayEntropy(Entropy):
 
 
 _PROCESS = SystemEntropy()
-os.register_at_fork(after_in_child=_PROCESS.forget)
+if hasattr(os, "register_at_fork"):  # Windows has no fork, so no child inherits this state there
+    os.register_at_fork(after_in_child=_PROCESS.forget)
 atexit.register(_PROCESS.forget)
 
 

@@ -146,7 +146,7 @@ class Shown(ABC):
         try:
             import pandas as pd
         except ImportError:
-            raise MissingExtra("pandas", "sql") from None
+            raise MissingExtra("pandas", None) from None
         return pd.DataFrame(self._flat(intervals=intervals))
 
     def to_polars(self, *, intervals: bool = False) -> Any:
@@ -154,7 +154,7 @@ class Shown(ABC):
         try:
             import polars as pl
         except ImportError:
-            raise MissingExtra("polars", "sql") from None
+            raise MissingExtra("polars", None) from None
         return pl.DataFrame(self._flat(intervals=intervals))
 
     def to_arrow(self, *, intervals: bool = False) -> Any:

@@ -4,6 +4,10 @@ Every price, every noise and every charge comes from `queries.Session` and `ledg
 what, where things are kept, and when an answer leaves.
 """
 
+from deniable.errors import require
+
+require("server", "alembic", "argon2", "fastapi", "jinja2", "python_multipart", "sqlalchemy", "sqlglot", "uvicorn")
+
 from deniable.server.settings import Settings
 
 __all__ = ["Settings", "app"]

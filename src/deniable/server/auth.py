@@ -16,17 +16,13 @@ from collections import OrderedDict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, final
 
-from deniable.errors import MissingExtra
+from argon2 import PasswordHasher
+from argon2.exceptions import VerificationError
+
 from deniable.server.catalogue import Catalogue, Person, TokenRecord
 
 if TYPE_CHECKING:
     from deniable.server.oidc import Issuer
-
-try:
-    from argon2 import PasswordHasher
-    from argon2.exceptions import VerificationError
-except ImportError:
-    raise MissingExtra("argon2-cffi", "server") from None
 
 _SHAPE: Final = re.compile(r"dn_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 FRESH: Final = 1.0

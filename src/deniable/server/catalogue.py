@@ -6,7 +6,6 @@ never removed, only closed, so that nobody gets a fresh start by being made anew
 
 from __future__ import annotations
 
-import fcntl
 import json
 import threading
 import time
@@ -41,6 +40,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from deniable.errors import LedgerUnavailable, MissingExtra, UnreadableRecord
 from deniable.ledger import migrations
+from deniable.server.locks import exclusive
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
 
@@ -330,8 +330,7 @@ class Catalogue:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _REGISTERING})
                 yield
             return
-        with self._file.with_suffix(".lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # let go of when the file is closed, also by a kill
+        with exclusive(self._file.with_suffix(".lock")):
             yield
 
     def add_dataset(self, record: DatasetRecord, marks: set[str]) -> None:

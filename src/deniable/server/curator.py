@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import secrets
 import tempfile
@@ -19,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, final
 
-from deniable.errors import NOTHING, DeniableError, InvalidParameter, QuestionRefused
+from deniable.errors import NOTHING, DeniableError, InvalidOperation, InvalidParameter, QuestionRefused
 from deniable.ledger import EVERYBODY, Budget, Cost, Entry, Ledger
 from deniable.ledger import keys as keys_of
 from deniable.queries.answers import Answer
@@ -43,6 +44,9 @@ from deniable.server.sources import allowed
 from deniable.tables.schema import write_schema
 
 _NUMBER: Final = re.compile("[0-9]{1,18}")
+
+_POSIX: Final = os.name == "posix"
+"""Workers and locks need what Linux and macOS offer; the modules of the server can be imported anywhere."""
 
 
 @final
@@ -73,6 +77,8 @@ class Curator:
     """Everything behind the API. Threads may share it."""
 
     def __init__(self, settings: Settings) -> None:
+        if not _POSIX:
+            raise InvalidOperation("the server runs on Linux and macOS only; on Windows use dn.session, or WSL")
         self.settings = settings
         settings.state.mkdir(parents=True, exist_ok=True)
         settings.state.chmod(0o700)

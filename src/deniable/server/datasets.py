@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import threading
 from dataclasses import replace
@@ -22,6 +21,7 @@ from deniable.queries.session import Session
 from deniable.server.catalogue import Catalogue, DatasetRecord
 from deniable.server.dummy import dummy_rows
 from deniable.server.families import digest
+from deniable.server.locks import exclusive
 from deniable.server.problems import Problem
 from deniable.server.settings import Settings
 from deniable.tables.kinds import Domain
@@ -231,8 +231,7 @@ class Datasets:
         """Sign everything up to now, and keep that where the ledger is not."""
         place = self.noted(record)
         place.parent.mkdir(parents=True, exist_ok=True)
-        with place.with_suffix(".lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # what is noted last, in all processes, must be the newest
+        with exclusive(place.with_suffix(".lock")):  # what is noted last, in all processes, must be the newest
             write_checkpoint(place, self.ledger(record).checkpoint(self._key))
 
     def warm(self) -> None:

@@ -8,11 +8,10 @@ Unit.row()
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from deniable.doors import lazy_door
-from deniable.errors import MissingExtra
+from deniable.errors import require
 
 if TYPE_CHECKING:
     from deniable.learn.sklearn.additive import AdditiveClassifier, AdditiveRegressor
@@ -65,8 +64,7 @@ __all__ = [
     "guarantee",
 ]
 
-if find_spec("sklearn") is None:
-    raise MissingExtra("scikit-learn", "sklearn")
+require("sklearn", "sklearn")
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_door(__name__, _HOMES)

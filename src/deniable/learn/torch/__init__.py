@@ -6,12 +6,9 @@ DeviceNoise  noise in floating point on the device (the default elsewhere; an as
 AdamBC       Adam, corrected for the noise
 """
 
-from importlib.util import find_spec
+from deniable.errors import require
 
-from deniable.errors import MissingExtra
-
-if find_spec("torch") is None:
-    raise MissingExtra("torch", "torch")
+require("torch", "torch")
 
 from deniable.learn.torch.checking import Checked
 from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise

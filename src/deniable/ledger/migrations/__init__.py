@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from deniable.errors import MissingExtra
+from deniable.errors import require
+
+require("postgres", "alembic", "sqlalchemy")
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -22,11 +24,9 @@ LEDGERS: Final = "deniable.ledger:migrations/versions"
 
 def upgrade(connection: Connection, *, steps: str, version_table: str) -> None:
     """Take every step that was not taken yet, in the transaction of this connection."""
-    try:
-        from alembic import command
-        from alembic.config import Config
-    except ImportError as error:
-        raise MissingExtra(error.name or "alembic", "postgres") from None
+    from alembic import command
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", HOME)
     config.set_main_option("version_locations", steps)
