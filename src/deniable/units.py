@@ -16,6 +16,7 @@ from itertools import pairwise
 from numbers import Rational, Real
 from typing import TYPE_CHECKING, Final, final
 
+from deniable import numbers
 from deniable.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class Sensitivity:
         if unit.relation is Relation.ADD_REMOVE:
             return cls(l1=float(k), l2=float(k), linf=float(k))
         # u, v ≥ 0 leave and enter: ‖u−v‖₂² ≤ ‖u‖₂² + ‖v‖₂² ≤ 2k², because the inner product of u and v is not negative.
-        return cls(l1=2.0 * k, l2=_product_up(k, _root_up(2)), linf=float(k))
+        return cls(l1=2.0 * k, l2=_product_up(k, numbers.root_up(Fraction(2))), linf=float(k))
 
     @classmethod
     def of_each(cls, bound: float, *, outputs: int) -> Sensitivity:
@@ -202,7 +203,7 @@ class Sensitivity:
         linf = _checked_bound("bound", bound)
         if isinstance(outputs, bool) or not isinstance(outputs, int) or outputs < 1:
             raise InvalidParameter("outputs", outputs, "must be a whole number, at least 1")
-        return cls(l1=_product_up(linf, outputs), l2=_product_up(linf, _root_up(outputs)), linf=linf)
+        return cls(l1=_product_up(linf, outputs), l2=_product_up(linf, numbers.root_up(Fraction(outputs))), linf=linf)
 
     def over(self, unit: Unit) -> Sensitivity:
         """Read this as the sensitivity to one row added or removed, and bound it between neighbours by `unit`.
@@ -290,27 +291,26 @@ def _checked_bound(name: str, value: object) -> float:
         nearest = math.nan
     if not 0 < nearest < math.inf:  # NaN fails this
         raise InvalidParameter(name, value, "must be positive and finite")
-    return _float_up(Fraction(value)) if isinstance(value, Rational | Decimal) else nearest
+    # A numpy float of more than 64 bits would be rounded by float().
+    exact = Fraction(value) if isinstance(value, Rational | Decimal) else Fraction(*_ratio(value, nearest))
+    return _float_up(numbers.meant(exact, value))
+
+
+def _ratio(value: Real, nearest: float) -> tuple[int, int]:
+    ratio: tuple[int, int] = getattr(value, "as_integer_ratio", nearest.as_integer_ratio)()
+    return ratio
 
 
 def _float_up(exact: Fraction) -> float:
-    """The smallest float that is at least `exact`."""
     try:
-        nearest = float(exact)  # correctly rounded, to nearest
+        return numbers.up(exact)
     except OverflowError:
         raise InvalidParameter("sensitivity", exact, "must fit into a float") from None
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
-def _product_up(value: float, factor: float) -> float:
+def _product_up(value: float, factor: Fraction | int) -> float:
     """The smallest float that is at least value × factor."""
-    return _float_up(Fraction(value) * Fraction(factor))
-
-
-def _root_up(number: int) -> float:
-    """The smallest float, or the one after it, that is at least √number."""
-    root = math.sqrt(_float_up(Fraction(number)))
-    return root if Fraction(root) ** 2 >= number else math.nextafter(root, math.inf)
+    return _float_up(Fraction(value) * factor)
 
 
 def _joined(parts: tuple[str, ...]) -> str:

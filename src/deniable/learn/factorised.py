@@ -15,6 +15,7 @@ from deniable.curves import check
 from deniable.curves.looks import rounded_up
 from deniable.errors import InvalidParameter
 from deniable.learn.plans import Clipping, Flat, Plan, clipping
+from deniable.numbers import root_up, up
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
@@ -144,7 +145,7 @@ class DPFTRL(Plan):
     @property
     def sensitivity(self) -> float:
         """How far one record moves CG over the whole run, in units of the clipping norm, rounded up."""
-        return _root_up(self._squared())
+        return up(root_up(self._squared()))
 
     @property
     def curve(self) -> Curve:
@@ -155,7 +156,7 @@ class DPFTRL(Plan):
 
         if steps == 0:
             return curves.identity()
-        return curves.gaussian(mu=math.nextafter(_root_up(self._squared(steps)) / self.calibrated(), math.inf))
+        return curves.gaussian(mu=math.nextafter(up(root_up(self._squared(steps))) / self.calibrated(), math.inf))
 
     @property
     def is_gaussian(self) -> bool:
@@ -216,10 +217,3 @@ class DPFTRL(Plan):
             f"DPFTRL(clip={clip}, batch_size={self.batch_size}, records={self.records}, epochs={self.epochs}, "
             f"bands={self.bands}{noise})"
         )
-
-
-def _root_up(square: Fraction) -> float:
-    root = math.sqrt(float(square))
-    while Fraction(root) ** 2 < square:
-        root = math.nextafter(root, math.inf)
-    return root

@@ -21,6 +21,7 @@ from deniable import noise
 from deniable.curves.check import exactly_one
 from deniable.errors import InvalidParameter
 from deniable.noise import Wheel, check
+from deniable.numbers import up
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -164,12 +165,6 @@ def _bytes(odds: Odds) -> Wheel:
 @lru_cache(maxsize=16)
 def _distances(odds: Odds, categories: int) -> Wheel:
     return _wheel(distance_weights(odds, categories))
-
-
-def up(value: Fraction) -> float:
-    """The smallest float that is not below."""
-    near = float(value)
-    return near if near >= value else math.nextafter(near, math.inf)
 
 
 def log(ratio: Fraction) -> float:

@@ -43,7 +43,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
-from deniable import curves, noise
+from deniable import curves, noise, numbers
 from deniable.curves import Curve, check
 from deniable.curves.rounding import quotient_up
 from deniable.errors import InvalidOperation, InvalidParameter
@@ -109,22 +109,23 @@ class _LaplaceNoise(Additive):
             ours = math.sqrt(2 * r) / (1 - r)
         return min(1.0, staircase.least_rms(self.sensitivity, epsilon, whole=self.exponent is None) / ours)
 
-    def _whole(self, bound: Fraction, level: _Level, dimension: Any) -> None:
-        m = exact.floor(bound)  # whole numbers move by whole numbers
+    def _whole(self, moved: Any, level: _Level, dimension: Any) -> None:
+        m = numbers.whole(exact.positive("sensitivity", moved), moved)  # whole numbers move by whole numbers
         if m < 1:
-            raise InvalidParameter("sensitivity", float(bound), "must be at least 1 for whole numbers")
+            raise InvalidParameter("sensitivity", moved, "must be at least 1 for whole numbers")
         width, promise = _whole_laplace(m, *level)
         self._fill(Fraction(m), width, None, dimension, promise)
 
-    def _real(self, bound: Fraction, level: _Level, dimension: Any) -> None:
+    def _real(self, moved: Any, level: _Level, dimension: Any) -> None:
+        bound = exact.moved(moved)
         count = check.integer("dimension", 1 if dimension is None else dimension, 1)
         promise, ratio = _real_laplace(bound, *level)
         k = grid_exponent(bound / ratio, "sensitivity", float(bound))
         step = Fraction(2) ** k
         check_growth(count * step / bound, dimension)
-        moved = exact.floor(bound / step) + count
+        far = numbers.steps(bound / step) + count
         # m/B + 1/(4B²) <= ratio: with B >= m/ratio + 1 the first term leaves ratio/B, and B >= 1/ratio.
-        self._fill(bound, exact.ceil(moved / ratio) + 1, k, dimension, promise)
+        self._fill(bound, exact.ceil(far / ratio) + 1, k, dimension, promise)
 
 
 _Level = tuple[Any, Any, Any, Any]
@@ -135,7 +136,7 @@ def _laplace_level(scale: Any, epsilon: Any, delta: Any, mu: Any) -> _Level:
     check.exactly_one(scale=scale, epsilon=epsilon, mu=mu)
     _only_with_epsilon(delta, epsilon)
     if delta is not None:
-        delta = check.inner_probability("delta", delta)
+        delta = exact.chance_at_most("delta", delta)
     if scale is not None:
         return exact.positive("scale", scale), None, None, None
     name, given = ("epsilon", epsilon) if epsilon is not None else ("mu", mu)
@@ -230,8 +231,7 @@ class Laplace(_LaplaceNoise):
         dimension: int | None = None,
     ) -> None:
         level = _laplace_level(scale, epsilon, delta, mu)
-        bound = exact.l1(sensitivity)
-        (self._whole if is_whole(sensitivity) else self._real)(bound, level, dimension)
+        (self._whole if is_whole(sensitivity) else self._real)(exact.l1(sensitivity), level, dimension)
 
 
 @final
@@ -281,7 +281,7 @@ def _gaussian_mu(bound: Fraction, sigma: Any, mu: Any, epsilon: Any, delta: Any)
         return Fraction(asked), asked
     if delta is None:
         raise InvalidParameter("epsilon", epsilon, "needs delta=", "Gaussian noise has no pure ε; Laplace noise has")
-    found = gaussian_mu(check.not_negative("epsilon", epsilon), check.inner_probability("delta", delta))
+    found = gaussian_mu(exact.at_most("epsilon", epsilon), exact.chance_at_most("delta", delta))
     return Fraction(found), found
 
 
@@ -320,7 +320,7 @@ class Gaussian(Additive):
         delta: float | None = None,
         dimension: int | None = None,
     ) -> None:
-        bound = exact.l2(sensitivity)
+        bound = exact.moved(exact.l2(sensitivity))
         ratio, promised = _gaussian_mu(bound, sigma, mu, epsilon, delta)
         if is_whole(sensitivity):
             self._fill_whole(bound, ratio, promised, dimension)
@@ -339,7 +339,7 @@ class Gaussian(Additive):
         dimension: int | None = None,
     ) -> Gaussian:
         """For whole numbers, whatever the type of the sensitivity: counts that move by √2 in L2, say."""
-        bound = exact.l2(sensitivity)
+        bound = exact.moved(exact.l2(sensitivity))
         ratio, promised = _gaussian_mu(bound, sigma, mu, epsilon, delta)
         self = object.__new__(cls)
         self._fill_whole(bound, ratio, promised, dimension)
@@ -401,8 +401,9 @@ class DiscreteGaussian(Additive):
         delta: float | None = None,
         dimension: int | None = None,
     ) -> None:
-        bound = exact.l2(sensitivity)
-        square = exact.floor(bound * bound)  # a whole vector's squared length is whole
+        given = exact.l2(sensitivity)
+        bound = exact.positive("sensitivity", given)
+        square = numbers.square(bound, given)  # a whole vector's squared length is whole
         if square < 1:
             raise InvalidParameter("sensitivity", sensitivity, "must be at least 1 for whole numbers")
         check.exactly_one(sigma=sigma, rho=rho, epsilon=epsilon)
@@ -416,11 +417,10 @@ class DiscreteGaussian(Additive):
         elif delta is None:
             raise InvalidParameter("epsilon", epsilon, "needs delta=", "Gaussian noise has no pure ε")
         else:
-            width = _discrete_sigma(
-                square, single, check.not_negative("epsilon", epsilon), check.inner_probability("delta", delta)
-            )
+            level = exact.at_most("epsilon", epsilon), exact.chance_at_most("delta", delta)
+            width = _discrete_sigma(square, single, *level)
         promise = curves.zcdp(rho=asked) if rho is not None else _vector_curve(square, single, Fraction(width))
-        self._fill(bound, width, None, dimension, promise)
+        self._fill(max(bound, exact.root_up(Fraction(square))), width, None, dimension, promise)
 
     @property
     def sigma(self) -> float:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import Any
 
+from deniable import numbers
 from deniable.errors import InvalidParameter
 from deniable.noise import check
+from deniable.numbers import down, root_up, up
 from deniable.units import Sensitivity
+
+__all__ = [
+    "at_most", "ceil", "chance_at_most", "down", "finite", "floor", "floor_log2", "l1", "l2", "moved", "not_negative",
+    "positive", "root_up", "short", "up",
+]  # fmt: skip
 
 
 def positive(name: str, value: Any) -> Fraction:
@@ -33,16 +39,19 @@ def finite(name: str, value: Any) -> Fraction:
     return result
 
 
-def down(exact: Fraction) -> float:
-    """The largest float that is at most `exact`."""
-    nearest = float(exact)
-    return nearest if nearest <= exact else math.nextafter(nearest, -math.inf)
+def at_most(name: str, value: Any) -> float:
+    """A privacy level that is asked for, such as ε, as a float that is no larger: 1/10 is no float, and the nearest one
+    is above it.
+    """
+    return down(not_negative(name, value))
 
 
-def up(exact: Fraction) -> float:
-    """The smallest float that is at least `exact`."""
-    nearest = float(exact)
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+def chance_at_most(name: str, value: Any) -> float:
+    """The same for a δ, strictly between 0 and 1."""
+    result = check.rational(name, value)
+    if not 0 < result < 1:
+        raise InvalidParameter(name, value, "must lie strictly between 0 and 1")
+    return down(result)
 
 
 def short(exact: Fraction) -> int | float | Fraction:
@@ -66,28 +75,29 @@ def floor_log2(exact: Fraction) -> int:
     return k if Fraction(2) ** k <= exact else k - 1
 
 
-def root_up(exact: Fraction) -> Fraction:
-    """A rational number at least √exact, and at most one part in 2⁶⁰ larger."""
-    shift = max(0, 60 + (exact.denominator.bit_length() - exact.numerator.bit_length()) // 2 + 1)
-    scaled = ceil(exact * 4**shift)
-    root = math.isqrt(scaled)
-    return Fraction(root + (root * root < scaled), 2**shift)
+def moved(sensitivity: Any) -> Fraction:
+    """How far something moves: the exact value of a positive number, raised to the k or √k of which it falls short by
+    rounding only.
+    """
+    return numbers.meant(positive("sensitivity", sensitivity), sensitivity)
 
 
-def l1(sensitivity: Any) -> Fraction:
-    """The L1 sensitivity of a number or a `Sensitivity`."""
+def l1(sensitivity: Any) -> Any:
+    """The L1 sensitivity of a number or a `Sensitivity`, as it was given."""
     if isinstance(sensitivity, Sensitivity):
         if sensitivity.l1 is None:
             raise InvalidParameter("sensitivity", sensitivity, "must say l1", "Laplace noise needs it; or use Gaussian")
-        return Fraction(sensitivity.l1)
-    return positive("sensitivity", sensitivity)
+        return sensitivity.l1
+    return sensitivity
 
 
-def l2(sensitivity: Any) -> Fraction:
-    """The L2 sensitivity of a number or a `Sensitivity`; l1 stands in for an unknown l2, which is never larger."""
+def l2(sensitivity: Any) -> Any:
+    """The L2 sensitivity of a number or a `Sensitivity`, as it was given; l1 stands in for an unknown l2, which is
+    never larger.
+    """
     if isinstance(sensitivity, Sensitivity):
         known = sensitivity.l2 if sensitivity.l2 is not None else sensitivity.l1
         if known is None:
             raise InvalidParameter("sensitivity", sensitivity, "must say l2 or l1", "linf alone is not enough")
-        return Fraction(known)
-    return positive("sensitivity", sensitivity)
+        return known
+    return sensitivity

@@ -350,7 +350,7 @@ class UnknownKeys(Mechanism):
         if check.exactly_one(delta=delta, threshold=threshold) == "threshold":
             least = check.integer("threshold", threshold, unit.rows + 1)
         else:
-            most = check.inner_probability("delta", delta)
+            most = exact.chance_at_most("delta", delta)
             least = least_threshold(noisy, rows=unit.rows, each=unit.rows, delta=most)
         self._settle(unit=unit, noise=noisy, threshold=least)
 

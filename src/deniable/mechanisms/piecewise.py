@@ -103,7 +103,7 @@ class PiecewiseExponential(Mechanism):
 
     def __init__(self, *, bounds: Bounds, sensitivity: Number, epsilon: Number, spacing: Number | None = None) -> None:
         low, high, step = _interval(bounds, spacing, FINE)
-        delta = exact.positive("sensitivity", sensitivity)
+        delta = exact.moved(sensitivity)
         scale = 2 * delta / exact.positive("epsilon", epsilon)
         self._settle(low=low, high=high, spacing=step, sensitivity=delta, scale=scale)
 

@@ -166,7 +166,7 @@ class LaplacePrefixSums(_PrefixSums):
 
     __slots__ = ()
 
-    def __init__(self, *, cells: int, sensitivity: int, epsilon: float) -> None:
+    def __init__(self, *, cells: int, sensitivity: int, epsilon: float | Fraction) -> None:
         count, step = _cells(cells), check.integer("sensitivity", sensitivity, 1)
         levels = int(_tree(count).sum(axis=0).max())
         self._fill(count, DiscreteLaplace(sensitivity=levels * step, epsilon=epsilon))

@@ -99,7 +99,7 @@ class Selection(Mechanism):
         scale: Number | None = None,
         candidates: int | None = None,
     ) -> None:
-        delta = exact.positive("sensitivity", sensitivity)
+        delta = exact.moved(sensitivity)
         if check.exactly_one(epsilon=epsilon, scale=scale) == "scale":
             width = exact.positive("scale", scale)
         else:

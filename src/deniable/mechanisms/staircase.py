@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable import curves, noise
+from deniable import curves, noise, numbers
 from deniable.curves import Curve, check
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import exact, tails, values
@@ -118,7 +118,7 @@ class Staircase(Mechanism):
     exponent: int | None
 
     def __init__(self, *, sensitivity: float | Fraction, epsilon: float, high: float | None = None) -> None:
-        bound, pure = exact.positive("sensitivity", sensitivity), exact.down(exact.positive("epsilon", epsilon))
+        bound, pure = exact.moved(sensitivity), exact.down(exact.positive("epsilon", epsilon))
         if not 1e-6 <= pure <= 200:
             raise InvalidParameter("epsilon", epsilon, "must lie between 1e-6 and 200")
         share = None if high is None else Fraction(check.inner_probability("high", high))
@@ -128,7 +128,7 @@ class Staircase(Mechanism):
                 share = Fraction(_best_whole(step, pure), step)
         else:
             k = exact.floor_log2(bound) - FINENESS
-            step = exact.floor(bound / Fraction(2) ** k) + 1
+            step = numbers.steps(bound / Fraction(2) ** k) + 1
         if share is None:
             share = Fraction(best_high(pure))
         stair = max(1, min(step, round(share * step)))

@@ -126,7 +126,7 @@ class _Threshold(Mechanism):
     def _fill(self, threshold: Any, sensitivity: Any, epsilon: Any, positives: int, questions: int | None) -> None:
         self._settle(
             threshold=exact.finite("threshold", threshold),
-            sensitivity=exact.positive("sensitivity", sensitivity),
+            sensitivity=exact.moved(sensitivity),
             level=exact.positive("epsilon", epsilon),
             positives=check.integer("positives", positives, 1),
             questions=None if questions is None else check.integer("questions", questions, 1),

@@ -210,7 +210,7 @@ def _made(cells: int | None, moves: Moves, weight: Fraction, currency: str, leve
     if currency == "epsilon":
         epsilon = level * weight
         if cells is not None:
-            return LaplacePrefixSums(cells=cells, sensitivity=moves.l1, epsilon=float(epsilon))
+            return LaplacePrefixSums(cells=cells, sensitivity=moves.l1, epsilon=epsilon)
         return DiscreteLaplace(sensitivity=moves.l1, epsilon=epsilon)
     square = (level**2 if currency == "mu2" else 2 * level) * weight
     mu = math.sqrt(square) * float(MARGIN)

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, final
 
 from deniable.errors import QuestionRefused
+from deniable.numbers import root_up, up
 from deniable.tables.expressions import Column, same
 from deniable.tables.kinds import NUMBERS, Kind
 from deniable.tables.operators import typed
@@ -81,7 +82,9 @@ class Moves:
     @property
     def sensitivity(self) -> Sensitivity:
         """As floats, rounded up."""
-        return Sensitivity(l1=_up(self.l1), l2=root_up(self.l2_squared), linf=_up(self.linf))
+        return Sensitivity(
+            l1=_up(Fraction(self.l1)), l2=_up(root_up(Fraction(self.l2_squared))), linf=_up(Fraction(self.linf))
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -297,23 +300,8 @@ def _cell(value: Fraction, exponent: int) -> int:
     return math.floor(value / Fraction(2) ** exponent + Fraction(1, 2))
 
 
-def _up(exact: int) -> float:
-    """The smallest float that is at least `exact`."""
+def _up(exact: Fraction) -> float:
     try:
-        nearest = float(exact)
+        return up(exact)
     except OverflowError:
         raise QuestionRefused("bounds", "the bounds are too wide for any noise", "give tighter bounds") from None
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
-
-
-def root_up(square: int) -> float:
-    """A float that is at least √square, and the smallest or the one after it.
-
-    >>> root_up(4), root_up(2)
-    (2.0, 1.4142135623730951)
-    """
-    # 2^120 more under the root are 60 more bits of it: then only the last rounding matters, and that one goes up.
-    root = math.isqrt(square << 120)
-    exact = Fraction(root + (root * root < square << 120), 2**60)
-    nearest = _up(math.ceil(exact)) if exact > 2**1000 else float(exact)
-    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)

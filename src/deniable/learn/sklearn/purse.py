@@ -22,11 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable import curves
-from deniable.curves import check
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
-from deniable.mechanisms import Gaussian
+from deniable.mechanisms import Gaussian, exact
 from deniable.mechanisms.additive import gaussian_mu
-from deniable.mechanisms.exact import root_up
+from deniable.numbers import root_up
 from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
@@ -164,10 +163,11 @@ class Account:
         if mu is not None:
             if delta is not None:
                 raise InvalidParameter("delta", delta, "goes with epsilon=", "mu= says everything")
-            return cls(check.positive("mu", mu), Unit.row())
+            return cls(exact.down(exact.positive("mu", mu)), Unit.row())
         if delta is None:
             raise InvalidParameter("delta", NOTHING, "is missing", "Gaussian noise has no pure ε; " + SAY)
-        return cls(gaussian_mu(check.positive("epsilon", epsilon), check.inner_probability("delta", delta)), Unit.row())
+        level = exact.down(exact.positive("epsilon", epsilon)), exact.chance_at_most("delta", delta)
+        return cls(gaussian_mu(*level), Unit.row())
 
     @classmethod
     def _of_session(cls, epsilon: Any, delta: Any, mu: Any, session: Any) -> Account:

@@ -1,0 +1,113 @@
+"""A number that somebody wrote, made exact on the safe side: the one place that rounds bounds.
+
+A float is the rational number that it stores, and every room takes it so. But a sensitivity is often *computed* in
+floats, and then stores a little less than was meant: math.sqrt(3) lies below √3, (0.1 + 0.7) * 10 below 8. Where such a
+number stays what it is, the little is lost in the last digit of a promise. Where it is rounded down to the next whole
+number, because a statistic of whole numbers moves by whole numbers, it becomes a whole unit: noise for 7 where 8 was
+meant. So whatever rounds a bound down raises it first by what roundings may have taken away.
+
+Raising a bound is the safe side: a statistic that moves by at most 7.999999999 also moves by at most 8. All it can cost
+is noise: one unit for a sensitivity within one part in 2³² below a whole number, and nothing for any other.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from numbers import Rational
+from typing import Final
+
+FEW: Final = 8
+"""Roundings that a number may have behind it which is taken for what it stores: `meant` and `steps`."""
+
+MANY: Final = Fraction(1, 2**32)
+"""How far below its meaning, as a share of it, a number may lie that is rounded down to a whole one: `whole` and
+`square`. A sum of two million rounded terms, or a product of as many factors, ends within it.
+"""
+
+TELLS: Final = 2**32
+"""Beyond this, every float has the root of some whole number within a few roundings; then that says nothing."""
+
+
+def roundoff(given: object) -> Fraction:
+    """The largest share of itself that one rounding takes from a number of this type: 2⁻⁵³ for float64 and for what is
+    at least as precise, 2⁻²⁴ and 2⁻¹¹ for numpy's shorter floats.
+    """
+    dtype = getattr(given, "dtype", None)
+    short = {2: 11, 4: 24}.get(dtype.itemsize, 53) if dtype is not None and dtype.kind == "f" else 53
+    return Fraction(1, 2**short)
+
+
+def whole(exact: Fraction, given: object) -> int:
+    """The largest whole number that a bound on whole numbers allows: ⌊x⌋, or k where x lies a hair below k.
+
+    `given` is the number as it was written; its type says how precise it is.
+
+    >>> x = (0.1 + 0.7) * 10
+    >>> int(x), whole(Fraction(x), x), whole(Fraction(7.9), 7.9)
+    (7, 8, 7)
+    """
+    return exact.numerator if _is_whole(exact, given) else math.floor(exact * (1 + _hair(given)))
+
+
+def square(exact: Fraction, given: object) -> int:
+    """The largest squared length that a bound on the length of whole vectors allows: ⌊x²⌋, or k where x lies a hair
+    below √k.
+
+    >>> x = math.sqrt(3)
+    >>> math.floor(Fraction(x) ** 2), square(Fraction(x), x)
+    (2, 3)
+    """
+    return exact.numerator**2 if _is_whole(exact, given) else math.floor((exact * (1 + _hair(given))) ** 2)
+
+
+def _hair(given: object) -> Fraction:
+    return max(MANY, FEW * roundoff(given))
+
+
+def _is_whole(exact: Fraction, given: object) -> bool:
+    """Whether this is a whole number for certain: of a type that is exact, or small enough for its floats to tell."""
+    return exact.denominator == 1 and (isinstance(given, Rational) or exact * roundoff(given) < 1)
+
+
+def meant(exact: Fraction, given: object) -> Fraction:
+    """A bound on real numbers: x as it is, or √k (rounded up; k itself if k is a square) where x is computed from it,
+    less a few roundings.
+
+    >>> x = math.sqrt(3)
+    >>> Fraction(x) ** 2 < 3 <= meant(Fraction(x), x) ** 2
+    True
+    >>> meant(Fraction(0.3), 0.3) == Fraction(0.3)
+    True
+    """
+    squared = exact * exact
+    if squared > TELLS or _is_whole(exact, given):
+        return exact
+    near = math.ceil(squared)
+    reached = exact * (1 + FEW * roundoff(given))
+    return root_up(Fraction(near)) if squared < near <= reached * reached else exact
+
+
+def steps(exact: Fraction) -> int:
+    """The whole steps of a fine grid that a bound reaches: ⌊x⌋ of what a few roundings more would be."""
+    return math.floor(exact * (1 + FEW * roundoff(None)))
+
+
+def up(exact: Fraction) -> float:
+    """The smallest float that is at least `exact`; OverflowError beyond all of them."""
+    nearest = float(exact)
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+
+
+def down(exact: Fraction) -> float:
+    """The largest float that is at most `exact`; OverflowError beyond all of them."""
+    nearest = float(exact)
+    return nearest if nearest <= exact else math.nextafter(nearest, -math.inf)
+
+
+def root_up(exact: Fraction) -> Fraction:
+    """A rational number at least √exact, and at most one part in 2⁶⁰ larger; the root itself of a whole square."""
+    shift = max(0, 60 + (exact.denominator.bit_length() - exact.numerator.bit_length()) // 2 + 1)
+    scaled = math.ceil(exact * 4**shift)
+    root = math.isqrt(scaled)
+    return Fraction(root + (root * root < scaled), 2**shift)

@@ -1,0 +1,109 @@
+"""Bounds that were computed in floats, against exact integers: nothing that was meant is rounded away."""
+
+from __future__ import annotations
+
+import math
+import random
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from deniable import numbers
+
+SEED = random.SystemRandom().randrange(2**32)
+
+
+def whole(x) -> int:
+    return numbers.whole(Fraction(*x.as_integer_ratio()), x)
+
+
+def square(x) -> int:
+    return numbers.square(Fraction(*x.as_integer_ratio()), x)
+
+
+def meant(x) -> Fraction:
+    return numbers.meant(Fraction(*x.as_integer_ratio()), x)
+
+
+def test_many_roots_are_stored_below_themselves() -> None:
+    """What the rule is for: rounding the exact square down loses a unit for 42 of the first hundred roots."""
+    lost = [k for k in range(1, 101) if math.floor(Fraction(math.sqrt(k)) ** 2) < k]
+    assert len(lost) == 42
+    assert {3, 6, 11, 12} <= set(lost)
+
+
+@pytest.mark.parametrize("root", [math.sqrt, np.float32, lambda k: Decimal(k).sqrt()], ids=["float64", "32", "decimal"])
+def test_every_root_of_a_whole_number_means_that_number(root) -> None:
+    of = (lambda k: np.sqrt(np.float32(k))) if root is np.float32 else root
+    for k in range(1, 10_001):
+        assert square(of(k)) == k
+        assert meant(of(k)) ** 2 >= k
+        assert meant(of(k)) <= Fraction(*of(k).as_integer_ratio()) * (1 + Fraction(1, 2**20))
+
+
+def test_short_floats_are_as_precise_as_they_are() -> None:
+    for k in range(1, 1001):
+        assert square(np.float16(math.sqrt(k))) >= k
+        assert whole(np.float32(0.1) * np.float32(10 * k)) >= k
+        assert square(np.sqrt(np.longdouble(k))) == k
+
+
+def test_what_arithmetic_leaves_of_a_whole_number_means_that_number() -> None:
+    assert whole((0.1 + 0.7) * 10) == 8
+    for k in range(1, 2001):
+        assert whole(1 / k * k) == 1
+        assert whole(sum([0.1] * (10 * k))) == k
+        assert whole(sum([1 / k] * k)) == 1
+        assert whole(np.float64(0.1) * np.float64(10 * k)) == k
+        assert whole(Decimal(k) / 7 * 7) == k
+        assert square(math.hypot(k, k)) == 2 * k * k
+
+
+def test_random_sums_and_products_of_decimals_are_never_rounded_below_what_was_meant() -> None:
+    draw = random.Random(SEED)
+    print(f"seed {SEED}")
+    lost = 0
+    for _ in range(20_000):
+        tenths = [draw.randrange(1, 1000) for _ in range(draw.randrange(1, 20))]
+        factor = draw.choice([2, 3, 5, 7, 10, 49, 100])
+        exact = Fraction(sum(tenths) * factor, 100)
+        stored = sum(t / 100 for t in tenths) * factor
+        lost += math.floor(Fraction(stored)) < math.floor(exact)
+        assert math.floor(exact) <= whole(stored) <= exact + 1
+        assert whole(stored) == math.floor(exact) or math.ceil(exact) - exact < exact / 2**31
+        assert meant(stored) >= Fraction(stored)
+    assert lost > 20, "these cases must tell a floor from the rule"
+
+
+@pytest.mark.parametrize("x", [7.9, 7.0, 7.000000000000001, math.nextafter(7, 8), Fraction(79, 10), Decimal("7.99")])
+def test_what_lies_clearly_below_a_whole_number_is_still_rounded_down(x) -> None:
+    assert whole(x) == 7
+
+
+def test_exact_types_stay_exact_however_large() -> None:
+    for k in (1, 7, 2**40 - 1, 2**61 + 1):
+        assert whole(k) == whole(Fraction(k)) == k
+        assert square(k) == k * k
+        assert meant(k) == k
+    assert whole(float(2**40 - 1)) == 2**40 - 1
+    assert whole(np.float32(2**24)) > 2**24, "the sum 2**24 + 1 is stored so"
+
+
+@pytest.mark.parametrize("x", [0.3, 0.1, 2.5, 1.4142135623730951, 1e-9, 1234567.25, 1e9 + 0.5, 3.0, 1e300])
+def test_a_real_bound_is_the_number_that_is_stored(x) -> None:
+    assert meant(x) == Fraction(x)
+
+
+def test_rounding_up_and_down_meets_the_neighbouring_floats() -> None:
+    draw = random.Random(SEED)
+    print(f"seed {SEED}")
+    for _ in range(2000):
+        exact = Fraction(draw.randrange(1, 10**30), draw.randrange(1, 10**30))
+        high, low = numbers.up(exact), numbers.down(exact)
+        assert Fraction(low) <= exact <= Fraction(high)
+        assert high in (low, math.nextafter(low, math.inf))
+        root = numbers.root_up(exact)
+        assert exact <= root**2 <= exact * (1 + Fraction(1, 2**58))
+    assert numbers.root_up(Fraction(49)) == 7
