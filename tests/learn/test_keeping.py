@@ -208,6 +208,109 @@ def test_a_resumed_run_is_not_charged_twice_and_needs_its_ledger(tmp_path):
             third.load(tmp_path / "model.pt")
 
 
+def _paid(tmp_path, steps=20):
+    """A ledger in a file, a plan that it can pay for, and how many steps were released on it by any trainer."""
+    budget = Budget(epsilon=20, delta=1e-5, keys_delta=5e-6)
+    plan = learn.DPSGD(clip=1.0, rate=0.2, steps=steps, noise=4.0)
+    ledger = Ledger.open(tmp_path / "ledger.db", budget=budget, unit=Unit.row(), dataset="letters")
+    released = []
+
+    def new(**more):
+        return made(net(), plan, ledger=ledger, delta=1e-6, after_step=lambda _: released.append(1), **more)
+
+    return ledger, plan, new, released
+
+
+def test_a_sealed_run_is_not_repeated_from_a_copy_of_its_checkpoint(tmp_path):
+    """One charge paid for 76 steps of a plan of 20: each copy, out of reach of the journals, began anew at step 1."""
+    ledger, plan, new, released = _paid(tmp_path)
+    with ledger:
+        first = new()
+        run(first, first.take(1))
+        (tmp_path / "run").mkdir()
+        first.save(tmp_path / "run" / "model.pt")
+        copies = [tmp_path / f"copy{each}" for each in range(3)]
+        for copy in copies:
+            shutil.copytree(tmp_path / "run", copy)
+        run(first)
+        assert first.finished
+        shutil.move(tmp_path / "run", tmp_path / "elsewhere")
+        for copy in copies:
+            with pytest.raises(InvalidOperation, match="has sealed this run"):
+                new().load(copy / "model.pt")
+        shutil.move(tmp_path / "elsewhere", tmp_path / "run")
+        with pytest.raises(InvalidOperation, match="has sealed this run"):
+            new().load(tmp_path / "run" / "model.pt")
+        assert len(released) == plan.steps
+
+
+@pytest.mark.parametrize("steps", [20, pytest.param(150, marks=pytest.mark.slow)])
+def test_copies_of_a_checkpoint_share_the_steps_that_one_charge_paid_for(tmp_path, steps):
+    """Nothing is sealed yet, and no copy reaches the journal of another."""
+    ledger, plan, new, released = _paid(tmp_path, steps)
+    with ledger:
+        first = new()
+        run(first, first.take(1))
+        for each in range(4):
+            place = tmp_path / f"copy{each}"
+            place.mkdir()
+            first.save(place / "model.pt")
+            record = torch.load(place / "model.pt", weights_only=True)
+            torch.save({**record, "journals": []}, place / "model.pt")
+        trainers, places = {}, [None, *range(4)]
+        while places:
+            for place in list(places):
+                try:
+                    if place not in trainers:  # whoever was refused loads its own copy again
+                        trainers[place] = first if place is None else new()
+                        if place is not None:
+                            trainers[place].load(tmp_path / f"copy{place}" / "model.pt")
+                    run(trainers[place], trainers[place].take(1))
+                    if trainers[place].finished:
+                        places.remove(place)
+                except InvalidOperation as refused:
+                    trainers.pop(place)
+                    if place is None or "has sealed" in str(refused):
+                        places.remove(place)
+        assert len(released) <= plan.steps
+        assert len(released) >= plan.steps - 2 * -(-plan.steps // 64)  # and next to none of them is lost
+        assert len([each for each in ledger.entries() if each.cost.units]) == 2  # reserved and sealed: one charge
+
+
+def test_a_run_that_was_saved_goes_on_without_losing_a_step(tmp_path):
+    """150 steps are given in blocks of 3; after a crash the rest of a block is lost, after saving it is not."""
+    ledger, _, new, released = _paid(tmp_path, 150)
+    with ledger:
+        trainer = new()
+        for stop in (4, 5, 9, 9, 11):
+            if stop > trainer.steps_taken:
+                run(trainer, trainer.take(stop - trainer.steps_taken))
+            trainer.save(tmp_path / "model.pt")
+            trainer.save(tmp_path / "twin.pt")
+            trainer = new()
+            trainer.load(tmp_path / "model.pt")
+            assert trainer.steps_taken == stop == len(released)
+        run(trainer, trainer.take(2))
+        crashed = new()
+        crashed.load(tmp_path / "twin.pt")
+        assert crashed.steps_taken == 15
+
+
+def test_a_checkpoint_whose_journal_is_moved_away_does_not_forget_steps(tmp_path):
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.5, steps=6, noise=1.0))
+    trainer.save(tmp_path / "model.pt")
+    run(trainer, trainer.take(1))
+    shutil.move(tmp_path / "model.pt.steps", tmp_path / "away")
+    with pytest.raises(InvalidOperation, match="taken away"):
+        run(trainer, trainer.take(1))
+    shutil.move(tmp_path / "away", tmp_path / "model.pt.steps")
+    run(trainer, trainer.take(1))
+    other = made(plan=trainer.plan)
+    other.load(tmp_path / "model.pt")
+    assert other.steps_taken == trainer.steps_taken == 2
+    assert any("reaches the journal" in words for words in other.guarantee.assumptions)
+
+
 def test_correlated_noise_goes_on_from_a_checkpoint_or_not_at_all(tmp_path):
     plan = learn.DPFTRL(clip=10.0, batch_size=5, records=40, epochs=2, bands=4, noise=1e-7)
     whole = run(made(plan=plan))

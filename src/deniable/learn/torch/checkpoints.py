@@ -68,6 +68,13 @@ def names_in(optimizer: torch.optim.Optimizer, model: nn.Module) -> list[list[st
     return [[names[id(each)] for each in group["params"]] for group in optimizer.param_groups]
 
 
+def journals(checkpoint: Path, record: dict[str, Any]) -> dict[Path, Journal]:
+    """The journals of a checkpoint's run, by their checkpoints: its own, and those of others that are still there."""
+    own = checkpoint.resolve()
+    known = {each: Journal(each, record["run"]) for each in (own, *map(Path, record["journals"]))}
+    return {each: journal for each, journal in known.items() if each == own or journal.is_there}
+
+
 def _shapes(state: dict[str, Any]) -> dict[str, tuple[int, ...] | None]:
     return {name: tuple(each.shape) if isinstance(each, torch.Tensor) else None for name, each in state.items()}
 
@@ -81,7 +88,7 @@ class Journal:
     """
 
     def __init__(self, checkpoint: Path, run: str) -> None:
-        self.path = checkpoint.with_name(f"{checkpoint.name}.steps")
+        self._checkpoint, self.path = checkpoint, checkpoint.with_name(f"{checkpoint.name}.steps")
         self._run = run
         self._me = secrets.token_hex(8)
         self._end, self._line = 0, b""
@@ -109,17 +116,20 @@ class Journal:
             self._end, self._line = self._append(self._of(steps))
 
     def note(self, steps: int) -> None:
-        """One more step; nothing where the journal was taken away, as then its checkpoint is refused."""
+        """One more step; nothing where the checkpoint is gone as well, or is another run's by now."""
+        self.check_mine()
         if not self.is_there:
             return
-        self.check_mine()
         before, line = self._end, self._of(steps)
         self._end, self._line = self._append(line)
         if self._end != before + len(line):
             raise self._taken()
 
     def check_mine(self) -> None:
-        """Refuse to go on where another trainer does."""
+        """Refuse to go on where another trainer does, or where a step would not be noted beside its checkpoint."""
+        if not self.path.exists() and self._checkpoint.exists():
+            rule = f"{self.path.name} was taken away from beside its checkpoint, which would forget the next steps"
+            raise InvalidOperation(f"{rule}; put it back, or remove the checkpoint as well")
         if not self.is_there:
             return
         with self.path.open("rb") as file:

@@ -7,8 +7,6 @@ for x, y in trainer:                                              # true Poisson
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import secrets
@@ -22,7 +20,7 @@ from torch import Tensor, nn
 
 from deniable import noise as chance
 from deniable.curves import check
-from deniable.errors import NOTHING, BudgetExceeded, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.learn.factorised import DPFTRL
 from deniable.learn.plans import DPSGD, Flat, Plan
 from deniable.learn.torch import border, checkpoints
@@ -33,6 +31,8 @@ from deniable.learn.torch.checking import Checked, checked
 from deniable.learn.torch.history import History
 from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
 from deniable.learn.torch.optimizers import AdamBC
+from deniable.learn.torch.past import Past
+from deniable.learn.torch.paying import Payment, in_full
 from deniable.learn.torch.sampling import Records, drawn, parts
 from deniable.learn.torch.watch import Watch
 from deniable.noise.entropy import given_or_current
@@ -40,7 +40,7 @@ from deniable.noise.entropy import given_or_current
 if TYPE_CHECKING:
     from deniable.audit import OneRun
     from deniable.curves import Curve
-    from deniable.ledger import Entry, Ledger
+    from deniable.ledger import Ledger
     from deniable.plots import Figure
     from deniable.queries.session import Session
     from deniable.units import Guarantee
@@ -116,11 +116,11 @@ class Trainer:
         self._noise = noise or (ExactNoise(entropy=entropy) if self._device.type == "cpu" else DeviceNoise())
         self._parameters = {name: each.tensor for name, each in self._book.parameters.items()}
         self._noise.open(plan, sum(each.numel() for each in self._parameters.values()))
-        self._past = _Past(plan) if isinstance(plan, DPFTRL) else None
-        self._ledger = border.check_ledger(ledger, session)
-        self._delta = delta
-        self._entry: Entry | None = None
+        self._past = Past(plan) if isinstance(plan, DPFTRL) else None
+        payer = border.check_ledger(ledger, session)
+        self._payment = None if payer is None else Payment(payer, plan, delta)
         self._after_step, self._progress = border.check_callable("after_step", after_step), progress
+        self._is_charged = False
         self._run = secrets.token_hex(16)
         self._journals: dict[Path, checkpoints.Journal] = {}
         """Of every checkpoint of this run that is still there: each of them must know of each step."""
@@ -165,7 +165,9 @@ class Trainer:
             more.append("the number of records is public: one is removed by blanking it, and added in place of a blank")
         if self.public_steps:
             more.append(f"the data of {self.public_steps} public steps is public")
-        if self._ledger is not None:
+        if self._payment is None and self._journals:
+            more.append("whoever goes on from a copy of a checkpoint of this run reaches the journal of the first")
+        if self._payment is not None:
             more.append("the records are rows of the ledger's dataset, and nobody owns more of them than its unit says")
         if self._canaries is not None:
             more.append("canaries are nobody's records")
@@ -204,7 +206,8 @@ class Trainer:
 
     def _batches(self, most: int) -> Iterator[Any]:
         if self._is_closed:
-            raise InvalidOperation("this trainer was closed; make a new one, and load a checkpoint into it to go on")
+            rule = "this trainer was closed; make a new one"
+            raise InvalidOperation(f"{rule}, and load a checkpoint into it to go on where no ledger has sealed the run")
         self._reserve()
         self._forget_gradients()
         mine = self._loop = object()
@@ -214,9 +217,7 @@ class Trainer:
                 self._records.check_length()
                 self._watch.begin(closely=self._book.is_learning)
                 step = self.steps_taken
-                self.steps_taken += 1
-                for journal in self._journals.values() if self._rank == 0 else ():
-                    journal.note(self.steps_taken)
+                self._count_step()
                 self._sums = {}
                 if self._past is not None:
                     self._past.begin()
@@ -237,6 +238,17 @@ class Trainer:
         if self.finished:
             self._book.close()
             self._seal()
+
+    def _count_step(self) -> None:
+        """One more step, everywhere where it is counted, before it begins."""
+        journals = list(self._journals.values()) if self._rank == 0 else []
+        for journal in journals:
+            journal.check_mine()
+        if self._payment is not None and self._rank == 0:
+            self._payment.allow(self.steps_taken + 1)
+        self.steps_taken += 1
+        for journal in journals:
+            journal.note(self.steps_taken)
 
     def _handed_out(self, batch: Any, count: int) -> Any:
         self._open, self._is_added = count, True
@@ -404,44 +416,6 @@ class Trainer:
         rule = "a trainer cannot be copied or pickled: the steps of both would be counted once"
         raise InvalidOperation(f"{rule}; save() and load() hand a run on")
 
-    # -- the ledger ----------------------------------------------------------------------------------------------------
-
-    def _question(self, run: str) -> str:
-        return hashlib.sha256(f"training {run} {self._planned}".encode()).hexdigest()
-
-    @property
-    def _planned(self) -> str:
-        """The plan to the last digit of its rate, which its repr rounds."""
-        return f"{self.plan!r}, rate {self.plan.rate!r}" if isinstance(self.plan, DPSGD) else repr(self.plan)
-
-    def _reserve(self) -> None:
-        """Charge the whole run before anything is released: a plan is fixed in advance, a stopping time is not."""
-        if self._ledger is None or self._entry is not None:
-            return
-        granted = torch.zeros(1)
-        try:
-            if self._rank == 0:
-                cost = self.plan.price(self._ledger.budget, unit=self._ledger.unit, delta=self._delta)
-                said = f"training: {self.plan!r}"
-                self._entry = self._ledger.reserve(cost, question=self._question(self._run), description=said)
-                granted += 1
-        except BudgetExceeded as refused:
-            fewer = "fewer steps or a smaller rate" if isinstance(self.plan, DPSGD) else "or fewer steps"
-            remedy = f"nothing was spent; plan more noise, {fewer}: plan.calibrate(epsilon=, delta=) for what is left"
-            raise BudgetExceeded(refused.asked, refused.left, remedy, account=refused.account) from None
-        finally:
-            self._told(granted)  # the others must not wait for a first process that was refused
-        if not granted:
-            raise InvalidOperation("the first process was not granted the budget; see its error")
-
-    def _seal(self) -> None:
-        from deniable.ledger import State
-
-        if self._ledger is None or self._entry is None or self._entry.state is not State.RESERVED:
-            return
-        told = json.dumps({"steps": self.steps_taken, "plan": repr(self.plan)}).encode()
-        self._entry = self._ledger.seal(self._entry, told)
-
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -452,9 +426,10 @@ class Trainer:
         for journal in self._journals.values():
             journal.check_mine()
         known = {**self._journals, place.resolve(): checkpoints.Journal(place.resolve(), self._run)}
+        payment = self._payment
         record: dict[str, Any] = {
             "run": self._run,
-            "plan": self._planned,
+            "plan": in_full(self.plan),
             "noise": self.plan.calibrated(),
             "steps": self.steps_taken,
             "public_steps": self.public_steps,
@@ -462,7 +437,8 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "kind": type(self.optimizer).__name__,
             "names": checkpoints.names_in(self.optimizer, self.model),
-            "entry": None if self._entry is None else self._entry.number,
+            "entry": None if payment is None or payment.entry is None else payment.entry.number,
+            "token": None if payment is None else payment.share(),
             "past": None if self._past is None else self._past.state(),
             "journals": [str(each) for each in known],
         }
@@ -471,46 +447,75 @@ class Trainer:
         self._journals = known
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Go on from a checkpoint. What was spent is the most of what it, its journal and this trainer say."""
+        """Go on from a checkpoint. What was spent is the most of what it, its journal, the ledger and this trainer say.
+
+        A run that its ledger has sealed is over.
+        """
         place = Path(path)
         record = checkpoints.read(place)
-        for name, mine in (("plan", self._planned), ("noise", self.plan.calibrated())):
+        for name, mine in (("plan", in_full(self.plan)), ("noise", self.plan.calibrated())):
             if record[name] != mine:
                 rule = f"is of another {name}: {record[name]}"
                 raise InvalidParameter("path", place.name, rule, "make the trainer with the plan of the checkpoint")
         if record.get("kind", kind := type(self.optimizer).__name__) != kind:
             rule = f"has the state of {record['kind']}, and this trainer's optimizer is {kind}"
             raise InvalidParameter("path", place.name, rule, "make the trainer with the optimizer of the checkpoint")
-        if record["entry"] is not None and self._ledger is None:
+        if record["entry"] is not None and self._payment is None:
             raise InvalidParameter("ledger", None, "paid for this run before", "give the trainer the same ledger")
-        places = (place.resolve(), *map(Path, record["journals"]))
-        journals = {each: checkpoints.Journal(each, record["run"]) for each in places}
-        there = {each: journal for each, journal in journals.items() if each == place.resolve() or journal.is_there}
-        known = [record["steps"], *(journal.read() for journal in there.values())]
+        there = checkpoints.journals(place, record)
         if self.steps_taken and record["run"] != self._run:
             rule = "belongs to another run than the one that this trainer has begun"
             raise InvalidParameter("path", place.name, rule, "make a new trainer for it")
         checkpoints.check_fits(place, record, self.model, self.optimizer)
-        pays = self._ledger is not None and record["entry"] is not None and self._rank == 0
-        entry = self._paid(record["entry"], record["run"]) if pays else self._entry
-        steps = max(*known, self.steps_taken)
+        known = max(record["steps"], self.steps_taken, *(journal.read() for journal in there.values()))
+        payment, steps = self._resumed(record, known)
         if self._past is not None:
             self._past.restore(record["past"], steps - record["steps"])
         # Nothing is refused from here on: a trainer is never half loaded.
         self.model.load_state_dict(record["model"])
         self.optimizer.load_state_dict(record["optimizer"])
-        self._run, self._entry, self.steps_taken = record["run"], entry, steps
+        self._run, self._payment, self.steps_taken = record["run"], payment, steps
         self.public_steps = max(record["public_steps"], self.public_steps)
         self._journals = {**self._journals, **there}
         for journal in self._journals.values() if self._rank == 0 else ():
             journal.take_over(self.steps_taken)
 
-    def _paid(self, number: int, run: str) -> Entry:
-        assert self._ledger is not None
-        entry = self._ledger.entry(number)
-        if entry is None or entry.question != self._question(run):
-            raise InvalidParameter("ledger", NOTHING, "is not the one that paid for this run", "give the same ledger")
-        return entry
+    def _resumed(self, record: dict[str, Any], known: int) -> tuple[Payment | None, int]:
+        """Who pays for the steps after a checkpoint, and how many count as taken, at least as many as are known."""
+        payment = self._payment
+        if payment is None or record["entry"] is None:
+            return payment, known
+        steps = torch.full((1,), -1, device=self._device)
+        try:
+            if self._rank == 0:
+                payment, number = payment.resumed(record, known, own=self.steps_taken)
+                steps += 1 + number
+        finally:
+            self._told(steps)
+        if int(steps) < 0:
+            raise InvalidOperation("the first process was not allowed to go on from this checkpoint; see its error")
+        return payment, int(steps)
+
+    # -- the ledger ----------------------------------------------------------------------------------------------------
+
+    def _reserve(self) -> None:
+        """Charge the whole run before its first step, and let all processes know."""
+        if self._payment is None or self._is_charged:
+            return
+        granted = torch.zeros(1, device=self._device)
+        try:
+            if self._rank == 0 and self._payment.entry is None:
+                self._payment.reserve(self._run)
+            granted += 1
+        finally:
+            self._told(granted)  # the others must not wait for a first process that was refused
+        if not granted:
+            raise InvalidOperation("the first process was not granted the budget; see its error")
+        self._is_charged = True
+
+    def _seal(self) -> None:
+        if self._payment is not None and self._rank == 0:
+            self._payment.seal(self.steps_taken)
 
     # -- several processes ---------------------------------------------------------------------------------------------
 
@@ -552,44 +557,3 @@ class Trainer:
         if isinstance(plan, DPFTRL) and plan.records != self._records.count:
             rule = f"has {self._records.count} records, and the plan's order is one of {plan.records}"
             raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
-
-
-@final
-class _Past:
-    """What correlated noise needs of the steps before: sums as they were, which stay secret, and what was released."""
-
-    def __init__(self, plan: DPFTRL) -> None:
-        self._coefficients = [float(each) for each in plan.coefficients]
-        self._sums: list[dict[str, Tensor]] = []
-        self._released: list[dict[str, Tensor]] = []
-
-    def begin(self) -> None:
-        """One more step. If it is never finished, it stays one in which nothing was learnt: steps keep their distance,
-        on which the sensitivity rests."""
-        keep = len(self._coefficients)
-        self._sums = [{}, *self._sums][:keep]
-        self._released = [{}, *self._released][:keep]
-
-    def released(self, totals: dict[str, Tensor], noise: GradientNoise) -> list[Tensor]:
-        """M_t = Σ_j c_j g_{t-j} + Z_t is told; what comes back is (C⁻¹M)_t, made of what was told alone."""
-        sums = {name: total.double() for name, total in totals.items()}
-        mixed = [total.clone() for total in sums.values()]
-        for weight, before in zip(self._coefficients[1:], self._sums[1:], strict=False):
-            if before:
-                torch._foreach_add_(mixed, list(before.values()), alpha=weight)
-        noisy = noise.add(mixed)
-        for weight, told in zip(self._coefficients[1:], self._released[1:], strict=False):
-            if told:
-                torch._foreach_add_(noisy, list(told.values()), alpha=-weight)
-        self._sums[0], self._released[0] = sums, dict(zip(totals, noisy, strict=True))
-        return [each.to(total.dtype, copy=True) for each, total in zip(noisy, totals.values(), strict=True)]
-
-    def state(self) -> dict[str, list[dict[str, Tensor]]]:
-        return {"sums": self._sums, "released": self._released}
-
-    def restore(self, state: dict[str, list[dict[str, Tensor]]], lost: int) -> None:
-        """As it was; steps lost after the checkpoint count as steps in which nothing was learnt."""
-        if lost:
-            rule = f"{lost} steps were taken after it, and the noise of later ones would have to match theirs"
-            raise InvalidParameter("path", NOTHING, rule, "save after every step of a DPFTRL run, or start anew")
-        self._sums, self._released = state["sums"], state["released"]
