@@ -282,9 +282,9 @@ def test_a_folder_and_a_place_that_does_not_exist(tmp_path: Path) -> None:
 
 def test_a_newer_format(path: Path) -> None:
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 3")
+    connection.execute("PRAGMA user_version = 4")
     connection.close()
-    with pytest.raises(UnreadableRecord, match="format 3, newer than 2; update deniable"):
+    with pytest.raises(UnreadableRecord, match="format 4, newer than 3; update deniable"):
         Ledger.open(path, **ABOUT)
 
 

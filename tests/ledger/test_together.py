@@ -208,7 +208,7 @@ def test_a_file_that_a_crash_left_shorter_than_it_says_is_a_ledger(tmp_path: Pat
     assert int.from_bytes(page[28:32]) * 4096 == path.stat().st_size > copy.stat().st_size
     with copy.open("r+b") as file:
         file.write(page)
-    with Ledger.open(copy) as found:
+    with Ledger.inspect(copy) as found:
         last = found.verify()
         assert last is not None
         assert last.number == 40

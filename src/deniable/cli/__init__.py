@@ -9,6 +9,7 @@
     deniable add visits.csv --schema visits.yaml --budget 1 --delta 1e-6 --url https://...
     deniable verify ledger.jsonl --key owner.pub
     deniable rotate visits.csv.ledger --key owner.key --to new.key
+    deniable moved visits.csv.ledger --reason "a new disk"
     deniable demo --out demo-output
 
 Exit codes: 0 done · 1 could not be done (a missing extra, a file that cannot be written, a zoo with misses) · 2 asked

@@ -1,4 +1,4 @@
-"""The auditor's command, `verify`, which needs a ledger and nothing else; and the owner's, `rotate`.
+"""The auditor's command, `verify`, which needs a ledger and nothing else; and the owner's, `rotate` and `moved`.
 
 Exit codes: 0 the history is whole · 1 the file cannot be read · 2 asked wrongly, or no ledger · 3 the history was
 changed, and the first bad entry is named.
@@ -100,6 +100,29 @@ def add(app: "typer.Typer") -> None:
                     f"The key is now {public}, in {many} ledger{'' if many == 1 else 's'}. The old one signed for it."
                 )
 
+    @app.command()
+    def moved(
+        ledger: Annotated[str, typer.Argument(help="A ledger's own file, or the URL of its database.")],
+        reason: Annotated[str, typer.Option(help="Why it is here now, for everybody to read.")],
+        dataset: Annotated[str | None, typer.Option(help="Of a database with several ledgers: which one.")] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a sentence.")] = False,
+    ) -> None:
+        """Say that a ledger's file is in another place for good, and that nobody uses another copy of it."""
+        from deniable.ledger import Ledger, State
+
+        with plain_errors():
+            with Ledger.inspect(ledger, dataset=dataset) as before:
+                known = before.verify()
+            with Ledger.open(ledger, dataset=dataset, moved=reason) as opened:
+                entries = [each for each in opened.entries() if known is None or each.number > known.number]
+            found = next((each.number for each in entries if each.state is State.MOVED), None)
+            if as_json:
+                print(json.dumps({"moved": found is not None, "entry": found}))
+            elif found is None:
+                print("This ledger is at home here; nothing was written.")
+            else:
+                print(f"This ledger is at home here now; entry {found} says so. Do not use another copy of it.")
+
 
 def _rotated(
     place: Path | None, key: Path | None, to: Path | None, config: Path | None, by: str, reason: str
@@ -160,7 +183,7 @@ def _exported(place: Path, kept: Path | None) -> Iterator[Path]:
         return
     if kept is not None and kept.exists():
         raise InvalidParameter("--export", str(kept), "is there already", "name a new file")
-    with tempfile.TemporaryDirectory() as folder, Ledger.open(place) as ledger:
+    with tempfile.TemporaryDirectory() as folder, Ledger.inspect(place) as ledger:
         ledger.verify()
         made = Path(folder) / "ledger.jsonl" if kept is None else kept
         ledger.export(made)

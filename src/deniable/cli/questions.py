@@ -1,10 +1,12 @@
 """Questions from the shell: `ask`, `price`, `bounds` and `schema`.
 
-The account of a file is kept beside it, in FILE.ledger: whoever asks next shares its budget.
+The account of a file is kept beside it, in FILE.ledger: whoever asks next shares its budget. FILE is the file itself:
+symbolic links are followed first, and a file with several names (hard links) gets no account of its own.
 """
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,6 +143,7 @@ def _named(source: Path, table: str | None) -> dict[str, object]:
     """What is read, by the name of its table."""
     from deniable.tables.files import DATABASES, plain_name, table_name
 
+    source = source.resolve()
     if not source.name.lower().endswith(DATABASES):
         if table is not None:
             raise InvalidParameter("--table", table, "is for a file that has several", f"leave it out: {source.name}")
@@ -176,9 +179,28 @@ def _account(given: dict[str, Any]) -> Path:
     """The file of the ledger."""
     if not given["source"].name:  # "", "." and "/"
         raise InvalidParameter("source", str(given["source"]), "is no file", "name a CSV or Parquet file")
-    found = given["ledger"] or given["source"].with_name(given["source"].name + ".ledger")
-    assert isinstance(found, Path)
-    return found
+    if given["ledger"] is not None:
+        found = given["ledger"]
+        assert isinstance(found, Path)
+        return found
+    source = given["source"].resolve()
+    if not _beside(source).exists():
+        _check_names(source)
+    return _beside(source)
+
+
+def _check_names(source: Path) -> None:
+    """Refuse a new account for a file that has other names: one of those may have spent the budget already."""
+    if not source.is_file() or (found := source.stat()).st_nlink == 1:
+        return
+    others = [each for each in sorted(source.parent.iterdir()) if each != source and each.is_file()]
+    asked = [each.name for each in others if os.path.samestat(each.stat(), found) and _beside(each).exists()]
+    remedy = f"ask {asked[0]}, which has one" if asked else "ask it by the name that has one, or say --ledger FILE"
+    raise InvalidParameter("source", source.name, "has several names (hard links), and one account for all", remedy)
+
+
+def _beside(source: Path) -> Path:
+    return source.with_name(source.name + ".ledger")
 
 
 def _cost(given: dict[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,8 @@ from deniable.errors import (
 )
 from deniable.ledger import migrations
 from deniable.ledger.entries import Entry, Heading, State
-from deniable.ledger.sqlite import needs_all, ours
+from deniable.ledger.places import check_names, resolved
+from deniable.ledger.sqlite import flushed, needs_all, ours
 from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, Waiting, as_row, from_row, genesis_of
 
 try:
@@ -57,7 +58,7 @@ _VANISHED: Final = 60
 _CONNECTIONS: Final = 8
 """At most, of one process to one database. Writers of a ledger go one after the other anyway."""
 
-_REVISION: Final = "0001"
+_REVISION: Final = "0002"
 _VERSION_TABLE: Final = "deniable_ledger_version"
 
 _METADATA: Final = sa.MetaData()
@@ -65,7 +66,7 @@ LEDGERS: Final = sa.Table(
     "deniable_ledgers",
     _METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
-    *(sa.Column(name, sa.Text) for name in ("serial", "family", "heading")),
+    *(sa.Column(name, sa.Text) for name in ("serial", "family", "heading", "home", "secret")),
     sa.Column("number", sa.BigInteger),
     sa.Column("hash", sa.Text),
 )
@@ -152,6 +153,15 @@ class _DatabaseTransaction(Transaction):
     def links(self) -> list[Entry]:
         return self._entries(_LINKS)
 
+    def own(self, name: str) -> str | None:
+        found: str | None = self._connection.execute(
+            sa.select(LEDGERS.c[name]).where(LEDGERS.c.id == self._ledger)
+        ).scalar()
+        return found
+
+    def keep(self, name: str, value: str) -> None:
+        self._connection.execute(sa.update(LEDGERS).where(LEDGERS.c.id == self._ledger).values({name: value}))
+
     def part(self) -> AbstractContextManager[object]:
         return self._connection.begin_nested()
 
@@ -190,18 +200,22 @@ class _DatabaseTransaction(Transaction):
 class DatabaseStore(Store):
     """A ledger in a database that may hold others."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, to_read: bool = False) -> None:
         self._url = url
         self._pool: _Pool | None = _pool(url)
         self._title = self._pool.title
         self._ledger = 0
         self._genesis = ""
-        super().__init__()
+        super().__init__(to_read=to_read)
         _STORES.add(self)
 
     @property
     def path(self) -> Path | None:
         return None
+
+    @property
+    def file(self) -> Path | None:
+        return self._open_pool().file
 
     @property
     def place(self) -> str | None:
@@ -214,7 +228,7 @@ class DatabaseStore(Store):
     def open(self, new: Heading | None, *, dataset: str | None, family: str | None) -> Heading:
         pool = self._open_pool()
         with _our_errors(self._title):
-            pool.prepare(may_create=new is not None)
+            pool.prepare(may_create=new is not None, writes=not self._to_read)
             for _ in range(3):  # somebody may make the same ledger meanwhile
                 found = self._found(pool, dataset, family)
                 if found is not None:
@@ -266,6 +280,14 @@ class DatabaseStore(Store):
                 connection.execute(_LOCK, {"ledger": self._ledger})
             yield _DatabaseTransaction(connection, self._ledger, self._genesis)
 
+    def flush(self) -> None:
+        pool = self._open_pool()
+        if pool.file is not None:
+            with _our_errors(self._title), pool.engine.connect() as connection:
+                driver = connection.connection.driver_connection
+                assert driver is not None
+                flushed(driver.execute)
+
     def _keep(self, waiting: Sequence[Waiting]) -> None:
         deadline: float | None = None
         while True:
@@ -306,7 +328,9 @@ class _Pool:
             raise InvalidParameter("place", NOTHING, rule) from None
         parsed = parsed.set(drivername=scheme)
         self.title = repr(parsed.render_as_string(hide_password=True))
-        self.file = Path(parsed.database or "").absolute() if scheme == "sqlite" else None
+        self.file = resolved(parsed.database or "") if scheme == "sqlite" else None
+        if self.file is not None:
+            parsed = parsed.set(database=str(self.file))
         self._seen: tuple[int, int] | None = None
         settings: dict[str, Any] = {"pool_size": _CONNECTIONS, "max_overflow": 0, "pool_timeout": 10 * _PATIENCE}
         if self.file is None:
@@ -324,19 +348,22 @@ class _Pool:
     @contextmanager
     def begin(self, *, writes: bool) -> Iterator[sa.Connection]:
         """A transaction; while reading, a view that does not change."""
-        self._same_file()
+        self._same_file(writes=writes)
         options: dict[str, Any] = {"deniable_writes": writes}
         if self.file is None and not writes:
             options["isolation_level"] = "REPEATABLE READ"
         with self.engine.connect() as connection:
             asked = connection.execution_options(**options)
             with asked.begin():
+                self._same_file(writes=writes)  # while it waited for its turn, the file may have got another name
                 yield asked
 
-    def prepare(self, *, may_create: bool) -> None:
+    def prepare(self, *, may_create: bool, writes: bool) -> None:
         """See to it that the tables are there, and up to date."""
         if self.file is not None and not self.file.exists() and not may_create:
             raise needs_all("there is no such database yet")
+        if self.file is not None and self.file.is_file() and writes:
+            check_names(self.file, os.stat(self.file))  # before SQLite opens a second log
         with self.engine.connect() as connection:
             found = migrations.revision(connection.execution_options(deniable_writes=False), _VERSION_TABLE)
             connection.rollback()
@@ -348,6 +375,7 @@ class _Pool:
         if self.file is not None and self._seen is None:
             stat = os.stat(self.file)
             self._seen = stat.st_dev, stat.st_ino
+        self._same_file(writes=writes)
 
     def _upgrade(self) -> None:
         options: dict[str, Any] = {"deniable_writes": True}
@@ -360,7 +388,7 @@ class _Pool:
                     asked.execute(sa.select(sa.func.pg_advisory_xact_lock(0x64656E79)))
                 migrations.upgrade(asked, steps=migrations.LEDGERS, version_table=_VERSION_TABLE)
 
-    def _same_file(self) -> None:
+    def _same_file(self, *, writes: bool) -> None:
         """LedgerUnavailable if the name now means another file: what we write would be lost, and spent twice."""
         if self.file is None or self._seen is None:
             return
@@ -370,6 +398,8 @@ class _Pool:
             stat = None
         if stat is None or (stat.st_dev, stat.st_ino) != self._seen:
             raise LedgerUnavailable(f"the database {self.title} was moved or replaced", "close it and open it again")
+        if writes:
+            check_names(self.file, stat)
 
     def __del__(self) -> None:
         if hasattr(self, "engine"):

@@ -89,6 +89,9 @@ class State(StrEnum):
     ROTATED = "ROTATED"
     """The owner has another key from here on: the old one signed for it."""
 
+    MOVED = "MOVED"
+    """The file is in another place from here on; its owner said that nobody uses another copy."""
+
 
 @final
 @dataclass(frozen=True, slots=True)

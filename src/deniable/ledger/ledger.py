@@ -38,7 +38,9 @@ from deniable.ledger.entries import (
 )
 from deniable.ledger.export import newest_note, write_export
 from deniable.ledger.keys import PublicKey, SigningKey
+from deniable.ledger.places import resolved
 from deniable.ledger.recount import Recount
+from deniable.ledger.settling import secret_of, settle
 from deniable.ledger.signing import adjusted, checkpointed, in_history, keys_of, rotated
 from deniable.ledger.sqlite import SQLiteStore
 from deniable.ledger.standing import standing
@@ -90,6 +92,7 @@ class Ledger:
         family: str | None = None,
         owner: PublicKey | None = None,
         checkpoint: Checkpoint | Place | None = None,
+        moved: str | None = None,
     ) -> Ledger:
         """The ledger in this file or database, made if there is none; without a place, a new one in memory.
 
@@ -101,6 +104,8 @@ class Ledger:
         goes on spending from that ledger. With an `owner`, that key alone may adjust limits and sign checkpoints, until
         it is replaced (`rotate`).
         `checkpoint`, one that was kept or a file that has one, refuses a ledger that is older or tells another history.
+        A file that is not where it is at home is refused, because two copies would spend one budget twice; `moved`
+        says why this one alone is used from now on, and is written into the chain.
         """
         for name, text in (("dataset", dataset), ("family", family)):
             if text is not None:
@@ -127,11 +132,22 @@ class Ledger:
             if note is not None:
                 with store.reading() as transaction:
                     in_history(heading, transaction, note)
+            settle(store, None if moved is None else checked_text("moved", moved))
             ledger._name(dataset, family)
         except BaseException:
             store.close()
             raise
         return ledger
+
+    @classmethod
+    def inspect(cls, place: Place, *, dataset: str | None = None) -> Ledger:
+        """The ledger in this place to look at, also a copy of one, or one under another name: it spends nothing."""
+        store = _store(place, to_read=True)
+        try:
+            return cls(store, store.open(None, dataset=dataset, family=None))
+        except BaseException:
+            store.close()
+            raise
 
     def _name(self, dataset: str | None, family: str | None) -> None:
         """See to it that the data may be called so: it always was, or it now gets another name in its family."""
@@ -509,6 +525,14 @@ class Ledger:
             assumptions += ("the owner did not raise the limit because of answers",)
         return Guarantee(self.budget.curve(most), self.unit, assumptions=assumptions)
 
+    def secret_for(self, purpose: str) -> bytes:
+        """32 secret bytes for this purpose, the same ones whenever this ledger is opened.
+
+        For the owner's machine: in no entry, no export and no repr.
+        """
+        with self._store.reading() as transaction:
+            return secret_of(transaction, purpose)
+
     # -- handles -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -532,12 +556,12 @@ class Ledger:
         return f"<Ledger {self._store.title} of {self.dataset!r}, {self.budget!r}, {self.unit!r}>"
 
 
-def _store(place: Place | None) -> Store:
+def _store(place: Place | None, *, to_read: bool = False) -> Store:
     if isinstance(place, str) and _URL.match(place):
         from deniable.ledger.database import DatabaseStore  # SQLAlchemy comes with an extra
 
-        return DatabaseStore(place)
-    return SQLiteStore(None if place is None else Path(place).absolute())
+        return DatabaseStore(place, to_read=to_read)
+    return SQLiteStore(None if place is None else resolved(place), to_read=to_read)
 
 
 def _ask(cost: Cost, question: str, description: str, key: str | None = None) -> _Ask:

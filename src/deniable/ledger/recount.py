@@ -115,6 +115,9 @@ class Recount:
             self.names.append(entry.name)
         elif entry.state is State.CHECKPOINT:
             self._take_checkpoint(entry)
+        elif entry.state is State.MOVED:
+            if entry.terms is not None or entry.name is not None or entry.checkpoint is not None:
+                raise self._bad(number, "is more than a new place")
         else:
             self._take_terms(entry)
         self.number, self.link, self.time, self.newest = number, entry.hash, entry.time, entry

@@ -7,7 +7,8 @@ digits, an SQLite integer 18, and no float ever holds one.
 
 A process has two connections to a file, one to write and one to read, each used by one thread at a time. A connection
 must not cross a fork, so both are closed before every fork and each side opens its own when it next needs one. Not for
-network file systems: their locks cannot be trusted, and SQLite says so.
+network file systems: their locks cannot be trusted, and SQLite says so. A file has one name, see `places`: that is
+looked at in every transaction.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 from urllib.parse import quote
 
 from deniable.errors import (
@@ -33,9 +34,10 @@ from deniable.errors import (
     UnreadableRecord,
 )
 from deniable.ledger.entries import Entry, Heading
+from deniable.ledger.places import check_names
 from deniable.ledger.stores import COLUMNS, RESTORE, Head, Seen, Store, Transaction, as_row, from_row, genesis_of
 
-__all__ = ["SQLiteStore", "needs_all", "ours"]
+__all__ = ["SQLiteStore", "flushed", "needs_all", "ours"]
 
 _APPLICATION: Final = 0x64656E79
 """Marks an SQLite file as a ledger of ours ("deny"), in the field that SQLite keeps for this."""
@@ -46,8 +48,10 @@ _PATIENCE: Final = 30.0
 _NO_WAITING: Final = "PRAGMA busy_timeout = 0"
 """Once a connection is set up, who writes waits in `_begin`, and nowhere else: the turn is theirs to the end."""
 
-VERSION: Final = 2
-"""Of the tables. A file of version 1 knew no accounts; it gets the columns for them when it is next opened."""
+VERSION: Final = 3
+"""Of the tables. A file of version 1 knew no accounts, one of version 2 neither its home nor its secret; it gets what
+it lacks when it is next opened.
+"""
 
 _COLUMNS: Final = ", ".join(COLUMNS)
 _ACCOUNTS: Final = (
@@ -59,6 +63,10 @@ _ACCOUNTS: Final = (
     "CREATE INDEX linked ON entries (number) WHERE state = 'LINKED'",
     "CREATE INDEX by_time ON entries (time, number)",
 )
+_OWN: Final = ("CREATE TABLE own (name TEXT PRIMARY KEY, value TEXT NOT NULL)",)
+_STEPS: Final = {1: (*_ACCOUNTS, *_OWN), 2: _OWN}
+"""What a file of an older version lacks."""
+
 _SCHEMA: Final = (
     "CREATE TABLE heading (one INTEGER PRIMARY KEY CHECK (one = 1), text TEXT NOT NULL)",
     "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, hash TEXT NOT NULL)",
@@ -120,6 +128,13 @@ class _SQLiteTransaction(Transaction):
     def links(self) -> list[Entry]:
         return self._entries("state = 'LINKED' ORDER BY number")
 
+    def own(self, name: str) -> str | None:
+        row = self._connection.execute("SELECT value FROM own WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def keep(self, name: str, value: str) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO own VALUES (?, ?)", (name, value))
+
     @contextmanager
     def part(self) -> Iterator[None]:
         self._connection.execute("SAVEPOINT part")
@@ -161,8 +176,8 @@ class _SQLiteTransaction(Transaction):
 class SQLiteStore(Store):
     """A ledger in an SQLite file, or in memory."""
 
-    def __init__(self, path: Path | None) -> None:
-        super().__init__()
+    def __init__(self, path: Path | None, *, to_read: bool = False) -> None:
+        super().__init__(to_read=to_read)
         self._path = path
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
@@ -182,6 +197,10 @@ class SQLiteStore(Store):
         return self._path
 
     @property
+    def file(self) -> Path | None:
+        return self._path
+
+    @property
     def place(self) -> str | None:
         return None if self._path is None else str(self._path)
 
@@ -189,6 +208,8 @@ class SQLiteStore(Store):
         with self._lock, _our_errors(self._path):
             if self._path is not None and not self._path.exists() and new is None:
                 raise needs_all(f"there is no ledger at {str(self._path)!r} yet")
+            if self._path is not None and self._path.is_file() and not self._to_read:
+                check_names(self._path, os.stat(self._path))  # before SQLite opens a second log
             _refuse_foreign(self._path)
             connection = self._connected(may_create=True)
             if not _has_tables(connection):
@@ -202,6 +223,7 @@ class SQLiteStore(Store):
                 _switch_to_log(connection)
                 found = os.stat(self._path)
                 self._file = found.st_dev, found.st_ino
+                self._same_file()
                 connection.execute(_NO_WAITING)
         return Heading.read(heading)
 
@@ -224,6 +246,7 @@ class SQLiteStore(Store):
             connection = self._connected(reads=reads)
             _begin(connection, begin)
             try:
+                self._same_file()  # once more: while it waited for its turn, the file may have got another name
                 # This number changes when another connection has written, of this process or of any other.
                 [version] = connection.execute("PRAGMA data_version").fetchone()
                 before, seen = self._seen.pop(connection, (None, Seen()))
@@ -236,6 +259,10 @@ class SQLiteStore(Store):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def flush(self) -> None:
+        with self._lock, _our_errors(self._path):
+            flushed(self._connected().execute)
 
     def _connected(self, *, may_create: bool = False, reads: bool = False) -> sqlite3.Connection:
         if self._closed:
@@ -268,6 +295,8 @@ class SQLiteStore(Store):
             raise LedgerUnavailable(
                 f"the ledger {str(self._path)!r} was moved or replaced", "close it and open it again"
             )
+        if not self._to_read:
+            check_names(self._path, found)
 
     def _disconnect(self) -> None:
         for each in (self._connection, self._reader):
@@ -341,7 +370,7 @@ def _create(connection: sqlite3.Connection, new: Heading) -> None:
         if not _has_tables(connection):  # nobody was faster
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
-            for statement in (*_SCHEMA, *_ACCOUNTS):
+            for statement in (*_SCHEMA, *_ACCOUNTS, *_OWN):
                 connection.execute(statement)
             connection.execute("INSERT INTO heading VALUES (1, ?)", (new.text(),))
             connection.execute("INSERT INTO head VALUES (1, 0, ?)", (new.genesis(),))
@@ -373,8 +402,9 @@ def _upgrade(connection: sqlite3.Connection) -> None:
         return
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:  # nobody was faster
-            for statement in _ACCOUNTS:
+        [found] = connection.execute("PRAGMA user_version").fetchone()
+        if found != VERSION:  # nobody was faster
+            for statement in _STEPS.get(found, ()):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
@@ -394,6 +424,13 @@ def _switch_to_log(connection: sqlite3.Connection) -> None:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.005)
+
+
+def flushed(execute: Callable[[str], Any]) -> None:
+    """Write the log into the file. Others may be in the way for a moment: a reader, or who does the same."""
+    deadline = time.monotonic() + _PATIENCE
+    while execute("PRAGMA wal_checkpoint(FULL)").fetchone()[0] and time.monotonic() < deadline:
+        time.sleep(0.005)
 
 
 def needs_all(fact: str) -> InvalidParameter:

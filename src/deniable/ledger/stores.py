@@ -18,7 +18,7 @@ from pathlib import Path
 from time import time as clock
 from typing import Any, Final, NamedTuple, TypeVar, final
 
-from deniable.errors import DeniableError, LedgerDamaged, LedgerUnavailable
+from deniable.errors import DeniableError, InvalidOperation, LedgerDamaged, LedgerUnavailable
 from deniable.ledger.accounts import stamp
 from deniable.ledger.budget import Cost
 from deniable.ledger.entries import Entry, Heading, State, Terms, compact, cost_of, more_of
@@ -148,6 +148,14 @@ class Transaction(ABC):
         """The LINKED entries, oldest first."""
 
     @abstractmethod
+    def own(self, name: str) -> str | None:
+        """What the store keeps with the ledger and not in its chain: its `home`, its `secret`. Never exported."""
+
+    @abstractmethod
+    def keep(self, name: str, value: str) -> None:
+        """Keep this with the ledger."""
+
+    @abstractmethod
     def _insert(self, entries: Sequence[Entry], head: Head) -> None:
         """Write these entries and move the head from exactly `head` to the last of them."""
 
@@ -258,9 +266,10 @@ class Store(ABC):
     told anything before that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, to_read: bool = False) -> None:
         self._queue: deque[Waiting] = deque()
         self._turn = threading.Lock()
+        self._to_read = to_read
 
     @property
     @abstractmethod
@@ -271,6 +280,11 @@ class Store(ABC):
     @abstractmethod
     def place(self) -> str | None:
         """What `Ledger.open` finds it by, in this process and others; None if only this process has it."""
+
+    @property
+    @abstractmethod
+    def file(self) -> Path | None:
+        """The file that it lies in, maybe beside others; None in memory and on a server."""
 
     @property
     def title(self) -> str:
@@ -294,6 +308,8 @@ class Store(ABC):
 
     def write(self, work: Callable[[Transaction], Result]) -> Result:
         """Do this while writing; again from the start, where a store could not keep it because of somebody else."""
+        if self._to_read:
+            raise InvalidOperation("this ledger was opened to look at; Ledger.open(...) opens it to spend")
         mine = Waiting(work)
         self._queue.append(mine)
         with self._turn:
@@ -301,6 +317,9 @@ class Store(ABC):
                 self._write_waiting()
         result: Result = mine.told()
         return result
+
+    def flush(self) -> None:  # noqa: B027  # most stores have nothing to do
+        """Write what is in a log of its own into the file itself, where there is such a log."""
 
     def alone(self) -> None:
         """In a child after a fork: those who waited are threads of the parent."""

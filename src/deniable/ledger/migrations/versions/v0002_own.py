@@ -1,0 +1,13 @@
+"""What a ledger keeps beside its chain: its home and its secret."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Both are made when a ledger is next opened."""
+    for name in ("home", "secret"):
+        op.add_column("deniable_ledgers", sa.Column(name, sa.Text, nullable=True))

@@ -1,0 +1,61 @@
+"""What a ledger keeps beside its chain: where it is at home, and a secret of its own.
+
+Neither is an entry, neither is exported. The secret is there so that what was decided by chance when a table was read
+is decided alike when it is read again: which rows of a person are kept, and what a version of the data is called.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from hashlib import sha256
+
+from deniable.errors import LedgerDamaged
+from deniable.ledger.entries import State
+from deniable.ledger.places import here, left_behind, moved_from, refused
+from deniable.ledger.stores import RESTORE, Store, Transaction
+
+__all__ = ["secret_of", "settle"]
+
+_HOME, _SECRET = "home", "secret"
+
+
+def settle(store: Store, moved: str | None) -> None:
+    """See to it that the ledger is at home where it was opened, and that it has a secret.
+
+    One that has no home yet (it is new, or an older version made it) gets the place where it is. LedgerUnavailable if
+    it is at home elsewhere, unless `moved` says why.
+    """
+    with store.reading() as transaction:
+        if transaction.own(_SECRET) is not None and _is_home(store, transaction.own(_HOME)):
+            return
+    store.write(lambda transaction: _settled(store, transaction, moved))
+    store.flush()  # the log is found by the name of the file; what says where that is must not be in the log alone
+
+
+def _is_home(store: Store, home: str | None) -> bool:
+    return store.file is None or (home is not None and moved_from(home, store.file) is None)
+
+
+def _settled(store: Store, transaction: Transaction, moved: str | None) -> None:
+    if transaction.own(_SECRET) is None:
+        transaction.keep(_SECRET, secrets.token_hex(32))
+    file, home = store.file, transaction.own(_HOME)
+    if file is None or _is_home(store, home):
+        return
+    if home is not None:
+        before = moved_from(home, file) or ""
+        if moved is None:
+            raise refused(file, before)
+        if (waiting := left_behind(file, before)) is not None:
+            raise waiting
+        transaction.append(state=State.MOVED, description=moved, spent=transaction.spent())
+    transaction.keep(_HOME, here(file))
+
+
+def secret_of(transaction: Transaction, purpose: str) -> bytes:
+    """The ledger's secret for one purpose; whoever knows it knows nothing of those for others."""
+    kept = transaction.own(_SECRET)
+    if kept is None:
+        raise LedgerDamaged(None, "has lost its secret", RESTORE)
+    return hmac.new(bytes.fromhex(kept), purpose.encode(), sha256).digest()

@@ -1,0 +1,62 @@
+"""Accounts of files in the shell: one for each file, whatever name it is asked by."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from deniable.ledger import Ledger, State
+from tests.test_cli import asked, refused
+
+COUNT = "SELECT COUNT(*) AS n FROM visits"
+FIRST = ["--each-row", "--budget", "1", "--epsilon", "0.9"]
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    path = tmp_path / "visits.csv"
+    path.write_text("ward\n" + "A\n" * 100, encoding="utf-8")
+    return path
+
+
+def test_a_symbolic_link_to_a_table_spends_from_the_same_account(visits: Path, tmp_path: Path) -> None:
+    asked("ask", str(visits), COUNT, *FIRST)
+    (tmp_path / "other").mkdir()
+    for link in (tmp_path / "link.csv", tmp_path / "other" / "visits.csv"):
+        link.symlink_to(visits)
+        code, said = refused("ask", str(link), f"{COUNT} WHERE ward = 'A'", *FIRST)
+        assert (code, "left epsilon 0.1" in said) == (1, True), said
+    (tmp_path / "folder").symlink_to(tmp_path)
+    code, said = refused("ask", str(tmp_path / "folder" / "visits.csv"), f"{COUNT} WHERE ward = 'A'", *FIRST)
+    assert "left epsilon 0.1" in said
+    assert [each.name for each in tmp_path.rglob("*.ledger")] == ["visits.csv.ledger"]
+
+
+def test_a_hard_link_to_a_table_gets_no_second_account(visits: Path, tmp_path: Path) -> None:
+    asked("ask", str(visits), COUNT, *FIRST)
+    (tmp_path / "other").mkdir()
+    for link in (tmp_path / "link.csv", tmp_path / "other" / "visits.csv"):
+        os.link(visits, link)
+        code, said = refused("ask", str(link), COUNT, *FIRST)
+        assert (code, "several names (hard links)" in said) == (2, True), said
+    assert "ask visits.csv, which has one" in refused("ask", str(tmp_path / "link.csv"), COUNT, *FIRST)[1]
+    assert len(list(tmp_path.rglob("*.ledger"))) == 1
+    asked("ask", str(visits), COUNT, "--epsilon", "0.9")  # the account that is there goes on
+
+
+def test_a_ledger_that_was_moved_is_used_when_its_owner_says_so(visits: Path, tmp_path: Path) -> None:
+    asked("ask", str(visits), COUNT, *FIRST)
+    kept, copy = tmp_path / "visits.csv.ledger", tmp_path / "copy.ledger"
+    shutil.copy(kept, copy)
+    code, said = refused("ask", str(visits), COUNT, "--ledger", str(copy), "--epsilon", "0.1")
+    assert (code, "deniable moved copy.ledger" in said) == (1, True), said
+    assert json.loads(asked("verify", str(copy), "--json"))["whole"]
+    assert "entry 3" in asked("moved", str(copy), "--reason", "a new disk")
+    assert json.loads(asked("moved", str(copy), "--reason", "again", "--json")) == {"moved": False, "entry": None}
+    asked("ask", str(visits), COUNT, "--ledger", str(copy), "--epsilon", "0.1")
+    with Ledger.open(copy) as ledger:
+        assert [each.state for each in ledger.entries()][-1] is State.MOVED
