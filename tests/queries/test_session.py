@@ -92,15 +92,15 @@ def test_a_replay_says_when_it_was_answered(tmp_path: Path) -> None:
     path = tmp_path / "visits.ledger"
     with opened(ledger=path) as s:
         first = s.sql(WARDS, mu=1)
-        sealed = s.ledger.entry(2)
-        assert sealed is not None
-        assert first.receipt.time == sealed.time
+        charged = s.ledger.entry(1)
+        assert charged is not None
+        assert first.receipt.time == charged.time
         assert "the answer is of" not in str(first)
     with opened(visits().head(10), ledger=path) as s:
         again = s.sql(WARDS, mu=1)
         assert again.rows == first.rows
-        assert f"asked before; the answer is of {sealed.time[:10]}" in " ".join(str(again).split())
-        assert again.to_dict()["provenance"]["time"] == sealed.time
+        assert f"asked before; the answer is of {charged.time[:10]}" in " ".join(str(again).split())
+        assert again.to_dict()["provenance"]["time"] == charged.time
 
 
 def own(kind: str, amount: float) -> dict[str, float]:

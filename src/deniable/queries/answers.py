@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.queries.intervals import Estimate, reach
 from deniable.queries.notes import cost_said, empty_note, rest_said, rows_note, threshold_note
-from deniable.queries.recipes import Counted
+from deniable.queries.recipes import Counted, is_cut, possible
 from deniable.queries.shown import Cell, Interval, Shown
 from deniable.tables.expressions import Column, Expression, columns_used
 from deniable.tables.operators import typed
@@ -221,21 +221,48 @@ class _Interval:
         return self._by_parts(row, drawn, float(middle))
 
     def _by_parts(self, row: Mapping[str, Any], drawn: Sequence[Drawn], middle: float) -> Interval:
-        """How far each noisy statistic moves the result, to first order: measures that share one move together."""
+        """By how far each noisy statistic moves the result, to first order; the count that decided to show the key is
+        tried at all that it may stand for.
+        """
+        cut = next((part for part in self._parts if is_cut(drawn[part], self._confidence)), None)
+        if cut is None:
+            return self._moved(row, drawn, self._parts, middle, self._confidence)
+        others = [part for part in self._parts if part != cut]
+        counts, rest = possible(drawn[cut], self._confidence)
+        ends = [middle]
+        for count in counts:
+            numbers = [*drawn]
+            numbers[cut] = count
+            value = self._at(row, numbers)
+            around = None if value is None else self._moved(row, numbers, others, value, rest)
+            if around is None:
+                return None
+            ends += around
+        return min(ends), max(ends)
+
+    def _at(self, row: Mapping[str, Any], drawn: Sequence[Drawn]) -> float | None:
+        """The result, if these were the noisy statistics; None if that is no number."""
+        moved = _estimates(self._plan, drawn, self._confidence)
+        value = self._value({**row, **{name: moved[name].value for name in self._used}})
+        return float(value) if isinstance(value, int | float) else None
+
+    def _moved(
+        self, row: Mapping[str, Any], drawn: Sequence[Drawn], parts: Sequence[int], middle: float, confidence: float
+    ) -> Interval:
+        """How far these statistics move the result, to first order: measures that share one move together."""
         moves: list[float] = []
-        for part in self._parts:
+        for part in parts:
             one = drawn[part]
             ends = []
             for sign in (-1, 1):
                 numbers = [*drawn]
                 numbers[part] = replace(one, values=one.values + sign * one.deviations)
-                moved = _estimates(self._plan, numbers, self._confidence)
-                ends.append(self._value({**row, **{name: moved[name].value for name in self._used}}))
+                ends.append(self._at(row, numbers))
             low, high = ends
-            if not isinstance(low, int | float) or not isinstance(high, int | float):
+            if low is None or high is None:
                 return None
-            moves += [abs(float(high) - float(low)) / 2 * draw for draw in one.draws]
-        half = reach(drawn[self._parts[0]].shape, moves, self._confidence)
+            moves += [abs(high - low) / 2 * draw for draw in one.draws]
+        half = reach(drawn[self._parts[0]].shape, moves, confidence)
         return middle - half, middle + half
 
     def _by_measures(self, row: Mapping[str, Any], estimates: Mapping[str, Estimate], middle: float) -> Interval:

@@ -26,7 +26,10 @@ def threshold_note(plan: Plan, threshold: int | None) -> str:
     if plan.people is None:
         return ""
     few = "those that many people share" if threshold is None else f"those with about {threshold:,} people or more"
-    return f"keys are not public: only {few} are shown; declare keys, name them with IN, or spend more"
+    return (
+        f"keys are not public: only {few} are shown, and intervals of counts near that reach far down, because those "
+        "keys may be shown by luck; declare keys, name them with IN, or spend more"
+    )
 
 
 def empty_note(plan: Plan) -> str:

@@ -100,7 +100,9 @@ class Price:
                 per = f" in a group of {TYPICAL_ROWS:,} rows" if named[name].depends_on_rows else ""
                 said.append(f"error    {name}: ± {_short(error)}{per}, at {100 * self.confidence:g} %")
         if self.threshold is not None:
-            said.append(f"keys     shown from about {self.threshold} people on")
+            said.append(
+                f"keys     shown from about {self.threshold:,} people on; near that, their intervals reach down to 1"
+            )
         if len(self.plan.parts) > 1:
             said.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
         if note := empty_note(self.plan):

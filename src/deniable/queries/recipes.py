@@ -30,6 +30,7 @@ from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons
 
 if TYPE_CHECKING:
     from deniable.mechanisms.prefix import Differences
+    from deniable.queries.chosen import Chosen
     from deniable.queries.question import Measure
     from deniable.tables.expressions import Expression
     from deniable.tables.plan import Relation
@@ -39,6 +40,9 @@ MOST_CELLS: Final = 1024
 
 SUM_BITS: Final = 24
 """Steps between 0 and the largest addend of a sum, as a power of two: rounding a row to them is far below any noise."""
+
+_TRIED: Final = 5
+"""Numbers that are tried between the ends of an interval."""
 
 
 @final
@@ -57,6 +61,8 @@ class Drawn:
     """How the deviation is made up of independent draws, where several were merged: each one's, relative to all."""
     shares: tuple[Share, ...] = ()
     """Of a merged number: the draws on whole numbers that it is made of, where all of them are known."""
+    chosen: Chosen | None = None
+    """Of the count that decided which keys are shown: how it did."""
 
     def noises(self, slope: float = 1.0) -> list[float]:
         """The deviations of what the draws add to something that moves by `slope` when the value moves by one."""
@@ -73,9 +79,22 @@ class Recipe(ABC):
     def statistics(self) -> tuple[Statistic, ...]:
         """What must be collected, in the order in which `estimate` takes it."""
 
-    @abstractmethod
     def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
         """The measure in one group, with its noise interval."""
+        found = self._estimate(drawn, confidence)
+        at = next((i for i, one in enumerate(drawn) if is_cut(one, confidence)), None)
+        if at is None:
+            return found
+        # The count that decided to show the key has no linear part in this any more: each n that it may stand for is
+        # taken in turn, as if it were exact, and half of what may be missed is left for the others.
+        counts, rest = possible(drawn[at], confidence)
+        tried = [found, *(self._estimate([*drawn[:at], each, *drawn[at + 1 :]], rest) for each in counts)]
+        lows, highs = zip(*((one.low, one.high) for one in tried if one.low is not None), strict=True)
+        return Estimate(found.value, min(lows), max(highs))
+
+    @abstractmethod
+    def _estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
+        """The same from noisy numbers that were not chosen by their size."""
 
     def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
         """The half-width of the noise interval to expect in a group of this many rows; None: it depends on the data."""
@@ -99,10 +118,11 @@ class Counted(Recipe):
         return (self.statistic,)
 
     def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
+        return self._estimate(drawn, confidence)
+
+    def _estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
         [one] = drawn
-        half = _whole_reach(one, confidence)
-        value = one.values if isinstance(one.values, int) else float(one.values)
-        return Estimate(value, value - half, value + half)
+        return Estimate(one.values if isinstance(one.values, int) else float(one.values), *bounds(one, confidence))
 
     def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
         return reach(shape, deviations, confidence)
@@ -123,7 +143,7 @@ class Summed(Recipe):
     def statistics(self) -> tuple[Statistic, ...]:
         return (self.statistic,)
 
-    def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
+    def _estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
         [one] = drawn
         half = _whole_reach(one, confidence)
         step = Fraction(2) ** self.statistic.exponent
@@ -150,7 +170,7 @@ class Averaged(Recipe):
     def statistics(self) -> tuple[Statistic, ...]:
         return (self.centred, self.count)
 
-    def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
+    def _estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
         total, count = drawn
         step = 2.0**self.centred.exponent
         n, s = float(count.values), float(total.values) * step
@@ -187,7 +207,7 @@ class Varied(Recipe):
     def statistics(self) -> tuple[Statistic, ...]:
         return (self.squares, self.centred, self.count)
 
-    def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
+    def _estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
         squares, total, count = drawn
         q = float(squares.values) * 2.0**self.squares.exponent
         s = float(total.values) * 2.0**self.centred.exponent
@@ -254,7 +274,7 @@ class Ranked(Recipe):
     def statistics(self) -> tuple[Statistic, ...]:
         return (self.cells,)
 
-    def estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
+    def _estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
         [totals] = drawn
         sums = np.concatenate(([0.0], np.asarray(totals.values, dtype=np.float64)))
         if self.q in (0, 1):
@@ -377,6 +397,30 @@ def _whole_reach(one: Drawn, confidence: float) -> float | int:
     half = reach(one.shape, one.noises(), confidence)
     # A whole number of noise is at most k in size if what it was rounded from is at most k + 1/2.
     return max(0, math.ceil(half - 0.5)) if isinstance(one.values, int) else half
+
+
+def bounds(one: Drawn, confidence: float) -> tuple[float, float]:
+    """The noise interval of a noisy number; of a count that decided whether its key is shown, given that it is."""
+    half = _whole_reach(one, confidence)
+    if one.chosen is not None:
+        return one.chosen.bounds(one.values, half, confidence)
+    return one.values - half, one.values + half
+
+
+def is_cut(one: Drawn, confidence: float) -> bool:
+    """Whether a number was chosen by its size so near to the threshold that its interval is another one for it."""
+    if one.chosen is None:
+        return False
+    far = reach(one.shape, one.noises(), 1 - (1 - confidence) / 100)
+    return one.chosen.matters(float(one.values) - far, confidence)
+
+
+def possible(one: Drawn, confidence: float) -> tuple[list[Drawn], float]:
+    """Exact numbers that such a number may stand for, and the confidence that is left for what it is taken with."""
+    rest = (1 + confidence) / 2
+    low, high = bounds(one, rest)
+    ends = np.linspace(float(low), float(high), _TRIED)
+    return [Drawn(float(each), 0.0, one.shape, draws=()) for each in ends], rest
 
 
 def _is_clear(count: Drawn, confidence: float) -> bool:

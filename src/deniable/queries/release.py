@@ -17,8 +17,9 @@ from deniable.errors import UnreadableRecord
 from deniable.ledger import Cost
 from deniable.mechanisms.base import witnessed
 from deniable.mechanisms.prefix import Differences
+from deniable.queries.chosen import Chosen, Gate
 from deniable.queries.intervals import Share, fewest
-from deniable.queries.planner import unthresholded
+from deniable.queries.planner import noise, unthresholded
 from deniable.queries.recipes import Drawn
 
 if TYPE_CHECKING:
@@ -99,8 +100,9 @@ class Released:
         made = unthresholded(plan, budget, units)
         mechanism: Any = made.mechanisms[part]
         blend = mechanism.differences if plan.parts[part].is_running else None
+        chosen = self._chosen(plan, budget, units) if part == plan.people else None
         if not self.draws:
-            return made.deviation(part), made.shape, blend
+            return made.deviation(part), made.shape, blend, (1.0,), (), chosen
         factor, draws = self._mixed(plan, budget, part, units)
         tails = math.fsum(draw**4 for draw in draws)
 
@@ -111,7 +113,23 @@ class Released:
         deviation = made.deviation(part) * factor
         if blend is not None:
             return deviation, made.shape, blended, draws
-        return deviation, made.shape, None, draws, self._shares(plan, budget, part, units)
+        return deviation, made.shape, None, draws, self._shares(plan, budget, part, units), chosen
+
+    def _chosen(self, plan: Plan, budget: Budget, units: int) -> Chosen | None:
+        """How the count of people decided that a key of this precision is shown; None where keys are public."""
+        if self.threshold is None or plan.people is None:
+            return None
+        behind = self._behind(units, budget)
+        if len(behind) < len(self.all_draws) > 2:
+            behind = ()  # other draws of the same precision in all could be behind it
+        gates = []
+        for each in behind:
+            made = noise(plan, budget, each.cost) if self.draws else unthresholded(plan, budget, each.cost.units)
+            threshold = made.threshold if self.draws else self.threshold
+            assert threshold is not None
+            mechanism: Any = made.mechanisms[plan.people]
+            gates.append(Gate(made.shape, float(mechanism.width), threshold))
+        return Chosen(tuple(gates), self._shares(plan, budget, plan.people, units) if gates else ())
 
     def _shares(self, plan: Plan, budget: Budget, part: int, units: int) -> tuple[Share, ...]:
         """What each draw adds to a merged number of this precision; nothing if that is not known."""

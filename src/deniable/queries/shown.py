@@ -27,7 +27,8 @@ class Shown(ABC):
     """Rows of cells by column name, and a noise interval for each measured cell.
 
     The interval says how far noise may have moved the number from what the (bounded) data says: it holds the number
-    without noise with probability `confidence`. It says nothing about sampling, or about rows that were left out.
+    without noise with probability `confidence`; where keys are not public, given that this key is shown. It says
+    nothing about sampling, or about rows that were left out.
     """
 
     __slots__ = ("_cells", "_counts", "_intervals", "_measured", "_names", "adjusted", "confidence")
