@@ -56,11 +56,26 @@ class Protocol(ABC):
 
     def decode(self, texts: Sequence[str]) -> Any:
         """The reports that `encode` wrote. Texts that it cannot have written are refused."""
-        rule = "must be whole numbers, as encode writes them"
+        rule = f"must be {self.form}, as encode writes them"
+        listed = border.texts("reports", texts, rule)
         try:
-            return np.array([int(text) for text in border.texts("reports", texts, rule)], dtype=np.int64)
+            found = self.parsed(listed)
+            # Many spellings are parsed that encode never writes, and numbers that are no reports.
+            written = self.encode(found)
         except (ValueError, OverflowError):
             raise InvalidParameter("reports", NOTHING, rule) from None
+        if written != listed:
+            raise InvalidParameter("reports", NOTHING, rule)
+        return found
+
+    @property
+    def form(self) -> str:
+        """What the texts of reports look like, in words."""
+        return "whole numbers"
+
+    def parsed(self, texts: list[str]) -> Any:
+        """Reports from texts of the form that `encode` writes; ValueError from others, or anything at all."""
+        return np.array([int(text) for text in texts], dtype=np.int64)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value}" for name, value in self.parameters().items())
@@ -115,29 +130,27 @@ class BitsProtocol(SharesProtocol):
     __slots__ = ()
     categories: int
 
+    def rows(self, reports: Any) -> Packed:
+        """Reports as packed rows; what `randomize` can never return is refused. Here, every row of bits is possible."""
+        return border.packed("reports", reports, self.categories)
+
     def count(self, reports: Any) -> tuple[Ints, int]:
-        rows = border.packed("reports", reports, self.categories)
+        rows = self.rows(reports)
         return bits.totals(rows, self.categories), len(rows)
 
     def unpacked(self, reports: Packed) -> np.typing.NDArray[np.bool_]:
         """The rows as True and False for each category."""
-        rows = border.packed("reports", reports, self.categories)
-        return np.unpackbits(rows, axis=1, count=self.categories, bitorder="little").astype(np.bool_)
+        return np.unpackbits(self.rows(reports), axis=1, count=self.categories, bitorder="little").astype(np.bool_)
 
     def encode(self, reports: Any) -> list[str]:
-        return [row.tobytes().hex() for row in border.packed("reports", reports, self.categories)]
+        return [row.tobytes().hex() for row in self.rows(reports)]
 
-    def decode(self, texts: Sequence[str]) -> Packed:
-        width = border.width(self.categories)
-        rule = f"must be {width} bytes each in hexadecimal, as encode writes"
-        try:
-            rows = [bytes.fromhex(text) for text in border.texts("reports", texts, rule)]
-        except ValueError:
-            rows = [b""]
-        if any(len(row) != width for row in rows):
-            raise InvalidParameter("reports", NOTHING, rule)
-        listed = np.array([list(row) for row in rows], dtype=np.uint8).reshape(-1, width)
-        return border.packed("reports", listed, self.categories)
+    @property
+    def form(self) -> str:
+        return f"{border.width(self.categories)} bytes each in hexadecimal"
+
+    def parsed(self, texts: list[str]) -> Packed:
+        return border.hexadecimal(texts, self.categories)
 
 
 def diluted(curve: Curve, chance: float) -> Curve:

@@ -75,8 +75,10 @@ def _checked(name: str, values: Any, below: int, rule: str) -> NDArray[Any]:
         return np.zeros(0, dtype=np.int64)
     if given.ndim > 1 or given.dtype.kind not in "biu":
         raise InvalidParameter(name, NOTHING, rule)
-    # One look for both ends: as unsigned numbers, negative ones are huge.
-    if (given.view(f"u{given.itemsize}") if given.dtype.isnative else given.astype(np.uint64)).max() >= below:
+    # One look for both ends: as unsigned numbers, negative ones are huge. In 8 bits -1 is 255: where that is allowed,
+    # it takes 64 bits to tell.
+    tells = given.dtype.isnative and below <= 1 << (8 * given.itemsize - 1)
+    if (given.view(f"u{given.itemsize}") if tells else given.astype(np.uint64)).max() >= below:
         raise InvalidParameter(name, NOTHING, rule)
     return given
 
@@ -130,6 +132,12 @@ def packed(name: str, values: Any, bits: int) -> Packed:
     if bits % 8 and np.any(given[:, -1] >> (bits % 8)):
         raise InvalidParameter(name, NOTHING, rule)
     return given
+
+
+def hexadecimal(texts: list[str], bits: int) -> Packed:
+    """Rows of bits from texts in hexadecimal; ValueError where one of them has not as many bytes as a row."""
+    rows = [list(bytes.fromhex(text)) for text in texts]
+    return np.array(rows, dtype=np.uint8).reshape(len(rows), width(bits))
 
 
 def width(bits: int) -> int:

@@ -37,8 +37,6 @@ from deniable.local.odds import ROUNDING, Number, Odds, Rational
 from deniable.noise import check
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from deniable.noise import Entropy
 
 
@@ -278,13 +276,14 @@ class LocalHashing(SharesProtocol):
     def encode(self, reports: Any) -> list[str]:
         return [f"{a} {b} {said}" for a, b, said in self._rows(reports).tolist()]
 
-    def decode(self, texts: Sequence[str]) -> Any:
-        rule = "must be three whole numbers each, as encode writes"
-        try:
-            rows = [[int(part) for part in text.split(" ")] for text in border.texts("reports", texts, rule)]
-            return self._rows(np.array(rows, dtype=np.int64).reshape(-1, 3))
-        except (ValueError, OverflowError):
-            raise InvalidParameter("reports", NOTHING, rule) from None
+    @property
+    def form(self) -> str:
+        return "three whole numbers each"
+
+    def parsed(self, texts: list[str]) -> Any:
+        rows = [[int(part) for part in text.split(" ")] for text in texts]
+        # By the number of texts: a text of six numbers is no two people's.
+        return self._rows(np.array(rows, dtype=np.int64).reshape(len(rows), 3))
 
     def parameters(self) -> dict[str, Parameter]:
         return {"categories": self.categories, **self.odds.written(), "buckets": self.buckets}
@@ -374,6 +373,14 @@ class SubsetSelection(BitsProtocol):
         for piece in bits.pieces(len(listed), rows.shape[1], FILLED_AT_A_TIME):
             rows[piece] = _sets(listed[piece], within[piece], self.categories, self.size, source)
         return rows[0] if alone else rows
+
+    def rows(self, reports: Any) -> Packed:
+        """A report is a set of `size` categories: rows with more or fewer bits set are none."""
+        found = BitsProtocol.rows(self, reports)
+        if np.any(bits.ones(found) != self.size):
+            rule = f"must be rows of {self.categories} bits, {self.size} of them set, as randomize returns them"
+            raise InvalidParameter("reports", NOTHING, rule)
+        return found
 
     def parameters(self) -> dict[str, Parameter]:
         return {"categories": self.categories, **self.odds.written(), "size": self.size}

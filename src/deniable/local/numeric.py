@@ -25,7 +25,7 @@ import numpy as np
 
 from deniable import curves, noise
 from deniable.curves import Curve
-from deniable.errors import InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import border
 from deniable.local.base import Parameter, Protocol, diluted
 from deniable.local.border import Floats, Ints
@@ -66,6 +66,11 @@ class MeanProtocol(Protocol):
         """How many different reports there are."""
 
     @property
+    def first(self) -> int:
+        """The first of them that can be."""
+        return 0
+
+    @property
     @abstractmethod
     def steps(self) -> int:
         """How many steps of the answers' grid lie between the bounds."""
@@ -89,8 +94,7 @@ class MeanProtocol(Protocol):
         return int(reports[0]) if alone else reports
 
     def estimate(self, reports: Any) -> Mean:
-        rule = f"must be whole numbers from 0 to {self.outcomes - 1}, as randomize returns them"
-        listed, _ = border.whole("reports", reports, self.outcomes, rule)
+        listed = self._possible(reports)
         n, values, spread = border.some(len(listed)), self.unbiased(listed), self.spread
         mean, square = float(values.mean()), float(np.mean(values**2))
         # Reports have second moment (slope + 1) x² + level, which tells the mean of x²; at slope -1 they tell nothing,
@@ -110,8 +114,15 @@ class MeanProtocol(Protocol):
             rounding=half / self.steps,
         )
 
+    def _possible(self, reports: Any) -> Ints:
+        rule = f"must be whole numbers from {self.first} to {self.outcomes - 1}, as randomize returns them"
+        listed, _ = border.whole("reports", reports, self.outcomes, rule)
+        if listed.size and listed.min() < self.first:
+            raise InvalidParameter("reports", NOTHING, rule)
+        return listed
+
     def encode(self, reports: Any) -> list[str]:
-        return border.written(reports, self.outcomes)
+        return [str(report) for report in self._possible(reports).tolist()]
 
     def variance(self, *, answer: Rational, people: int) -> float:
         """The variance that the estimate will have for people who all have this answer (cut to the bounds)."""
@@ -299,6 +310,11 @@ class HybridMean(MeanProtocol):
     def outcomes(self) -> int:
         """The piecewise cells, then Duchi's two bits."""
         return self._piecewise().outcomes + 2
+
+    @property
+    def first(self) -> int:
+        """No cell is reported where the piecewise part is left out."""
+        return 0 if self._mixes() else self._piecewise().outcomes
 
     @property
     def steps(self) -> int:

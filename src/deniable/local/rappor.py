@@ -354,16 +354,14 @@ class BloomRappor(Protocol):
         rows, cohorts = self._checked(reports)
         return [f"{cohort} {row.tobytes().hex()}" for cohort, row in zip(cohorts.tolist(), rows, strict=True)]
 
-    def decode(self, texts: Sequence[str]) -> CohortReports:
-        rule = "must be a cohort and its bits in hexadecimal each, as encode writes them"
-        width = border.width(self.bits)
-        try:
-            parts = [text.split(" ") for text in border.texts("reports", texts, rule)]
-            cohorts = np.array([int(cohort) for cohort, _ in parts], dtype=np.int64)
-            rows = np.array([list(bytes.fromhex(row)) for _, row in parts], dtype=np.uint8).reshape(-1, width)
-        except (ValueError, OverflowError):
-            raise InvalidParameter("reports", NOTHING, rule) from None
-        return CohortReports(*self._checked(CohortReports(rows, cohorts)))
+    @property
+    def form(self) -> str:
+        return "a cohort and its bits in hexadecimal each"
+
+    def parsed(self, texts: list[str]) -> CohortReports:
+        parts = [text.split(" ") for text in texts]
+        cohorts = np.array([int(cohort) for cohort, _ in parts], dtype=np.int64)
+        return CohortReports(border.hexadecimal([row for _, row in parts], self.bits), cohorts)
 
     def parameters(self) -> dict[str, Parameter]:
         return {"bits": self.bits, "hashes": self.hashes, "cohorts": self.cohorts, **self.coins.written()}

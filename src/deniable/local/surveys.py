@@ -123,6 +123,8 @@ class Design:
             raise UnreadableRecord(f"the design's parameters do not make a {kind.__name__}") from None
         if len(categories) != getattr(protocol, "categories", 0):
             raise UnreadableRecord("the design has not as many categories as its protocol")
+        if len(set(map(str, categories))) != len(categories):
+            raise UnreadableRecord("the design has two categories of one name")
         return cls(str(record.get("question")), protocol, tuple(str(word) for word in categories))
 
 
@@ -168,7 +170,7 @@ class Survey:
                 rows = csv.reader(file)
                 if next(rows, None) != ["report"]:
                     raise UnreadableRecord("the reports of this survey are missing")
-                texts = [row[0] for row in rows if row]
+                texts = [",".join(row) for row in rows if row]  # a second column is no report
         except (UnicodeDecodeError, json.JSONDecodeError, csv.Error, RecursionError):
             raise UnreadableRecord(f"{path}: this is no survey of deniable; {REPORTS}") from None
         except UnreadableRecord as error:
