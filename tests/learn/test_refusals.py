@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 
 import pytest
 
@@ -72,16 +71,15 @@ def test_losses_that_mix_examples_are_refused(losses):
 
 
 def test_a_batch_whose_backward_pass_failed_is_not_left_out():
-    """One record that is no number would otherwise take the others of its physical batch with it."""
-    x, y = data()
-    x[11] = math.nan
-    trainer = made(plan=learn.DPSGD(clip=1.0, rate=1.0, steps=2, noise=1.0), dataset=(x, y), physical_batch=8)
+    """Whoever goes on after an error would leave out the others of that physical batch."""
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=1.0, steps=2, noise=1.0), physical_batch=8)
     failed = []
 
     def patiently():
-        for batch in trainer:
+        for number, batch in enumerate(trainer):
+            losses = entropy_loss(trainer.model, batch)
             try:
-                trainer.backward(entropy_loss(trainer.model, batch))
+                trainer.backward(losses if number != 3 else losses[1:])
             except InvalidParameter as error:
                 failed.append(error)
 
@@ -296,30 +294,15 @@ def test_a_dataset_that_changes_its_length_is_refused():
         (lambda each: each[:, None], "one loss for each example"),
         (lambda each: each[1:], "one loss for each example"),
         (lambda each: each.detach(), "no graph"),
-        (lambda each: each * math.nan, "not all finite"),
-        (lambda each: each / 0, "not all finite"),
         (lambda each: 3.0, "must be a tensor"),
     ],
-    ids=["mean", "column", "short", "detached", "nan", "infinite", "number"],
+    ids=["mean", "column", "short", "detached", "number"],
 )
 def test_losses_that_mean_nothing_are_refused(change, words):
     trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0))
     with pytest.raises(InvalidParameter, match=words) as caught:
         run(trainer, losses=change)
     assert "tensor(" not in str(caught.value)  # nothing of the data
-
-
-def test_gradients_that_are_not_finite_are_refused_by_name():
-    class Root(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = nn.Linear(4, 2, bias=False)
-
-        def forward(self, x):
-            return torch.sqrt(self.inner(x * 0))
-
-    with pytest.raises(InvalidParameter, match=r"inner\.weight.*not finite"):
-        run(made(Root(), learn.DPSGD(clip=1.0, rate=0.9, steps=1, noise=1.0)))
 
 
 def test_batches_cannot_be_left_out_or_used_twice():

@@ -117,7 +117,7 @@ def test_correlated_noise_cancels_and_sums_come_through():
 
 def test_correlated_noise_is_the_inverse_of_the_factor_times_independent_noise():
     plan = learn.DPFTRL(clip=1.0, batch_size=1, records=6, epochs=1, bands=3, noise=2.0)
-    from deniable.learn.torch.trainer import _Past
+    from deniable.learn.torch.past import Past
 
     drawn = []
 
@@ -130,7 +130,7 @@ def test_correlated_noise_is_the_inverse_of_the_factor_times_independent_noise()
             drawn.append(torch.randn(totals[0].shape, dtype=torch.float64))
             return [totals[0] + drawn[-1]]
 
-    past, outputs = _Past(plan), []
+    past, outputs = Past(plan), []
     for _ in range(6):
         past.begin()
         outputs.append(past.released({"w": torch.zeros(3)}, Written())[0].double())

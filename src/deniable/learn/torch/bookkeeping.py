@@ -24,13 +24,12 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.learn.torch.alone import check_alone
-from deniable.learn.torch.border import check_finite_losses
 from deniable.learn.torch.calls import Call, Key, Listener, gradients
 from deniable.learn.torch.captures import Capture, Vectors, counted, is_quick
 from deniable.learn.torch.layers import closed_form, outer_product, passed, spread_over, summed_to_last
 from deniable.learn.torch.layouts import Layout, Search
 from deniable.learn.torch.parameters import Trained, common_path, names_at, sources, trained_parameters
-from deniable.learn.torch.per_example import Block, Gathered, PerExample, all_rows, check_finite
+from deniable.learn.torch.per_example import Block, Gathered, PerExample, all_rows
 from deniable.learn.torch.rerun import input_layouts, rerun
 from deniable.learn.torch.spread import additions, narrowed
 from deniable.learn.torch.together import IN_ORDER, Family, alike, put_together
@@ -46,6 +45,11 @@ AGAIN = (2, 16)
 
 Pulled = dict[Any, list[Tensor | None]]
 """Gradients at outputs, by the key of the call; by ("spread", key) where something was added to every example."""
+
+
+@final
+class Alone(Exception):
+    """Gradients of this batch cannot be told apart; those of its examples one at a time can."""
 
 
 @final
@@ -144,7 +148,6 @@ class Bookkeeping:
         if self._batches < self._next_look:
             return
         self._next_look *= AGAIN[1]
-        check_finite_losses(losses)  # what is not finite would look as if it were mixed
         known = [
             (edge, layout)
             for call in calls
@@ -154,7 +157,7 @@ class Bookkeeping:
         example = self._batches % count
         found = gradients(losses[example], [edge for edge, _ in known], keep=True)
         for grad, (_, layout) in zip(found, known, strict=True):
-            if grad is not None and bool(layout.touched(grad, count).nonzero().ne(example).any()):
+            if grad is not None and bool(layout.touched(_numbers(grad), count).nonzero().ne(example).any()):
                 self._is_refused = True
                 raise _mixed()
 
@@ -311,14 +314,17 @@ class Bookkeeping:
 
     def _learned(self, losses: Tensor, calls: list[Call], count: int) -> PerExample:
         """As `gradients`, with everything compared with autograd for three examples."""
-        check_finite_losses(losses)
         edges = [edge for call in calls for edge in call.edges]
         spread = self._additions(losses, calls, None)
         more = [edge for listed in spread.values() for edge in listed]
         self._inputs.clear()
         self._fitting.clear()
         self._here.clear()
-        plain = gradients(losses.sum(), [*edges, *more], keep=True)
+        own = [get_gradient_edge(each.tensor) for each in self.parameters.values()]
+        (*plain,) = gradients(losses.sum(), [*edges, *more, *own], keep=True)
+        if not all(each is None or bool(torch.isfinite(each).all()) for each in (losses.detach(), *plain)):
+            raise Alone("an example is no number, and 0 times NaN would hide all others from autograd")
+        del plain[len(edges) + len(more) :]
         searches, probed = self._probed(losses, [*edges, *more], plain, count)
         grads = gradients(losses.sum(), [*edges, *more], keep=True, times=SCALE)
         self.scale = SCALE
@@ -446,9 +452,6 @@ class _Truth:
         for example in self._probed:
             found = gradients(self._losses[example], self._own, keep=True)
             expected = dict(zip(self._book.parameters, found, strict=True))
-            for name, grad in expected.items():
-                if grad is not None:
-                    check_finite(grad, name)
             length = math.sqrt(sum(float(grad.norm()) ** 2 for grad in found if grad is not None))
             for name in names - wrong:
                 if not self._agrees(name, gathered, expected[name], example, length, count):
@@ -492,6 +495,11 @@ def _is_times(times: float, before: Tensor | None, after: Tensor | None) -> bool
         return before is after
     expected = before.double() * times
     return bool((after.double() - expected).norm() <= 1e-2 * expected.norm()) and bool(torch.isfinite(after).all())
+
+
+def _numbers(grad: Tensor) -> Tensor:
+    """0 where there is none: the gradient of one example at another one that is NaN is 0 times NaN."""
+    return grad.nan_to_num(0.0, 0.0, 0.0)
 
 
 def _is_something(grad: Tensor | None) -> bool:

@@ -201,11 +201,13 @@ def check_left_alone(parameters: Mapping[str, torch.Tensor], versions: Sequence[
             raise InvalidOperation(f"parameter {name!r} {rule}; {remedy}")
 
 
-def check_finite_losses(losses: torch.Tensor) -> None:
-    """Apart from the other checks: on a device, asking for it means waiting for everything before it."""
-    if not bool(torch.isfinite(losses.detach()).all()):
-        rule = "are not all finite: some are NaN or infinite"
-        raise InvalidParameter("losses", NOTHING, rule, "lower the learning rate, or look for log(0), 0/0 and NaN")
+def check_finite(parameters: Mapping[str, torch.Tensor]) -> None:
+    """Refuse to go on with a model that is no number any more. Parameters were released: this tells nothing new."""
+    for name, each in parameters.items():
+        if not bool(torch.isfinite(each).all()):
+            rule = "is not finite any more, after noise and the optimizer's steps, so that nothing can be learnt"
+            remedy = "lower the learning rate, or look for overflow in the optimizer; go on from an earlier checkpoint"
+            raise InvalidOperation(f"parameter {name!r} {rule}; {remedy}")
 
 
 def is_less_than_single(model: nn.Module, device: torch.device) -> bool:

@@ -115,6 +115,10 @@ class Capture(ABC):
     def each(self, low: int, high: int) -> Tensor:
         """G_low, ..., G_{high-1} in one tensor."""
 
+    @abstractmethod
+    def keep(self, kept: Tensor) -> None:
+        """Make the gradients of all other examples 0, whatever they were: a factor 0 would leave NaN what it is."""
+
 
 @final
 class Outer(Capture):
@@ -155,13 +159,13 @@ class Outer(Capture):
     def squared(self, *, with_sums: bool = False) -> Tensor:
         """‖G_i‖²; of a single place with those of the bias beside it, if wanted."""
         if self.g.shape[1] == 1:
-            a = _square(self.a)
-            return _by_example(_square(self.g).mul_(a.add_(1) if with_sums else a), self.count)
+            a = square(self.a)
+            return _by_example(square(self.g).mul_(a.add_(1) if with_sums else a), self.count)
         assert not with_sums
         if self.is_ghost:
             return ghosts([self], self.count, self.g)
         self._kept = self.direct(0, self.count)  # their sum comes for nothing
-        return _square(self._kept)
+        return square(self._kept)
 
     @property
     def places(self) -> int:
@@ -193,6 +197,10 @@ class Outer(Capture):
     def each(self, low: int, high: int) -> Tensor:
         return self.direct(low, high).reshape(high - low, *self.shape)
 
+    def keep(self, kept: Tensor) -> None:
+        self.g, self.a = only(kept, self.g), only(kept, self.a)
+        self._kept = None if self._kept is None else only(kept, self._kept)
+
 
 @final
 class Sums(Capture):
@@ -204,13 +212,16 @@ class Sums(Capture):
         self.outer, self.values, self.shape = outer, outer.g[:, 0], outer.g.shape[-1:]
 
     def squared(self) -> Tensor:
-        return _square(self.values)
+        return square(self.values)
 
     def summed(self, factors: Factors) -> Tensor:
         return torch.mv(self.values.T, factors.each)
 
     def each(self, low: int, high: int) -> Tensor:
         return self.values[low:high]
+
+    def keep(self, kept: Tensor) -> None:
+        self.values = only(kept, self.values)
 
 
 @final
@@ -306,7 +317,7 @@ class Convolution(Capture):
     def squared(self) -> Tensor:
         kept, count = self._hold(), len(self.x)
         if kept is not None:
-            return _by_example(_square(kept.flatten(1)), count)
+            return _by_example(square(kept.flatten(1)), count)
         some = [self._unfolded(low, high).squared() for low, high in chunks(count, self._each, room(self.x))]
         return torch.cat(some)
 
@@ -341,6 +352,10 @@ class Convolution(Capture):
         whole = kept.view(-1, self.groups, *kept.shape[1:])
         whole = whole[low:high, ..., : self.shape[0] // self.groups].transpose(-1, -2)
         return self._ordered(whole.flatten(1))
+
+    def keep(self, kept: Tensor) -> None:
+        self.g, self.x = only(kept, self.g), only(kept, self.x)
+        self._kept = None if self._kept is None else only(kept, self._kept)
 
 
 @final
@@ -385,7 +400,7 @@ class Rows(Capture):
         added = self.g.new_zeros((keys.numel(), width)).index_add_(0, where.flatten(), self.g.flatten(0, 1))
         whose = torch.div(keys, self.shape[0], rounding_mode="floor")
         self._kept = whose, keys - whose * self.shape[0], added
-        lengths = _square(added)
+        lengths = square(added)
         return lengths.new_zeros(count).index_add_(0, whose, lengths)
 
     def summed(self, factors: Factors) -> Tensor:
@@ -400,6 +415,12 @@ class Rows(Capture):
         for place in range(low, high):
             made[place - low].index_add_(0, self.ids[place], self.g[place])
         return made
+
+    def keep(self, kept: Tensor) -> None:
+        self.g = only(kept, self.g)
+        if self._kept is not None:
+            whose, ids, added = self._kept
+            self._kept = whose, ids, only(kept[whose], added)
 
 
 @final
@@ -417,7 +438,7 @@ class Vectors(Capture):
         return self.values if self.values.dim() == 2 else self.values.reshape(self.values.shape[0], -1)
 
     def squared(self) -> Tensor:
-        return _square(self.rows)
+        return square(self.rows)
 
     def summed(self, factors: Factors) -> Tensor:
         return torch.mv(self.rows.T, factors.each).view(self.shape)
@@ -425,87 +446,17 @@ class Vectors(Capture):
     def each(self, low: int, high: int) -> Tensor:
         return self.values[low:high]
 
-
-@final
-class Uses:
-    """All uses of one parameter in a batch: its gradient is the sum over them."""
-
-    __slots__ = ("_is_direct", "captures")
-
-    def __init__(self, captures: Sequence[Capture]) -> None:
-        self.captures = _merged(captures)
-        self._is_direct = False
-
-    @property
-    def sole(self) -> Capture | None:
-        """The only use, if there is but one."""
-        return self.captures[0] if len(self.captures) == 1 else None
-
-    @property
-    def lost(self) -> int:
-        """Of all of them: lengths add up, so that squares do with their number."""
-        return len(self.captures) * sum(each.lost for each in self.captures)
-
-    def squared(self) -> Tensor:
-        if len(self.captures) == 1:
-            return self.captures[0].squared()
-        kinds = {type(each): each for each in self.captures}
-        if (
-            len(self.captures) == 2
-            and isinstance(o := kinds.get(Outer), Outer)
-            and isinstance(r := kinds.get(Rows), Rows)
-        ):
-            apart = o.squared() + r.squared()
-            return (apart + 2 * o.cross(r)).clamp_(min=0) + MARGIN * torch.finfo(apart.dtype).eps * apart
-        self._is_direct = True
-        return torch.cat([_square(self.each(low, high).flatten(1)) for low, high in self._chunks()])
-
-    def _chunks(self) -> list[tuple[int, int]]:
-        first = self.captures[0]
-        return chunks(_count(first), len(self.captures) * math.prod(first.shape), room(first.each(0, 1)))
-
-    def summed(self, factors: Factors) -> Tensor:
-        if self._is_direct:  # uses may cancel, and then the sums of all examples would lose others in rounding
-            total = factors.each.new_zeros(math.prod(self.captures[0].shape))
-            for low, high in self._chunks():
-                total.addmv_(self.each(low, high).flatten(1).T, factors.each[low:high])
-            return total.view(self.captures[0].shape)
-        total = self.captures[0].summed(factors)
-        for part in self.captures[1:]:
-            total = total + part.summed(factors)
-        return total
-
-    def each(self, low: int, high: int) -> Tensor:
-        return sum((part.each(low, high) for part in self.captures[1:]), start=self.captures[0].each(low, high))
+    def keep(self, kept: Tensor) -> None:
+        self.values = only(kept, self.values)
 
 
-def _merged(captures: Sequence[Capture]) -> Sequence[Capture]:
-    """As few captures as say the same: uses of one kind join along their places."""
-    if len(captures) == 1:
-        return captures
-    found: list[Capture] = [each for each in captures if isinstance(each, Convolution)]
-    outers = [each for each in captures if isinstance(each, Outer)]
-    rows = [each for each in captures if isinstance(each, Rows)]
-    vectors = [each for each in captures if isinstance(each, Vectors | Sums)]
-    if outers:
-        g, a = (torch.cat([getattr(each, side) for each in outers], 1) for side in ("g", "a"))
-        found.append(Outer(g, a, outers[0].shape) if len(outers) > 1 else outers[0])
-    if rows:
-        g, ids = (torch.cat([getattr(each, side) for each in rows], 1) for side in ("g", "ids"))
-        found.append(Rows(g, ids, rows[0].shape) if len(rows) > 1 else rows[0])
-    if vectors:
-        found.append(Vectors(sum((each.values for each in vectors[1:]), start=vectors[0].values)))
-    return found
+def only(kept: Tensor, values: Tensor) -> Tensor:
+    """The values of the examples that are kept, and 0 for the others; an example may have several rows in front."""
+    rows = kept.repeat_interleave(values.shape[0] // kept.shape[0])
+    return torch.where(rows.view(-1, *[1] * (values.dim() - 1)), values, 0.0)
 
 
-def _count(capture: Capture) -> int:
-    if isinstance(capture, Vectors | Sums):
-        return int(capture.values.shape[0])
-    assert isinstance(capture, Outer | Convolution | Rows)
-    return int(capture.g.shape[0])
-
-
-def _square(values: Tensor) -> Tensor:
+def square(values: Tensor) -> Tensor:
     """The squared lengths of the last axis, without a temporary of the size of the values."""
     together = TOGETHER if is_quick(values) else TOGETHER_ON_A_DEVICE
     if values.shape[-1] <= together:

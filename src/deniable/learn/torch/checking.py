@@ -13,7 +13,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_flatten, tree_map
 
 from deniable.errors import InvalidOperation, InvalidParameter
-from deniable.learn.torch.bookkeeping import TOLERANCE, Bookkeeping
+from deniable.learn.torch.bookkeeping import TOLERANCE, Alone, Bookkeeping
 from deniable.learn.torch.rerun import plain_kernels
 
 
@@ -63,7 +63,11 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
     count = int(made.shape[0])
     coarsest = {dtype for call in book.listener.calls for dtype in call.dtypes} & {torch.bfloat16, torch.float16}
     tolerance = max([1e-4, *(TOLERANCE[dtype] for dtype in coarsest)])
-    book.gradients(made)  # the first batch teaches; what training does is what comes after it
+    try:
+        book.gradients(made)  # the first batch teaches; what training does is what comes after it
+    except Alone:
+        rule = "a loss or a gradient of this batch is not finite, so there is nothing to compare with"
+        raise InvalidOperation(f"{rule}; training counts such an example as nothing: leave it out here") from None
     made = of(model, batch)
     found = book.gradients(made)
     parameters = {name: each.tensor.detach() for name, each in book.parameters.items()}

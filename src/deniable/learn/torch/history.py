@@ -20,21 +20,26 @@ POINTS = 24
 
 @final
 class History:
-    """The average loss of each step. Of the data itself, so not private: for the owner's eyes only."""
+    """The average loss of each step, and how many examples were no numbers. Of the data itself, so not private: for the
+    owner's eyes only."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[int, list[Tensor], int]] = []
         """The number of the step, which a resumed run does not begin with 1; sums of losses; how many took part."""
         self._sums: list[Tensor] = []
-        self._count = 0
+        self._count = self._left_out = 0
+        self.left_out: list[int] = []
+        """How many examples of each step counted as nothing, because a loss or gradient of theirs was no number."""
 
-    def losses(self, total: Tensor, count: int) -> None:
+    def losses(self, total: Tensor, count: int, left_out: int) -> None:
         self._sums.append(total)
-        self._count += count
+        self._count += count - left_out
+        self._left_out += left_out
 
     def stepped(self, step: int) -> None:
         self._steps.append((step, self._sums, self._count))
-        self._sums, self._count = [], 0
+        self.left_out.append(self._left_out)
+        self._sums, self._count, self._left_out = [], 0, 0
 
     @property
     def average(self) -> list[float | None]:

@@ -5,15 +5,15 @@ long a is. So gradients are `scale` times as large here, by the backward pass it
 factors. What may still be lost: an inner product of n numbers is off by n·2⁻¹²⁶ at most, times an inner product that is
 a number, so below 2¹²⁸. Of the length of Σ_t g_t a_tᵀ that is at most T(√o + √i)·2/scale, and so much is added to it.
 
-**Large numbers.** A length whose square is no number any more, above 2⁶⁴/scale, is taken for infinite, and its example
-counts with the factor 0; so does one of which 0·∞ or ∞ - ∞ is all that is known. So no record can stop a run by being
-large, unless its gradient is not finite or has a number above 2¹²⁸/scale, which is 8·10²⁸: that is refused.
+**No numbers.** An example whose loss or gradient is not finite counts as one whose gradient is 0; so does one whose
+length is too large for its square to be a number, above 2⁶⁴/scale, or of which 0·∞ or ∞ - ∞ is all that is known. No
+record can stop a run or change what others count for: both would tell that it is there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import final
 
@@ -21,16 +21,13 @@ import torch
 from torch import Tensor
 
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.learn.torch.border import check_finite_losses
-from deniable.learn.torch.captures import Capture, Factors, Ghost, Outer, Rows, Sums, Uses, Vectors, counted, ghosts
+from deniable.learn.torch.captures import Capture, Factors, Ghost, Outer, Rows, Sums, Vectors, counted, ghosts, only
 from deniable.learn.torch.parameters import Trained
 from deniable.learn.torch.together import Family
+from deniable.learn.torch.uses import Uses
 
 SMALL = 2**13
 """Gradients that are held and have at most so many numbers are put together: fewer, larger operations."""
-
-FEW = 4
-"""Parameters that are named where a number is of many."""
 
 Block = tuple[int, int]
 """Rows of a parameter, from and to."""
@@ -43,7 +40,7 @@ Gathered = dict[str, dict[Block, list[Capture]]]
 class PerExample:
     """The gradients of one batch, example by example, not summed yet."""
 
-    __slots__ = ("_families", "_lost", "_parameters", "_pool", "_scale", "_unchecked", "_uses", "count", "loss")
+    __slots__ = ("_families", "_lost", "_parameters", "_pool", "_scale", "_uses", "count", "left_out", "loss")
 
     def __init__(
         self,
@@ -63,47 +60,50 @@ class PerExample:
             if all(_sole(self._uses[name]) is member for name, member in family.members.items())
         ]
         self._pool: tuple[list[str], Tensor] | None = None
-        self._unchecked: tuple[Callable[[], float], Tensor, list[tuple[str, Tensor]]] | None = None
+        self.left_out = 0
+        """How many examples count as nothing. Of the data, so not private."""
 
     def squared(self, losses: Tensor) -> Tensor:
-        """‖gradient‖² of each example, over all parameters; to be followed by `check_finite`."""
+        """‖gradient‖² of each example, over all parameters; an example that is no number is left out, and has 0."""
         parts = self._parts()
         if not parts:
             rule = "do not depend on any parameter that is trained, as far as this batch's forward pass tells"
             raise InvalidParameter("losses", NOTHING, rule, "call the model in the loop, right before trainer.backward")
-        total = torch.stack([part for _, part in parts]).sum(0)
-        # Finite only if all of them are. Fetched now and looked at later: a device is not waited for in between.
+        total = torch.stack(parts).sum(0)
         self.loss = losses.detach().sum()
-        self._unchecked = _fetched(total.sum() + self.loss), losses.detach(), parts
+        if not math.isfinite(float(total.sum() + self.loss)):  # all of them are finite if this is
+            losses = losses.detach()
+            kept = torch.isfinite(total) & torch.isfinite(losses)
+            self._keep(kept)
+            total, self.loss = torch.where(kept, total, 0.0), torch.where(kept, losses, 0.0).sum()
         return total if self._scale == 1 else total.mul_(self._scale**-2)
+
+    def _keep(self, kept: Tensor) -> None:
+        """Leave out all other examples."""
+        self.left_out = self.count - int(kept.sum())
+        for blocks in self._uses.values():
+            for uses in blocks.values():
+                uses.keep(kept)
+        for family in self._families:
+            family.keep(kept)
+        if self._pool is not None:
+            self._pool = self._pool[0], only(kept, self._pool[1])
 
     @property
     def lost(self) -> float:
         """How much longer a gradient may be than `squared` says, beside rounding."""
         return 0.0 if self._scale == 1 else 2 * math.sqrt(self._lost) / self._scale
 
-    def check_finite(self, sums: Mapping[str, Tensor]) -> None:
-        """Refuse losses and gradients that are not finite: they are what makes sums that are not. Those are looked at
-        only if a loss or a length is not finite."""
-        assert self._unchecked is not None
-        sign, losses, parts = self._unchecked
-        if math.isfinite(sign()):
-            return
-        check_finite_losses(losses)
-        if not all(bool(torch.isfinite(total).all()) for total in sums.values()):
-            for names, part in parts:
-                check_finite(part, names)
-
-    def _parts(self) -> list[tuple[str, Tensor]]:
-        """Squared lengths, each with the parameters that they are of: alike ones together, biases with weights."""
+    def _parts(self) -> list[Tensor]:
+        """Squared lengths of some parameters each: alike ones together, biases with weights."""
         small: dict[torch.dtype, list[tuple[str, Tensor]]] = {}
-        ghostly: dict[tuple[int, torch.dtype], list[tuple[list[str], Ghost]]] = {}
-        outers: dict[int, tuple[str, Outer]] = {}
-        beside: dict[int, tuple[str, Sums]] = {}
-        parts: list[tuple[str, Tensor]] = []
+        ghostly: dict[tuple[int, torch.dtype], list[tuple[str, Ghost]]] = {}
+        outers: dict[int, Outer] = {}
+        beside: dict[int, Sums] = {}
+        parts: list[Tensor] = []
         together: set[str] = set()
         for family in self._families:
-            ghostly.setdefault((family.places, family.dtype), []).append((list(family.members), family))
+            ghostly.setdefault((family.places, family.dtype), []).append((next(iter(family.members)), family))
             together.update(family.members)
         for name, blocks in self._uses.items():
             sole = _sole(blocks)
@@ -111,28 +111,27 @@ class PerExample:
             if name in together:
                 continue
             if isinstance(sole, Outer | Rows) and sole.is_ghost:
-                ghostly.setdefault((sole.places, sole.g.dtype), []).append(([name], sole))
+                ghostly.setdefault((sole.places, sole.g.dtype), []).append((name, sole))
             elif isinstance(sole, Outer):
-                outers[id(sole)] = name, sole
+                outers[id(sole)] = sole
             elif isinstance(sole, Sums):
-                beside[id(sole.outer)] = name, sole
+                beside[id(sole.outer)] = sole
             elif isinstance(sole, Vectors) and sole.values.numel() <= SMALL * self.count:
                 small.setdefault(sole.values.dtype, []).append((name, sole.rows))
             else:
-                parts += [(name, uses.squared()) for uses in blocks.values()]
+                parts += [uses.squared() for uses in blocks.values()]
         for alike in ghostly.values():
-            names = [name for several, _ in alike for name in several]
-            of_one = self._parameters[names[0]].tensor
-            parts.append((_named(names), ghosts([each for _, each in alike], self.count, of_one)))
-        for key, (name, outer) in outers.items():
-            parts.append((name, outer.squared(with_sums=beside.pop(key, None) is not None)))
-        parts += [(name, sums.squared()) for name, sums in beside.values()]
+            of_one = self._parameters[alike[0][0]].tensor
+            parts.append(ghosts([each for _, each in alike], self.count, of_one))
+        for key, outer in outers.items():
+            parts.append(outer.squared(with_sums=beside.pop(key, None) is not None))
+        parts += [sums.squared() for sums in beside.values()]
         if len(small) == 1 and len(listed := next(iter(small.values()))) > 1:
             names, flat = [name for name, _ in listed], torch.cat([rows for _, rows in listed], 1)
             self._pool = names, flat
-            parts.append((_named(names), Vectors(flat).squared()))
+            parts.append(Vectors(flat).squared())
         else:
-            parts += [(name, Vectors(rows).squared()) for listed in small.values() for name, rows in listed]
+            parts += [Vectors(rows).squared() for listed in small.values() for _, rows in listed]
         return parts
 
     def summed(self, factors: Tensor) -> Iterator[tuple[str, Tensor, Block]]:
@@ -174,11 +173,6 @@ class PerExample:
         return made
 
 
-def _named(names: list[str]) -> str:
-    """Some parameters for people: a few by name."""
-    return ", ".join(names) if len(names) <= FEW else f"{', '.join(names[:FEW])} and {len(names) - FEW} more"
-
-
 def _sole(blocks: dict[Block, Uses]) -> Capture | None:
     """The one capture that a parameter's gradients come from, if there is but one."""
     return next(iter(blocks.values())).sole if len(blocks) == 1 else None
@@ -205,24 +199,3 @@ def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, U
 def all_rows(tensor: Tensor) -> Block:
     """All rows of a parameter; a single number counts as one."""
     return (0, tensor.shape[0] if tensor.dim() else 1)
-
-
-def _fetched(number: Tensor) -> Callable[[], float]:
-    """A number from the device, on its way from now on; who asks for it does not wait for later work of the device."""
-    if number.device.type != "cuda":
-        return lambda: float(number)
-    here, done = number.to("cpu", non_blocking=True), torch.cuda.Event()
-    done.record(torch.cuda.current_stream(number.device))
-
-    def arrived() -> float:
-        done.synchronize()
-        return float(here)
-
-    return arrived
-
-
-def check_finite(values: Tensor, name: str) -> None:
-    """Refuse what is not finite, by the name of the parameter."""
-    if not bool(torch.isfinite(values).all()):
-        rule = "has a gradient that is not finite for some example"
-        raise InvalidParameter("model", name, rule, "look for overflow, a division by zero or log(0) in the model")

@@ -7,7 +7,6 @@ for x, y in trainer:                                              # true Poisson
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.learn.factorised import DPFTRL
 from deniable.learn.plans import DPSGD, Flat, Plan
 from deniable.learn.torch import border, checkpoints
-from deniable.learn.torch.bookkeeping import Bookkeeping
+from deniable.learn.torch.bookkeeping import Alone, Bookkeeping
 from deniable.learn.torch.canaries import Canaries
 from deniable.learn.torch.captures import counted
 from deniable.learn.torch.checking import Checked, checked
@@ -33,7 +32,7 @@ from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
 from deniable.learn.torch.optimizers import AdamBC
 from deniable.learn.torch.past import Past
 from deniable.learn.torch.paying import Payment, in_full
-from deniable.learn.torch.sampling import Records, drawn, parts
+from deniable.learn.torch.sampling import Places, Records, drawn, parts
 from deniable.learn.torch.watch import Watch
 from deniable.noise.entropy import given_or_current
 
@@ -47,6 +46,9 @@ if TYPE_CHECKING:
 
 LEARNT = 5
 """Examples of the very first batch: it is compared with autograd, which costs several passes."""
+
+LOOKED_AT = 32
+"""After so many steps, and after the last, the parameters must still be numbers."""
 
 SHORTEST = 1e-12
 """The least clipping norm: well above the length whose square single precision takes for zero."""
@@ -133,6 +135,8 @@ class Trainer:
         """Steps begun: all of these are spent."""
         self.public_steps = 0
         self.history = History()
+        self._is_apart = True
+        """Whether the examples of the last batch could be told apart."""
         self._weights: list[int] = []
         """Versions of the parameters when a batch was handed out."""
         self._is_closed = False
@@ -223,16 +227,17 @@ class Trainer:
                     self._past.begin()
                 taken = drawn(self.plan, self._records, step, self._entropy)
                 for places in parts(taken, self._size, first=LEARNT if self._book.is_learning else None):
-                    yield self._handed_out(self._records.batch(places, self._device), len(places))
-                    if self._loop is not mine:
-                        rule = "another loop over this trainer began, so this one is over"
-                        raise InvalidOperation(f"{rule}; its steps would be mixed up: loop over it once at a time")
-                    if self._open is not None or not self._is_added:
-                        self._open = None
-                        rule = "was not called for a batch, or failed; what is left out would depend on the data"
-                        raise InvalidOperation(f"trainer.backward {rule}; call it once for each batch")
-                    border.check_left_alone(self._parameters, self._weights)
-                    self._watch.check()  # once more: a forward pass may have come after the backward pass
+                    for batch in self._tried(places):
+                        yield batch
+                        if self._loop is not mine:
+                            rule = "another loop over this trainer began, so this one is over"
+                            raise InvalidOperation(f"{rule}; its steps would be mixed up: loop over it once at a time")
+                        if self._open is not None or not self._is_added:
+                            self._open = None
+                            rule = "was not called for a batch, or failed; what is left out would depend on the data"
+                            raise InvalidOperation(f"trainer.backward {rule}; call it once for each batch")
+                        border.check_left_alone(self._parameters, self._weights)
+                        self._watch.check()  # once more: a forward pass may have come after the backward pass
                 self._finish_step()
                 shown(self.steps_taken)
         if self.finished:
@@ -249,6 +254,14 @@ class Trainer:
         self.steps_taken += 1
         for journal in journals:
             journal.note(self.steps_taken)
+
+    def _tried(self, places: Places) -> Iterator[Any]:
+        """A batch of these records; where its examples could not be told apart, each of them alone after it."""
+        self._is_apart = True
+        yield self._handed_out(self._records.batch(places, self._device), len(places))
+        if not self._is_apart:
+            for place in range(len(places)):
+                yield self._handed_out(self._records.batch(places[place : place + 1], self._device), 1)
 
     def _handed_out(self, batch: Any, count: int) -> Any:
         self._open, self._is_added = count, True
@@ -275,14 +288,16 @@ class Trainer:
         self._open, self._is_added = None, False
         self._book.rest()
         with self._in_full_precision():
-            found = self._book.gradients(losses)
+            try:
+                found = self._book.gradients(losses)
+            except Alone:  # nothing of this batch is used; its examples come again, one at a time
+                self._is_apart, self._is_added = False, True
+                return
             factors = self._factors(found.squared(losses), found.lost)
             for name, part, (start, stop) in found.summed(factors):
                 self._add(name, part, start, stop)
-        # Last, as a device is waited for; a step whose backward pass fails tells nobody anything.
-        found.check_finite(self._sums)
         self._is_added = True
-        self.history.losses(found.loss, found.count)
+        self.history.losses(found.loss, found.count, found.left_out)
 
     def _in_full_precision(self) -> AbstractContextManager[Any]:
         """Without autocast: half precision would lose part of the lengths."""
@@ -312,8 +327,7 @@ class Trainer:
         """What each gradient is multiplied by, so that none is longer than the clipping norm."""
         clip = self.plan.clip
         # A hair more than the length: what rounding of single precision may have lost.
-        # One of which ∞ - ∞ or 0·∞ is all that is known is infinite; if its gradient is no number, the sum is none.
-        lengths = squared.nan_to_num_(nan=math.inf, posinf=math.inf).clamp_(min=0).sqrt_().mul_(1 + 2**-16).add_(lost)
+        lengths = squared.clamp_(min=0).sqrt_().mul_(1 + 2**-16).add_(lost)
         if isinstance(clip, Flat):
             return (clip.norm / lengths.clamp_(min=clip.norm)).clamp_(max=1.0)
         return clip.norm / (lengths + clip.stability)
@@ -336,6 +350,8 @@ class Trainer:
         self.optimizer.step()
         self._forget_gradients()
         self.history.stepped(self.steps_taken)
+        if self.finished or self.steps_taken % LOOKED_AT == 0:
+            border.check_finite(self._parameters)
         if self._after_step is not None:
             self._after_step(self)
 
