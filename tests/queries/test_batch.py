@@ -190,8 +190,8 @@ def test_disjoint_questions_pay_for_their_keys_each() -> None:
     """The δ of keys that are not public is a chance of failing, and two chances add up."""
     by_town = [text.replace("COUNT", "town, COUNT") + " GROUP BY town" for text in (YOUNG, OLD)]
     with opened() as s:
-        alone = s.price(by_town[0], mu=1).cost
-        s.batch(by_town, mu=1)
+        alone = s.price(by_town[0], mu=1, delta=1e-5).cost
+        s.batch(by_town, mu=1, delta=1e-5)
         assert alone.delta_units > 0
         assert s.ledger.charged.delta_units == 2 * alone.delta_units
 

@@ -98,8 +98,18 @@ def refuse(budget: Budget, total: Cost, accounts: Sequence[Account]) -> None:
     for each in accounts if total != Cost(0, 0) else ():  # what reads nothing private may always be written down
         if not budget.fits(each.spent + total, each.limit):
             named = each.title if len(accounts) > 1 else ""
-            remedy = "nothing was spent; lower the cost, or ask something that was asked before"
-            raise BudgetExceeded(total.describe(budget), each.left.describe_rest(budget), remedy, account=named)
+            said = "nothing was spent; " + _remedy(total, each.left)
+            raise BudgetExceeded(total.describe(budget), each.left.describe_rest(budget), said, account=named)
+
+
+def _remedy(total: Cost, left: Cost) -> str:
+    """What to do about the column that is too empty."""
+    again = "or ask something that was asked before"
+    if total.units > left.units:
+        return f"lower the cost, {again}"
+    return (
+        f"what lacks is delta, which unlisted keys need: lower delta=, declare the keys or name them with IN, {again}"
+    )
 
 
 def least_left(accounts: Iterable[Account], also: Cost) -> Cost:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from deniable.units import Unit
 
 SHARE_FOR_KEYS: Final = 100
-"""A question whose keys are not public takes this part of the budget's δ column, unless its δ is given."""
+"""A question whose keys are not public takes this part of what is left of the δ column, times the part of the column
+that is left, unless its δ is given: δ_k = R_k²/(100·R_0), so R_k <= R_0/(1 + k/100). It never ends, and thresholds grow
+with the logarithm of the number of questions: after k of them δ is about (1 + k/100)² times smaller than at first."""
 
 TYPICAL_ROWS: Final = 1000
 """The group size at which errors are told that depend on it."""
@@ -38,6 +40,8 @@ class Price:
     left: Cost
     """What is left in the ledger now."""
     confidence: float
+    shares_delta: bool = False
+    """Whether its δ is a part of what is left, because none was given: then a next question takes less of it."""
 
     @property
     def curve(self) -> Curve:
@@ -57,7 +61,11 @@ class Price:
     @property
     def times(self) -> int:
         """How many questions of this price fit into what is left."""
-        return self.left // self.cost
+        return self.left // (Cost(self.cost.units) if self.shares_delta else self.cost)
+
+    def is_met_by(self, stored: Cost) -> bool:
+        """Whether an answer that was bought at this cost is as exact. A δ that nobody asked for is no reason to pay."""
+        return (Cost(self.cost.units) if self.shares_delta else self.cost) <= stored
 
     def errors(self, *, rows: int = TYPICAL_ROWS) -> dict[str, float | None]:
         """The half-width of the noise interval of each measure, in a group of this many rows.
@@ -186,7 +194,7 @@ class Asked:
             raise InvalidParameter("cost", said, "give exactly one of epsilon=, mu=, rho=, share=, within=")
         if not isinstance(self.confidence, float) or not 0.5 <= self.confidence < 1:
             raise InvalidParameter("confidence", self.confidence, "must be a probability from 0.5 to below 1")
-        delta = self._delta(plan, budget)
+        delta = self._delta(plan, budget, left)
         if given == ["share"]:
             return _shared(self.share, left, delta)
         if given == ["within"]:
@@ -199,7 +207,11 @@ class Asked:
         """A part of this, for one of several questions that share a cost."""
         return PartOf(self, share)
 
-    def _delta(self, plan: Plan, budget: Budget) -> int:
+    def shares_delta(self, plan: Plan) -> bool:
+        """Whether δ is a part of what is left: keys are not public, and none is given."""
+        return plan.people is not None and self.delta is None and plan.question.options.get("delta") is None
+
+    def _delta(self, plan: Plan, budget: Budget, left: Cost) -> int:
         asked = self.delta if self.delta is not None else plan.question.options.get("delta")
         if plan.people is None:
             if self.delta is not None:
@@ -207,7 +219,13 @@ class Asked:
             return 0
         if asked is not None:
             return budget.cost(**{_own(budget): 1}, delta=asked).delta_units
-        return budget.limit.delta_units // SHARE_FOR_KEYS
+        whole, rest = budget.limit.delta_units, left.delta_units
+        if whole and not rest:
+            raise BudgetExceeded(
+                "a part of the delta for unlisted keys", "none of it",
+                "declare the keys or name them with IN, or ask something that was asked before",
+            )  # fmt: skip
+        return max(1, rest * min(rest, whole) // (SHARE_FOR_KEYS * whole)) if whole else 0
 
 
 @final
@@ -222,6 +240,10 @@ class PartOf:
     def confidence(self) -> float:
         """See `Asked`."""
         return self.whole.confidence
+
+    def shares_delta(self, plan: Plan) -> bool:
+        """See `Asked`."""
+        return self.whole.shares_delta(plan)
 
     def cost(self, plan: Plan, budget: Budget, left: Cost) -> Cost:
         """The part of the whole cost; δ is each question's own."""

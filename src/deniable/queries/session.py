@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
@@ -64,7 +65,7 @@ class Session:
     def sql(self, question: str, **cost: Any) -> Answer:
         """Answer a question in SQL. Say what to spend by one of `epsilon=`, `mu=`, `rho=`, `share=` (of what is left,
         in what the budget adds up: μ², or ε or ρ) or `within=` (how near, at `confidence=`); `delta=` is for keys that
-        are not public.
+        are not public (else they take a hundredth of what is left for them, and less once much of it is spent).
 
         The cost is charged before any data is read, and stays charged if the run fails. A question that was answered
         before, at this cost or a higher one, is answered again from the ledger, for nothing.
@@ -78,7 +79,8 @@ class Session:
         """
         made, asked = self._planned(question), Asked(**cost)
         # What is left is read from the ledger only where the cost depends on it; whether it fits is decided later.
-        left = self.budget.limit if asked.share is None else self._left(payer)
+        depends = asked.share is not None or asked.shares_delta(made)
+        left = self._left(payer) if depends else self.budget.limit
         try:
             price = self._price(made, asked, left)
         except BudgetExceeded:  # a share of nothing: any answer that is there is worth more
@@ -172,10 +174,7 @@ class Session:
         shares, helps = batch.shares(list(plans.values()))
         left = self._left(payer)
         try:
-            prices = {
-                name: self._price(made, asked.part(share), left)
-                for (name, made), share in zip(plans.items(), shares, strict=True)
-            }
+            prices = self._prices(plans, asked, shares, left)
         except BudgetExceeded:  # as in `ask`: what was asked before can still be read
             stored = [self._stored(made) for made in given]
             if None in stored:
@@ -333,7 +332,19 @@ class Session:
         return self._ledger.remaining if payer is None else self._ledger.left(payer)
 
     def _price(self, made: Plan, asked: Asked | PartOf, left: Cost) -> Price:
-        return Price(made, self.budget, asked.cost(made, self.budget, left), left, asked.confidence)
+        cost = asked.cost(made, self.budget, left)
+        return Price(made, self.budget, cost, left, asked.confidence, asked.shares_delta(made))
+
+    def _prices(
+        self, plans: Mapping[str, Plan], asked: Asked, shares: Sequence[Fraction], left: Cost
+    ) -> dict[str, Price]:
+        """What each question of a batch costs. Those that share δ share what the ones before them leave."""
+        found, rest = {}, left
+        for (name, made), share in zip(plans.items(), shares, strict=True):
+            found[name] = self._price(made, asked.part(share), rest)
+            if found[name].shares_delta:
+                rest = Cost(rest.units, rest.delta_units - found[name].cost.delta_units)
+        return found
 
     def _stored(self, made: Plan) -> tuple[Released, Entry] | None:
         """What the ledger has of this question."""
@@ -344,7 +355,7 @@ class Session:
     def _known(self, made: Plan, price: Price) -> tuple[Released, Entry] | None:
         """The same, if it is as exact as what is asked."""
         stored = self._stored(made)
-        return stored if stored is not None and price.cost <= stored[0].precision else None
+        return stored if stored is not None and price.is_met_by(stored[0].precision) else None
 
     def _read(self, made: Plan, entry: Entry) -> Released | None:
         """What a sealed entry holds."""
@@ -357,7 +368,7 @@ class Session:
 
     def _is_enough(self, made: Plan, entry: Entry, price: Price) -> bool:
         read = self._read(made, entry)
-        return read is not None and price.cost <= read.precision
+        return read is not None and price.is_met_by(read.precision)
 
     def _noise(self, made: Plan, price: Price) -> Noise:
         """The noise of a price, made before anything is charged: whatever is wrong with it, is wrong in public."""
