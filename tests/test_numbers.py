@@ -11,20 +11,9 @@ import numpy as np
 import pytest
 
 from deniable import numbers
+from deniable.numbers import meant, square, whole
 
 SEED = random.SystemRandom().randrange(2**32)
-
-
-def whole(x) -> int:
-    return numbers.whole(Fraction(*x.as_integer_ratio()), x)
-
-
-def square(x) -> int:
-    return numbers.square(Fraction(*x.as_integer_ratio()), x)
-
-
-def meant(x) -> Fraction:
-    return numbers.meant(Fraction(*x.as_integer_ratio()), x)
 
 
 def test_many_roots_are_stored_below_themselves() -> None:
@@ -40,7 +29,7 @@ def test_every_root_of_a_whole_number_means_that_number(root) -> None:
     for k in range(1, 10_001):
         assert square(of(k)) == k
         assert meant(of(k)) ** 2 >= k
-        assert meant(of(k)) <= Fraction(*of(k).as_integer_ratio()) * (1 + Fraction(1, 2**20))
+        assert meant(of(k)) <= numbers.rational(of(k)) * (1 + Fraction(1, 2**20))
 
 
 def test_short_floats_are_as_precise_as_they_are() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from numbers import Rational
-from typing import Final
+from typing import Any, Final
 
 FEW: Final = 8
 """Roundings that a number may have behind it which is taken for what it stores: `meant` and `steps`."""
@@ -29,7 +29,14 @@ TELLS: Final = 2**32
 """Beyond this, every float has the root of some whole number within a few roundings; then that says nothing."""
 
 
-def roundoff(given: object) -> Fraction:
+def rational(given: Any) -> Fraction:
+    """The rational number that a finite number is, whatever its type."""
+    if isinstance(given, Rational):
+        return Fraction(int(given.numerator), int(given.denominator))
+    return Fraction(*given.as_integer_ratio())
+
+
+def roundoff(given: Any) -> Fraction:
     """The largest share of itself that one rounding takes from a number of this type: 2⁻⁵³ for float64 and for what is
     at least as precise, 2⁻²⁴ and 2⁻¹¹ for numpy's shorter floats.
     """
@@ -38,54 +45,53 @@ def roundoff(given: object) -> Fraction:
     return Fraction(1, 2**short)
 
 
-def whole(exact: Fraction, given: object) -> int:
+def whole(given: Any) -> int:
     """The largest whole number that a bound on whole numbers allows: ⌊x⌋, or k where x lies a hair below k.
 
-    `given` is the number as it was written; its type says how precise it is.
-
     >>> x = (0.1 + 0.7) * 10
-    >>> int(x), whole(Fraction(x), x), whole(Fraction(7.9), 7.9)
+    >>> int(x), whole(x), whole(7.9)
     (7, 8, 7)
     """
-    return exact.numerator if _is_whole(exact, given) else math.floor(exact * (1 + _hair(given)))
+    x = rational(given)
+    return x.numerator if _is_whole(x, given) else math.floor(x * (1 + _hair(given)))
 
 
-def square(exact: Fraction, given: object) -> int:
+def square(given: Any) -> int:
     """The largest squared length that a bound on the length of whole vectors allows: ⌊x²⌋, or k where x lies a hair
     below √k.
 
     >>> x = math.sqrt(3)
-    >>> math.floor(Fraction(x) ** 2), square(Fraction(x), x)
+    >>> math.floor(Fraction(x) ** 2), square(x)
     (2, 3)
     """
-    return exact.numerator**2 if _is_whole(exact, given) else math.floor((exact * (1 + _hair(given))) ** 2)
+    x = rational(given)
+    return x.numerator**2 if _is_whole(x, given) else math.floor((x * (1 + _hair(given))) ** 2)
 
 
-def _hair(given: object) -> Fraction:
+def _hair(given: Any) -> Fraction:
     return max(MANY, FEW * roundoff(given))
 
 
-def _is_whole(exact: Fraction, given: object) -> bool:
+def _is_whole(x: Fraction, given: Any) -> bool:
     """Whether this is a whole number for certain: of a type that is exact, or small enough for its floats to tell."""
-    return exact.denominator == 1 and (isinstance(given, Rational) or exact * roundoff(given) < 1)
+    return x.denominator == 1 and (isinstance(given, Rational) or x * roundoff(given) < 1)
 
 
-def meant(exact: Fraction, given: object) -> Fraction:
-    """A bound on real numbers: x as it is, or √k (rounded up; k itself if k is a square) where x is computed from it,
-    less a few roundings.
+def meant(given: Any) -> Fraction:
+    """A bound on real numbers: x as it is, or √k (rounded up; k itself if k is a square) where x falls short of it by a
+    few roundings.
 
     >>> x = math.sqrt(3)
-    >>> Fraction(x) ** 2 < 3 <= meant(Fraction(x), x) ** 2
+    >>> Fraction(x) ** 2 < 3 <= meant(x) ** 2
     True
-    >>> meant(Fraction(0.3), 0.3) == Fraction(0.3)
+    >>> meant(0.3) == Fraction(0.3)
     True
     """
-    squared = exact * exact
-    if squared > TELLS or _is_whole(exact, given):
-        return exact
-    near = math.ceil(squared)
-    reached = exact * (1 + FEW * roundoff(given))
-    return root_up(Fraction(near)) if squared < near <= reached * reached else exact
+    x = rational(given)
+    if x * x > TELLS or _is_whole(x, given):
+        return x
+    near = math.ceil(x * x)
+    return root_up(Fraction(near)) if x * x < near <= (x * (1 + FEW * roundoff(given))) ** 2 else x
 
 
 def steps(exact: Fraction) -> int:

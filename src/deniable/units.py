@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from itertools import pairwise
-from numbers import Rational, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Final, final
 
 from deniable import numbers
@@ -291,14 +291,7 @@ def _checked_bound(name: str, value: object) -> float:
         nearest = math.nan
     if not 0 < nearest < math.inf:  # NaN fails this
         raise InvalidParameter(name, value, "must be positive and finite")
-    # A numpy float of more than 64 bits would be rounded by float().
-    exact = Fraction(value) if isinstance(value, Rational | Decimal) else Fraction(*_ratio(value, nearest))
-    return _float_up(numbers.meant(exact, value))
-
-
-def _ratio(value: Real, nearest: float) -> tuple[int, int]:
-    ratio: tuple[int, int] = getattr(value, "as_integer_ratio", nearest.as_integer_ratio)()
-    return ratio
+    return _float_up(numbers.meant(value))
 
 
 def _float_up(exact: Fraction) -> float:

@@ -318,3 +318,19 @@ def test_huge_losses_at_tiny_rates_are_numbers(rate, noise):
     assert told_by_one_step(rate, noise, 1, 1) <= curve.delta(epsilon=1) <= rate * 1.001 + 1e-12
     assert (curve**100).epsilon(delta=1e-6) < 1  # 100 × rate < δ: even without noise it would be 0
     assert told_by_one_step(rate, noise, 1, 650) <= curve.delta(epsilon=650)
+
+
+@pytest.mark.parametrize(("noise", "clip"), [(1.1, 0.1), (0.7, 0.3), (3.3, 1.7), (1.0, 0.1)])
+def test_noise_times_clip_is_not_rounded_down(noise: float, clip: float) -> None:
+    """Some products of floats are rounded down: the noise that is drawn must hide the whole clip."""
+    plan = learn.DPSGD(clip=clip, rate=0.5, steps=1, noise=noise)
+    assert Fraction(plan.sigma) >= Fraction(noise) * Fraction(clip)
+    assert plan.sigma == pytest.approx(noise * clip, rel=1e-15)
+
+
+@pytest.mark.parametrize(("batch", "records"), [(1, 3), (1, 10), (256, 60_000), (7, 10)])
+def test_the_rate_of_the_curve_is_the_rate_of_the_coins(batch: int, records: int) -> None:
+    """A rate of 1/3 is rounded to a float once; what is drawn and what is promised are that float, not each its own."""
+    plan = learn.DPSGD(clip=1.0, batch_size=batch, records=records, steps=2, noise=1.0)
+    assert abs(Fraction(plan.rate) - Fraction(batch, records)) <= Fraction(batch, records) / 2**53
+    assert plan.curve == curves.gaussian(sigma=1).sampled(rate=plan.rate) ** 2

@@ -165,3 +165,17 @@ def test_curves_of_whole_mechanisms_hold_for_what_is_drawn() -> None:
         asked = Gaussian.whole(sensitivity=math.sqrt(k), mu=0.5)
         assert asked.curve == curves.gaussian(mu=0.5)
         assert (Fraction(1, 2) * Fraction(asked.width)) ** 2 >= k
+
+
+@pytest.mark.parametrize("x", [math.sqrt(3), BELOW_8, np.float32(math.sqrt(6)), 1 / 3, Fraction(1, 3), 0.1 + 0.2])
+@pytest.mark.parametrize("wide", [3.0, Fraction(1, 3), Fraction(7, 10), 1])
+def test_curves_round_a_shift_up_from_what_was_meant(x, wide) -> None:
+    """The nearest float of a third lies below it; of seven tenths, too: dividing by it must not, though."""
+    k = round(float(x) ** 2)
+    exact = Fraction(*x.as_integer_ratio())
+    mu = Fraction(curves.gaussian(sigma=wide, sensitivity=x).gdp())
+    assert mu * Fraction(wide) >= exact
+    assert k == 0 or abs(float(x) ** 2 - k) > 1e-6 or (mu * Fraction(wide)) ** 2 >= k
+    assert mu * Fraction(wide) <= exact * (1 + Fraction(1, 2**21))
+    pure = Fraction(curves.laplace(scale=wide, sensitivity=x).epsilon(delta=0))
+    assert pure * Fraction(wide) >= exact

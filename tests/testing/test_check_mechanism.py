@@ -410,3 +410,20 @@ def test_a_law_that_is_no_function_is_told_so() -> None:
 
 def test_ours_are_mechanisms() -> None:
     assert all(isinstance(mechanism, Mechanism) for mechanism, _, _ in OURS.values())
+
+
+@pytest.mark.parametrize(
+    ("noisy", "neighbours"),
+    [
+        # What math.sqrt(3) bought when its square was rounded down to 2: δ(1) = 1.74e-4 where 1e-5 is claimed.
+        (mechanisms.DiscreteGaussian(sensitivity=1.42, epsilon=1, delta=1e-5, dimension=3), ([0, 0, 0], [1, 1, 1])),
+        (mechanisms.Gaussian.whole(sensitivity=1.42, epsilon=1, delta=1e-5, dimension=3), ([0, 0, 0], [1, 1, 1])),
+        (mechanisms.DiscreteLaplace(sensitivity=99, epsilon=1), (0, 100)),
+        (testing.OnePerson(local.Rappor(categories=3, f=0.5, p=0.25, q=0.75)), (0, 1)),
+    ],
+    ids=["root of three", "root of three, Gaussian", "a hundredth", "sound"],
+)
+def test_noise_for_a_sensitivity_a_little_too_small_is_found_without_luck(noisy: Any, neighbours: Any) -> None:
+    found = check_mechanism(noisy, neighbours, trials=100)["privacy"]
+    assert found.passed == isinstance(noisy, testing.OnePerson)
+    assert found.passed or "worked out from what it is" in str(found)

@@ -76,7 +76,7 @@ def gaussian(*, sigma: float | None = None, mu: float | None = None, sensitivity
     """
     if check.exactly_one(sigma=sigma, mu=mu) == "mu":
         return Curve.of(Gaussian(check.positive("mu", mu)))
-    return Curve.of(Gaussian(quotient_up(check.positive("sensitivity", sensitivity), check.positive("sigma", sigma))))
+    return Curve.of(Gaussian(check.shift("sigma", sigma, sensitivity)))
 
 
 @final
@@ -117,7 +117,7 @@ def laplace(*, scale: float, sensitivity: float = 1.0) -> Curve:
     >>> round(curves.laplace(scale=1).delta(epsilon=0.5), 12)
     0.221199216929
     """
-    return Curve.of(Laplace(quotient_up(check.positive("sensitivity", sensitivity), check.positive("scale", scale))))
+    return Curve.of(Laplace(check.shift("scale", scale, sensitivity)))
 
 
 @final

@@ -11,6 +11,7 @@ import numpy as np
 
 from deniable.curves.rounding import Floats
 from deniable.errors import NOTHING, InvalidParameter
+from deniable.numbers import meant, rational, up
 
 LARGEST = 1e150
 """Parameters beyond this would overflow when squared; no mechanism needs them."""
@@ -42,6 +43,13 @@ def positive(name: str, value: Any) -> float:
     if result < 1 / LARGEST:
         raise InvalidParameter(name, value, f"must be positive, and at least {1 / LARGEST:g}")
     return result
+
+
+def shift(name: str, noise: Any, sensitivity: Any) -> float:
+    """sensitivity/noise, rounded up. A sensitivity a few roundings below √k means √k: see `deniable.numbers`."""
+    positive(name, noise)
+    positive("sensitivity", sensitivity)
+    return up(meant(sensitivity) / rational(noise))
 
 
 def not_negative(name: str, value: Any) -> float:

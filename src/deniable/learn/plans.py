@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self, final
 from deniable.curves import check
 from deniable.curves.looks import rounded_up
 from deniable.errors import InvalidParameter
+from deniable.numbers import up
 from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
@@ -107,8 +108,10 @@ class Plan(ABC):
 
     @property
     def sigma(self) -> float:
-        """The standard deviation of the noise in each coordinate of a sum of clipped gradients: noise × clip."""
-        return self.calibrated() * self.clip.norm
+        """The standard deviation of the noise in each coordinate of a sum of clipped gradients: noise × clip, rounded
+        up.
+        """
+        return up(Fraction(self.calibrated()) * Fraction(self.clip.norm))
 
     def calibrated(self) -> float:
         """The noise, or InvalidParameter where there is none yet."""

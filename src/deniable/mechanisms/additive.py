@@ -110,7 +110,8 @@ class _LaplaceNoise(Additive):
         return min(1.0, staircase.least_rms(self.sensitivity, epsilon, whole=self.exponent is None) / ours)
 
     def _whole(self, moved: Any, level: _Level, dimension: Any) -> None:
-        m = numbers.whole(exact.positive("sensitivity", moved), moved)  # whole numbers move by whole numbers
+        exact.positive("sensitivity", moved)
+        m = numbers.whole(moved)  # whole numbers move by whole numbers
         if m < 1:
             raise InvalidParameter("sensitivity", moved, "must be at least 1 for whole numbers")
         width, promise = _whole_laplace(m, *level)
@@ -403,7 +404,7 @@ class DiscreteGaussian(Additive):
     ) -> None:
         given = exact.l2(sensitivity)
         bound = exact.positive("sensitivity", given)
-        square = numbers.square(bound, given)  # a whole vector's squared length is whole
+        square = numbers.square(given)  # a whole vector's squared length is whole
         if square < 1:
             raise InvalidParameter("sensitivity", sensitivity, "must be at least 1 for whole numbers")
         check.exactly_one(sigma=sigma, rho=rho, epsilon=epsilon)

@@ -79,7 +79,8 @@ def moved(sensitivity: Any) -> Fraction:
     """How far something moves: the exact value of a positive number, raised to the k or √k of which it falls short by
     rounding only.
     """
-    return numbers.meant(positive("sensitivity", sensitivity), sensitivity)
+    positive("sensitivity", sensitivity)
+    return numbers.meant(sensitivity)
 
 
 def l1(sensitivity: Any) -> Any:
