@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from deniable import curves
 from deniable.curves import compose, reading
 from deniable.curves.views import product_of
+from deniable.errors import NotCertifiable
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -86,12 +87,11 @@ def test_bounds_are_in_order_and_fall(curve: curves.Curve) -> None:
 def test_raw_bounds_do_not_cross(curve: curves.Curve, delta: float) -> None:
     """Before they are made to agree for display, the lower bound of ε stays below the upper, in each direction."""
     for product in product_of(curve):
-        if product.needs_panels:
-            low, high = product.epsilon_bracket(delta, ("upper", "lower"))
-        else:
-            low, high = product.epsilon(delta, "lower"), product.epsilon(delta, "upper")
+        low, high = product._epsilon_bracket(delta) if product.needs_panels else product.epsilon_bounds(delta)
         assert low <= high
         positive = EPSILON[EPSILON >= 0]
+        below, above = product._by_panels(positive, 0.0) if product.needs_panels else (0.0, 1.0)
+        assert np.all(below <= above)
         assert np.all(product.delta(positive, "lower") <= product.delta(positive, "upper"))
 
 
@@ -105,12 +105,7 @@ def test_refinement_stays_inside_the_old_bracket(curve: curves.Curve, delta: flo
         patch.setattr(reading, "WIDTH", reading.WIDTH / 10)
         forward, backward = product_of(curve)
         fresh = [reading.Product(p.upper, p.lower, p.renyi) for p in (forward, backward)]
-        brackets = [
-            p.epsilon_bracket(delta, ("upper", "lower"))
-            if p.needs_panels and p.renyi is None
-            else (p.epsilon(delta, "lower"), p.epsilon(delta, "upper"))
-            for p in fresh
-        ]
+        brackets = [p.epsilon_bounds(delta) for p in fresh]
     new = max(b[0] for b in brackets), max(b[1] for b in brackets)
     assert new[0] <= old[1]
     assert old[0] <= new[1]
@@ -148,15 +143,33 @@ def test_sampling_never_leaks_more(curve: curves.Curve, rate: float) -> None:
 
 
 def test_negative_control_a_bound_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With upper panels made a thousandth smaller, lower bounds cross upper bounds."""
+    """With upper panels made a tenth smaller, lower bounds cross upper bounds, and nothing is certified."""
     honest = compose.Panel.delta
 
     def shrunk(self: compose.Panel, epsilon: np.ndarray) -> np.ndarray:
         value = honest(self, epsilon)
-        return value * 0.998 if self.side == "upper" else value
+        return value * 0.9 if self.side == "upper" else value
 
     monkeypatch.setattr(compose.Panel, "delta", shrunk)
     factors = product_of(curves.gaussian(mu=0.3) ** 7 * curves.laplace(scale=3) ** 11)[0]
     product = reading.Product(factors.upper, factors.lower)
     epsilon = np.array([0.2, 1.0, 3.0])
-    assert np.any(product.delta(epsilon, "lower") > product.delta(epsilon, "upper"))
+    for side in ("lower", "upper"):
+        with pytest.raises(NotCertifiable, match="contradict"):
+            product.delta(epsilon, side)
+    with pytest.raises(NotCertifiable, match="contradict"):
+        product.epsilon_bounds(1e-6)
+    curve = curves.gaussian(mu=0.3) ** 7 * curves.laplace(scale=3) ** 11
+    assert not curves.gaussian(mu=0.1) <= curve
+    for read in (
+        lambda: curve.epsilon(delta=1e-6),
+        lambda: curve.delta(epsilon=1.0),
+        lambda: curve.beta(alpha=0.1),
+        lambda: curve.equal_error_rate(),
+        lambda: curve.gdp(delta=1e-6),
+        lambda: curve.forward.delta_bounds(epsilon=1.0),
+        lambda: curve.posterior(prior=0.5, delta=1e-6),
+        lambda: curve.symmetrized().sampled(rate=0.5).delta(epsilon=0.5),
+    ):
+        with pytest.raises(NotCertifiable, match="contradict"):
+            read()

@@ -48,7 +48,7 @@ def test_fact_d1_gaussians_through_the_lattice(uses: int, total: float) -> None:
     for delta in (1e-1, 1e-3, 1e-6, 1e-12, 1e-20, 1e-30):
         if exact.gauss_delta(0.0, total) <= delta:
             continue
-        low, high = product.epsilon_bracket(delta, ("upper", "lower"))
+        low, high = product.epsilon_bounds(delta)
         root = mpf(mu) * mpmath.sqrt(uses)
         assert exact.gauss_delta(low, root) >= mpf(delta), (delta, low)
         assert exact.gauss_delta(high, root) <= mpf(delta), (delta, high)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from deniable import curves
-from deniable.curves.curve import _ordered
+from deniable.curves.rounding import ordered
 from deniable.errors import (
     DeniableError,
     ImpossibleTarget,
@@ -296,8 +296,10 @@ def test_lower_bounds_far_right_of_their_window_are_not_above_the_truth(mu: floa
 
 def test_bounds_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(NotCertifiable, match="contradict"):
-        _ordered(np.array([0.5, 0.3]), np.array([0.6, 0.2]))
-    assert _ordered(np.array([0.2 * (1 + 1e-15)]), np.array([0.2])) == 0.2
+        ordered(np.array([0.5, 0.3]), np.array([0.6, 0.2]))
+    assert ordered(np.array([0.2 * (1 + 1e-15)]), np.array([0.2]))[0] == 0.2
+    with pytest.raises(NotCertifiable, match="contradict"):
+        ordered(math.nan, 1.0)
 
 
 def test_the_mass_at_infinity_is_rounded_outwards_where_it_is_worked_out() -> None:

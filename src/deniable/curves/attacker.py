@@ -9,7 +9,7 @@ import numpy as np
 
 from deniable.curves.compose import Side
 from deniable.curves.reading import Product
-from deniable.curves.rounding import Floats, quietly
+from deniable.curves.rounding import Floats, ordered, quietly
 from deniable.curves.views import direction_delta, product_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def end_of(product: Product, smallest: float) -> float:
         left = smallest - product.infinity("upper")
         found = product.aim(left).epsilon if left > 0 else math.inf
     else:
-        found = product.epsilon(smallest, "upper") if smallest > product.infinity("upper") else math.inf
+        found = product.epsilon_above(smallest) if smallest > product.infinity("upper") else math.inf
     if not math.isfinite(found):
         found = product.highest if math.isfinite(product.highest) else product.aim(smallest).epsilon
     return max(found, 1e-6)
@@ -97,7 +97,7 @@ def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Float
         low[i] = max(float(value[best]), 0.0) * (1 - 4e-16)
         over = 1 - profile.delta(points, "lower") - np.exp(points) * a
         high[i] = _concave_bound(points, over, value, a, (ahead.infinity("lower"), back.infinity("lower")))
-    return low, np.maximum(np.minimum(high, 1 - alpha), low)
+    return ordered(low, np.minimum(high, 1 - alpha))
 
 
 def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float, ends: tuple[float, float]) -> float:

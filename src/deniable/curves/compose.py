@@ -50,6 +50,9 @@ LARGEST_WINDOW = 2**21
 OUTSIDE = 1e-7
 """Tilted mass that may fall outside the window on either side of a first panel (in the ledger; less when refined)."""
 
+LEAST_OUTSIDE = 1e-13
+"""The least that may fall outside: less than the rounding of the transforms is of no use."""
+
 MANY = 32
 SHORTER = 8
 """From MANY factors on, short laws are multiplied in batches that fit into a window SHORTER times shorter."""
@@ -299,6 +302,11 @@ class Panel:
     relative: float
     infinity: float
 
+    @property
+    def end(self) -> float:
+        """The largest loss in the window."""
+        return self.start + self.length * self.step
+
     def delta(self, epsilon: Floats) -> Floats:
         """The bound on δ(ε), infinite loss included."""
         return self.finite_delta(epsilon) + self.infinity
@@ -310,11 +318,7 @@ class Panel:
         blur = 16 * UNIT_ROUNDOFF * (np.abs(epsilon) + abs(self.start) + n * self.stride)
         at = epsilon - blur if self.side == "upper" else epsilon + blur
         cell = np.clip(np.floor((at - self.start) / self.stride), -1, n).astype(np.int64)
-        # Weights e^(-θ l) are largest at the left point of the cell, at most one stride below ε.
-        left_end = np.maximum(at - self.stride, self.start)
-        # No cap on any term of the slack: what overflows is inf, and the bound becomes trivial.
-        growth = max(1.0, math.expm1(self.stride)) if self.stride < 700 else math.inf
-        weight = np.exp(np.maximum(-self.theta * (left_end - self.centre), -745.0)) * growth
+        weight = self._weight(at)
         raw = self._chord(at, cell) if self.side == "upper" else self._best_line(at, cell)
         heads = self.heads[np.clip(cell, 0, n)]
         rounding = (n + 64) * UNIT_ROUNDOFF * 4 * heads
@@ -331,6 +335,18 @@ class Panel:
         result = result * (1 + self.relative if self.side == "upper" else 1 - self.relative)
         # What overflowed says nothing: fall back to the trivial bounds.
         return np.asarray(np.nan_to_num(result, nan=1.0 if self.side == "upper" else 0.0, posinf=1.0))
+
+    def _weight(self, at: Floats) -> Floats:
+        """What an absolute error of the convolution weighs at ε."""
+        # Weights e^(-θ l) are largest at the left point of the cell, at most one stride below ε.
+        left_end = np.maximum(at - self.stride, self.start)
+        # No cap on any term of the slack: what overflows is inf, and the bound becomes trivial.
+        growth = max(1.0, math.expm1(self.stride)) if self.stride < 700 else math.inf
+        return np.exp(np.maximum(-self.theta * (left_end - self.centre), -745.0)) * growth
+
+    def rounding(self, epsilon: Floats) -> Floats:
+        """How much of the distance between the bound and δ(ε) is the rounding of the transforms."""
+        return np.asarray(np.exp(np.minimum(self.log_scale, 700.0)) * self.noise * self._weight(epsilon))
 
     def _best_line(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
         """The larger of the lines of the two points around ε (lattice points above the last one carry nothing)."""

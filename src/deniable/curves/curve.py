@@ -24,7 +24,7 @@ import numpy as np
 from deniable.curves import check
 from deniable.curves.promise import Atom
 from deniable.curves.rounding import Floats
-from deniable.errors import InvalidOperation, InvalidParameter, NotCertifiable
+from deniable.errors import InvalidOperation, InvalidParameter
 
 if TYPE_CHECKING:
     from deniable.curves.approximation import GaussianApproximation
@@ -180,7 +180,7 @@ class Curve:
         from deniable.curves import views
 
         array, scalar = check.reading("epsilon", epsilon)
-        return _give(views.delta_upper(self, array), scalar)
+        return _give(views.delta_bounds(self, array)[1], scalar)
 
     def delta_bounds(self, *, epsilon: Any) -> tuple[Any, Any]:
         """Certified (low, high) around the exact δ(ε)."""
@@ -188,7 +188,7 @@ class Curve:
 
         array, scalar = check.reading("epsilon", epsilon)
         low, high = views.delta_bounds(self, array)
-        return _give(_ordered(low, high), scalar), _give(high, scalar)
+        return _give(low, scalar), _give(high, scalar)
 
     @overload
     def epsilon(self, *, delta: float) -> float: ...
@@ -199,7 +199,7 @@ class Curve:
         from deniable.curves import views
 
         array, scalar = check.reading_in_unit("delta", delta)
-        found = [views.epsilon_bounds(self, float(d), ("upper",))[1] for d in array.ravel()]
+        found = [views.epsilon_bounds(self, float(d))[1] for d in array.ravel()]
         return _give(np.array(found).reshape(array.shape), scalar)
 
     def epsilon_bounds(self, *, delta: Any) -> tuple[Any, Any]:
@@ -207,9 +207,9 @@ class Curve:
         from deniable.curves import views
 
         array, scalar = check.reading_in_unit("delta", delta)
-        found = [views.epsilon_bounds(self, float(d), ("upper", "lower")) for d in array.ravel()]
+        found = [views.epsilon_bounds(self, float(d)) for d in array.ravel()]
         low, high = (np.array([f[i] for f in found]).reshape(array.shape) for i in (0, 1))
-        return _give(_ordered(low, high), scalar), _give(high, scalar)
+        return _give(low, scalar), _give(high, scalar)
 
     @property
     def forward(self) -> Direction:
@@ -441,13 +441,6 @@ def product(curves: Iterable[Curve]) -> Curve:
             if counts[atom] > MOST_USES:
                 raise InvalidParameter("uses", counts[atom], f"must be at most {MOST_USES:,}")
     return Curve(counts)
-
-
-def _ordered(low: Floats, high: Floats) -> Floats:
-    """The lower bound, at most the upper one. They may cross by rounding; more would mean that one is no bound."""
-    if np.any(low > high * (1 + 1e-9) + 1e-290):
-        raise NotCertifiable("the certified bounds contradict each other: a defect of this library, please report it")
-    return np.minimum(low, high)
 
 
 def _give(values: Floats, scalar: bool) -> Any:

@@ -17,7 +17,7 @@ from deniable.curves import check, compose, lattice
 from deniable.curves.atoms import Approximate, Gaussian, show
 from deniable.curves.attacker import SearchedProfile
 from deniable.curves.curve import Curve
-from deniable.curves.laws import finite, tabulated
+from deniable.curves.laws import chain, finite, tabulated
 from deniable.curves.laws.base import Law, Pair, Sided
 from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.laws.shaped import (
@@ -38,6 +38,9 @@ TABLE_POINTS = 4000
 SMALLEST_RATE = 1e-290
 LARGEST_GROUP = 10**9
 DEEPEST_NESTING = 30
+CHAIN_POINTS = 200_000
+CHAIN_TAIL = 1e-250
+"""What an upper bound cuts from one step counts as infinite loss, and grows along the chain as fast as e^loss."""
 
 
 @lru_cache(maxsize=256)
@@ -205,8 +208,8 @@ class Grouped(Atom):
 
     def _sided(self, base: Sided) -> Sided:
         return Sided(
-            tabulated.iterate(_finite(base.upper, "upper", self.size), self.size, side="upper"),
-            tabulated.iterate(_finite(base.lower, "lower", self.size), self.size, side="lower"),
+            chain.iterate(_finite(base.upper, "upper", self.size), self.size, side="upper"),
+            chain.iterate(_finite(base.lower, "lower", self.size), self.size, side="lower"),
         )
 
     def expression(self) -> str:
@@ -216,7 +219,7 @@ class Grouped(Atom):
 def _finite(law: Law, side: compose.Side, size: int) -> FiniteLaw:
     """The law itself if it is finite, else a finite law on its safe side."""
     if not isinstance(law, FiniteLaw):
-        points = lattice.spread_points(law, 1e-60, max(400, min(6000, 60_000 // size)))
+        points = lattice.spread_points(law, CHAIN_TAIL, max(400, min(6000, CHAIN_POINTS // size)))
         grid = lattice.above(law, points) if side == "upper" else lattice.below(law, points)
         law = FiniteLaw(grid.losses, grid.masses, grid.infinity)
     if len(law.losses) * size > finite.LARGEST_SUPPORT:

@@ -42,7 +42,7 @@ def smallest_mu(curve: Curve, allowance: float) -> float:
     closed = _sum_of_squares(curve)
     forward, backward = product_of(curve)
     directions = [forward] if backward is forward else [forward, backward]
-    if not all(math.isfinite(p.epsilon(allowance, "upper")) for p in directions):
+    if not all(math.isfinite(p.epsilon_above(allowance)) for p in directions):
         return closed
     if allowance == 0 and len(curve.factors) == 1 and curve.factors[0][1] == 1:
         return closed
@@ -55,7 +55,7 @@ def _wanted(product: Product, allowance: float) -> tuple[Floats, Floats]:
 
     The last point was seen to have δ(ε) <= allowance: nothing is asked of δ_μ from there on.
     """
-    end = product.highest if allowance == 0 else product.epsilon(allowance, "upper")
+    end = product.highest if allowance == 0 else product.epsilon_above(allowance)
     points = end * np.linspace(0.0, 1.0, CELLS) ** 2
     wanted = np.maximum(product.delta(points, "upper", allowance * 1e-3) - allowance, 0.0)
     if allowance > 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from deniable.curves.laws import tabulated
 from deniable.curves.reading import Product
 from deniable.curves.rounding import quietly
 from deniable.curves.views import product_of
+from deniable.errors import NotCertifiable
 
 if TYPE_CHECKING:
     from deniable.curves.curve import Curve
@@ -22,19 +24,29 @@ FLOOR = 1e-7
 
 @quietly
 def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
-    """Whether δ_small(ε) <= (1 + tolerance) δ_big(ε) + FLOOR tolerance for every real ε. True is certified."""
+    """Whether δ_small(ε) <= (1 + tolerance) δ_big(ε) + FLOOR tolerance for every real ε. True is certified: where the
+    bounds of one curve contradict each other, or there are none, nothing is.
+    """
+    try:
+        return _is_shown(big, small, tolerance)
+    except NotCertifiable:
+        return False
+
+
+def _is_shown(big: Curve, small: Curve, tolerance: float) -> bool:
     counts = dict(big.factors)
     if all(counts.get(atom, 0) >= count for atom, count in small.factors):
         return True  # big = small * something
     if all(isinstance(a, Gaussian) for curve in (big, small) for a, _ in curve.factors):
-        return _mu_squared(small) <= _mu_squared(big) * (1 + (1e-12 if tolerance > 0 else 0.0))
+        # Where δ is above the floor, a relative change of μ² changes it at most 1e4 times as much.
+        return _mu_squared(small) <= _mu_squared(big) * (1 + Fraction(min(1e-12, 1e-5 * tolerance)))
     from deniable.curves.derived import is_tied
 
     if not (is_tied(big) and is_tied(small)):
         big, small = big.symmetrized(), small.symmetrized()
     for index in (0, 1):
-        ahead_big, back_big = _ordered(big, index)
-        ahead_small, back_small = _ordered(small, index)
+        ahead_big, back_big = _directions(big, index)
+        ahead_small, back_small = _directions(small, index)
         smallest = max(FLOOR * tolerance / 4, 1e-30)
         theirs = SearchedProfile(ahead_small, back_small, smallest, smallest)
         ours = SearchedProfile(ahead_big, back_big, smallest, smallest)
@@ -52,10 +64,10 @@ def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
     return True
 
 
-def _ordered(curve: Curve, index: int) -> tuple[Product, Product]:
+def _directions(curve: Curve, index: int) -> tuple[Product, Product]:
     forward, backward = product_of(curve)
     return (forward, backward) if index == 0 else (backward, forward)
 
 
-def _mu_squared(curve: Curve) -> float:
-    return sum(n * a.mu**2 for a, n in curve.factors if isinstance(a, Gaussian))
+def _mu_squared(curve: Curve) -> Fraction:
+    return sum((n * Fraction(a.mu) ** 2 for a, n in curve.factors if isinstance(a, Gaussian)), Fraction(0))

@@ -25,7 +25,7 @@ from deniable.curves.laws.base import Law
 from deniable.curves.laws.closed import GaussianLaw
 from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.laws.shaped import FailingLaw, IdentityLaw
-from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
+from deniable.curves.rounding import UNIT_ROUNDOFF, Floats, ordered
 
 WIDTH = 1e-4
 """Wanted (high - low) / high of an ε; planned with a reserve of five."""
@@ -35,6 +35,9 @@ DELTA_WIDTH = 1e-3
 
 EXACT_SUPPORT = 4000
 """A finite power this small is worth computing exactly even when other factors need the lattice."""
+
+FAR_TOO_WIDE = 0.01
+"""A bracket of ε this wide, relatively, shows that the plan was wrong."""
 
 PRECISION = 1e-12
 """Where the search for an ε stops, relative to it."""
@@ -186,24 +189,31 @@ class Product:
     # -- δ(ε) for ε >= 0 ---------------------------------------------------------------------------------------------
 
     def delta(self, epsilon: Floats, side: Side, blur: float = 0.0) -> Floats:
-        """A certified bound on δ(ε), ε >= 0. Brackets narrower than `blur` need not be narrowed further."""
-        law = self._single(self.upper if side == "upper" else self.lower)
-        if law is not None:
-            low, high = law.profile(epsilon)
-            result = high if side == "upper" else low
-        else:
-            result = self._by_panels(epsilon, side, blur)
-        if side == "upper" and self.renyi is not None:
-            result = np.minimum(result, self._renyi_delta(epsilon))
-        return np.asarray(result)
+        """A certified bound on δ(ε), ε >= 0. Brackets narrower than `blur` need not be narrowed further.
 
-    def _by_panels(self, epsilon: Floats, side: Side, blur: float) -> Floats:
+        Whichever side is asked for, both are worked out and compared: bounds that cross certify nothing.
+        """
+        above, below = self._single(self.upper), self._single(self.lower)
+        low, high = np.zeros_like(epsilon), np.ones_like(epsilon)
+        if above is None or below is None:
+            low, high = self._by_panels(epsilon, blur)
+        if above is not None:
+            own, high = above.profile(epsilon)
+            low = own if below is above else low
+        if below is not None and below is not above:
+            low = below.profile(epsilon)[0]
+        if self.renyi is not None:
+            high = np.minimum(high, self._renyi_delta(epsilon))
+        low, high = ordered(low, high)
+        return high if side == "upper" else low
+
+    def _by_panels(self, epsilon: Floats, blur: float) -> tuple[Floats, Floats]:
         """Both bounds are worked out together: whoever asks for one side often asks for the other next."""
         latest = self._latest  # another thread may replace it meanwhile
         if latest is None or latest[3] > blur or not np.array_equal(latest[0], epsilon):
             latest = (epsilon.copy(), *self._both_by_panels(epsilon, blur), blur)
             self._latest = latest
-        return (latest[2] if side == "upper" else latest[1]).copy()
+        return latest[1].copy(), latest[2].copy()
 
     def _both_by_panels(self, epsilon: Floats, blur: float) -> tuple[Floats, Floats]:
         low, high = np.zeros_like(epsilon), np.full_like(epsilon, self._apart())
@@ -254,8 +264,11 @@ class Product:
 
     # -- panels ------------------------------------------------------------------------------------------------------
 
-    def panels_for(self, target: Target, sides: tuple[Side, ...], refine: float = 1.0) -> list[Panel]:
+    def panels_for(
+        self, target: Target, sides: tuple[Side, ...], refine: float = 1.0, outside: float | None = None
+    ) -> list[Panel]:
         """One panel a side, sharp at the target; the step grows until the window fits into memory."""
+        beyond = compose.OUTSIDE * min(refine, 1.0) ** 2 if outside is None else outside
         theta = _rounded(target.theta)
         found = []
         for side in sides:
@@ -267,7 +280,7 @@ class Product:
             step = max(self._step(factors, target, share), self._smallest_step(factors, theta, tail))
             step = aligned_step(factors, step)
             for _ in range(40):
-                panel = compose.compose(factors, side, theta, step, tail, compose.OUTSIDE * min(refine, 1.0) ** 2)
+                panel = compose.compose(factors, side, theta, step, tail, beyond)
                 if panel is not None:
                     found.append(panel)
                     break
@@ -291,48 +304,68 @@ class Product:
 
     # -- ε(δ) --------------------------------------------------------------------------------------------------------
 
-    def epsilon(self, delta: float, side: Side) -> float:
-        """A certified bound on inf{ε >= 0 : δ(ε) <= delta}."""
-        factors = self.upper if side == "upper" else self.lower
-        law = self._single(factors)
-        if delta < self.infinity(side) or (delta == 0 and not math.isfinite(self.highest)):
-            return math.inf
-        if law is not None:
-            if side == "upper":
-                found = _smallest(lambda e: law.profile(e)[1], delta, law.highest)
-            else:
-                found = _largest(
-                    lambda e: law.profile(e)[0], delta, 0.0, _smallest(lambda e: law.profile(e)[1], delta, law.highest)
-                )
-        elif delta == 0:
-            exact = math.fsum(f.uses * f.law.highest for f in factors)
-            found = exact * (1 + 4 * UNIT_ROUNDOFF if side == "upper" else 1 - 4 * UNIT_ROUNDOFF)
+    def epsilon_bounds(self, delta: float) -> tuple[float, float]:
+        """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}."""
+        if self.needs_panels and delta > 0:
+            low, high = self._epsilon_bracket(delta)
         else:
-            found = self._epsilon_by_panels(delta, side)
-        if side == "upper" and self.renyi is not None:
-            found = min(found, self._renyi_epsilon(delta))
-        return found
+            high = self._epsilon_above(delta)
+            low = self._epsilon_below(delta, high)
+        if self.renyi is not None:
+            high = min(high, self._renyi_epsilon(delta))
+        below, above = ordered(low, high)
+        return float(below), float(above)
 
-    def _epsilon_by_panels(self, delta: float, side: Side) -> float:
-        bracket = self.epsilon_bracket(delta, sides=(side,) if side == "upper" else ("upper", "lower"))
-        return bracket[1] if side == "upper" else bracket[0]
+    def epsilon_above(self, delta: float) -> float:
+        """A certified upper bound on ε(δ) that is quick and need not be sharp: one panel, not refined."""
+        if self.needs_panels and delta > 0:
+            found = self._epsilon_bracket(delta, ("upper",))[1]
+        else:
+            found = self._epsilon_above(delta)
+        return found if self.renyi is None else min(found, self._renyi_epsilon(delta))
 
-    def epsilon_bracket(self, delta: float, sides: tuple[Side, ...]) -> tuple[float, float]:
+    def _epsilon_above(self, delta: float) -> float:
+        """The upper bound, from one law or at δ = 0."""
+        if delta < self.infinity("upper") or (delta == 0 and not math.isfinite(self.highest)):
+            return math.inf
+        law = self._single(self.upper)
+        if law is None:
+            return math.fsum(f.uses * f.law.highest for f in self.upper) * (1 + 4 * UNIT_ROUNDOFF)
+        return _smallest(lambda e: law.profile(e)[1], delta, law.highest)
+
+    def _epsilon_below(self, delta: float, high: float) -> float:
+        """The lower bound, from one law or at δ = 0. `high` is the upper one."""
+        if delta < self.infinity("lower") or (delta == 0 and not math.isfinite(self.highest)):
+            return math.inf
+        law = self._single(self.lower)
+        if law is None:
+            return math.fsum(f.uses * f.law.highest for f in self.lower) * (1 - 4 * UNIT_ROUNDOFF)
+        end = high if self.lower is self.upper else _smallest(lambda e: law.profile(e)[1], delta, law.highest)
+        return _largest(lambda e: law.profile(e)[0], delta, 0.0, end)
+
+    def _epsilon_bracket(self, delta: float, sides: tuple[Side, ...] = ("upper", "lower")) -> tuple[float, float]:
+        """From panels, refined until the bracket is narrow or rounding is what keeps it wide; with the upper side alone
+        from one panel.
+        """
         if delta < self.infinity("upper"):
             return (math.inf if delta < self.infinity("lower") else 0.0), math.inf
         left = delta - self.infinity("upper")
         target = self.aim(max(left, delta * 1e-9))
         # The Chernoff bound was found for the δ aimed at: it counts only if that is really left.
         low, high = 0.0, min(target.bound if left >= delta * 1e-9 else math.inf, self.highest)
-        refine, before = 1.0, math.inf
+        refine, outside, before = 1.0, compose.OUTSIDE, math.inf
         for _ in range(4):
-            for panel in self.panels_for(target, sides, refine):
+            panels = self.panels_for(target, sides, refine, outside)
+            for panel in panels:
                 if panel.side == "upper":
                     high = min(high, _smallest(panel.delta, delta, high))
                 else:
-                    low = max(low, _largest(panel.delta, delta, max(panel.start, 0.0), high))
+                    # A hair beyond the upper bound as well: bounds that cross must be found out.
+                    low = max(
+                        low, _largest(panel.delta, delta, max(panel.start, 0.0), min(high * (1 + 1e-6), panel.end))
+                    )
             width = (high - low) / max(high, 1e-3)
-            if "lower" not in sides or width <= WIDTH * 0.9 or width > 0.8 * before:
+            if "lower" not in sides or width <= WIDTH * 0.9 or width > 0.8 * before or _is_noise(panels, high):
                 break
             before = width
             # Far too wide: a law with detail finer than the step, which sharpens faster than planned, or lonely atoms,
@@ -340,6 +373,8 @@ class Product:
             missing = WIDTH / (3 * width)
             lonely = any(isinstance(f.law, FiniteLaw) for f in self.lower)
             refine = max(refine * (missing**2 if lonely and width > 4 * WIDTH else max(missing, 0.1)), 1e-6)
+            # Or an ε far below the one aimed at, where what falls outside the window weighs e^(θ distance) as much.
+            outside = compose.LEAST_OUTSIDE if width > FAR_TOO_WIDE else min(outside, compose.OUTSIDE * refine**2)
             target = target._replace(epsilon=min(high, 1e300))
         return low, high
 
@@ -375,6 +410,15 @@ class Product:
             return self.renyi(s + 1) + (compose.log_best_gap(s) - math.log(delta)) / s  # type: ignore[misc]
 
         return max(_minimum(bound), 0.0) * (1 + 1e-12)
+
+
+def _is_noise(panels: Sequence[Panel], epsilon: float) -> bool:
+    """Whether the bounds on δ(ε) are apart mostly by the rounding of the transforms, which no finer step makes less."""
+    if len(panels) < 2 or not math.isfinite(epsilon):
+        return False
+    at = np.array([epsilon])
+    values = [float(panel.delta(at)[0]) for panel in panels]
+    return sum(float(panel.rounding(at)[0]) for panel in panels) > 0.5 * abs(values[0] - values[1])
 
 
 def _minimum(function: Callable[[float], float]) -> float:

@@ -12,6 +12,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.errors import NotCertifiable
+
 Floats = NDArray[np.float64]
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -32,3 +34,14 @@ def quotient_up(a: float, b: float) -> float:
     """a / b for positive numbers, rounded up."""
     result = a / b
     return result if Fraction(result) * Fraction(b) >= Fraction(a) else math.nextafter(result, math.inf)
+
+
+def ordered(low: Floats | float, high: Floats | float) -> tuple[Floats, Floats]:
+    """A lower and an upper bound, the lower one at most the upper one.
+
+    They may cross by rounding. More would mean that one of them is no bound, so that neither certifies anything.
+    """
+    below, above = np.asarray(low), np.asarray(high)
+    if not np.all(below <= above * (1 + 1e-9) + 1e-290):  # a NaN is no bound either
+        raise NotCertifiable("the certified bounds contradict each other: a defect of this library, please report it")
+    return np.minimum(below, above), above

@@ -139,12 +139,6 @@ def delta_bounds(curve: Curve, epsilon: Floats) -> tuple[Floats, Floats]:
     return _delta_bound(*products, epsilon, "lower"), _delta_bound(*products, epsilon, "upper")
 
 
-@quietly
-def delta_upper(curve: Curve, epsilon: Floats) -> Floats:
-    """The upper one of them alone."""
-    return _delta_bound(*product_of(curve), epsilon, "upper")
-
-
 def _delta_bound(forward: Product, backward: Product, epsilon: Floats, side: Side) -> Floats:
     flat = epsilon.ravel()
     result = np.empty_like(flat)
@@ -161,8 +155,8 @@ def _delta_bound(forward: Product, backward: Product, epsilon: Floats, side: Sid
 
 
 @quietly
-def epsilon_bounds(curve: Curve, delta: float, sides: tuple[Side, ...]) -> tuple[float, float]:
-    """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}; only the sides asked for are worked out."""
+def epsilon_bounds(curve: Curve, delta: float) -> tuple[float, float]:
+    """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}."""
     forward, backward = product_of(curve)
     unique = [forward] if backward is forward else [forward, backward]
     if len(unique) == 2 and 0 < delta < 1:
@@ -170,15 +164,9 @@ def epsilon_bounds(curve: Curve, delta: float, sides: tuple[Side, ...]) -> tuple
         unique.sort(key=lambda p: -_chernoff(p, delta))
     low = high = 0.0
     for index, product in enumerate(unique):
-        if index and (_chernoff(product, delta) <= high or product.epsilon(delta, "upper") <= low):
+        if index and (_chernoff(product, delta) <= high or product.epsilon_above(delta) <= low):
             continue
-        if "lower" in sides and product.needs_panels and delta > 0 and product.renyi is None:
-            one = product.epsilon_bracket(delta, ("upper", "lower"))
-        else:
-            one = (
-                product.epsilon(delta, "lower") if "lower" in sides else 0.0,
-                product.epsilon(delta, "upper") if "upper" in sides else 0.0,
-            )
+        one = product.epsilon_bounds(delta)
         low, high = max(low, one[0]), max(high, one[1])
     return low, high
 

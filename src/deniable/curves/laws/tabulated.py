@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from deniable.curves.laws import chain
 from deniable.curves.laws.base import Law, Pair, Sided
 from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.laws.shaped import WorstLaw
@@ -135,57 +136,9 @@ def _law_under(points: Floats, value: Floats, infinity: float) -> FiniteLaw:
     return FiniteLaw(points, masses, infinity)
 
 
-def polygon_of(law: FiniteLaw) -> tuple[Floats, Floats]:
-    """The power function (Q-mass of the best test, its P-mass) as a concave polygon from (0, infinity) to level 1."""
-    masses, losses = law.masses[::-1], law.losses[::-1]
-    keep = masses > 0
-    level = np.cumsum(masses[keep] * np.exp(np.maximum(-losses[keep], -745.0)))
-    power = law.infinity + np.cumsum(masses[keep])
-    level, power = np.concatenate(([0.0], level)), np.concatenate(([law.infinity], np.minimum(power, 1.0)))
-    # Below a law the Q-masses may sum to more than 1.
-    return _cut(level, power) if level[-1] >= 1 else (np.append(level, 1.0), np.append(power, 1.0))
-
-
-def _cut(level: Floats, power: Floats) -> tuple[Floats, Floats]:
-    """The polygon up to level 1. Moving the points beyond it to the left would raise it, and a jump at level 1 would
-    later be taken for a very revealing outcome.
-    """
-    inner = level < 1
-    return np.append(level[inner], 1.0), np.append(power[inner], float(np.interp(1.0, level, power)))
-
-
+@quietly
 def law_of_polygon(level: Floats, power: Floats, relative_error: float, *, side: str) -> FiniteLaw:
-    """The law whose power function is the given concave polygon."""
-    run, rise = np.diff(level), np.diff(power)
-    # A step straight up is infinite loss at level 0. Elsewhere it is rounding: above, its mass joins the segment before
-    # it (a larger loss); below, it is dropped.
-    infinity = float(power[0]) + float(np.sum(rise[(run <= 0) & (level[1:] <= 0)]))
-    if side == "upper":
-        stray = np.flatnonzero((run <= 0) & (rise > 0) & (level[1:] > 0))
-        home = np.maximum.accumulate(np.where(run > 0, np.arange(len(run)), 0))[stray]
-        rise = rise.copy()
-        np.add.at(rise, home, rise[stray])
-    keep = (run > 0) & (rise > 0)
-    losses = np.log(rise[keep]) - np.log(run[keep])
-    order = np.argsort(losses, kind="stable")
-    return FiniteLaw(losses[order], rise[keep][order], min(infinity, 1.0), relative_error)
-
-
-def iterate(law: FiniteLaw, size: int, *, side: str) -> FiniteLaw:
-    """The law of a chain of `size` neighbours: its power function is the power function applied `size` times."""
-    level, power = polygon_of(law)
-    # Sums, interpolation and differences lose a few n roundings each; move the polygon outwards by more than that.
-    blur = (law.relative_error + 8 * UNIT_ROUNDOFF * len(level)) * 4
-    if side == "upper":
-        level, power = level * (1 - blur), np.minimum(power * (1 + blur), 1.0)
-        level[-1] = 1.0
-    else:
-        level, power = _cut(level * (1 + blur), power * (1 - blur))
-    chain_level, chain_power = level, power
-    for _ in range(size - 1):
-        # Kinks of power(chain(α)): kinks of the chain, and where the chain reaches a kink of the power function.
-        back = np.interp(level[level >= chain_power[0]], chain_power, chain_level)
-        at = np.unique(np.concatenate((chain_level, back)))
-        chain_power = np.interp(np.interp(at, chain_level, chain_power), level, power)
-        chain_level = at
-    return law_of_polygon(chain_level, chain_power, law.relative_error * size + 64 * UNIT_ROUNDOFF * size, side=side)
+    """The law whose power function (P-mass of the best test against its Q-mass) joins the points, rounded outwards."""
+    outwards = (8 if side == "upper" else -8) * UNIT_ROUNDOFF
+    polygon = chain.Polygon(np.log(level) - outwards, np.log(power) + outwards)
+    return chain.law_of(polygon, relative_error, side=side)
