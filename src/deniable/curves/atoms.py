@@ -24,6 +24,7 @@ from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.promise import Atom
 from deniable.curves.rounding import UNIT_ROUNDOFF, Floats, quotient_up
 from deniable.errors import InvalidParameter, NotCertifiable
+from deniable.numbers import down
 
 
 def show(value: float) -> str:
@@ -128,7 +129,7 @@ class DiscreteLaplace(Atom):
     sensitivity: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", check.positive("scale", self.scale))
+        object.__setattr__(self, "scale", check.positive("scale", self.scale, down))
         object.__setattr__(self, "sensitivity", check.integer("sensitivity", self.sensitivity, 1))
 
     def pair(self) -> Pair:
@@ -172,7 +173,7 @@ class DiscreteGaussian(Atom):
     sensitivity: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", check.positive("sigma", self.sigma))
+        object.__setattr__(self, "sigma", check.positive("sigma", self.sigma, down))
         object.__setattr__(self, "sensitivity", check.integer("sensitivity", self.sensitivity, 1))
 
     def pair(self) -> Pair:
@@ -234,7 +235,7 @@ class RoundedGaussian(Atom):
     sensitivity: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", check.positive("sigma", self.sigma))
+        object.__setattr__(self, "sigma", check.positive("sigma", self.sigma, down))
         object.__setattr__(self, "sensitivity", check.integer("sensitivity", self.sensitivity, 1))
 
     def pair(self) -> Pair:
@@ -425,7 +426,7 @@ class Poisson(Atom):
     is_tied: bool
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "low", check.positive("low", self.low))
+        object.__setattr__(self, "low", check.positive("low", self.low, down))
         object.__setattr__(self, "high", check.positive("high", self.high))
         if not isinstance(self.is_tied, bool):
             raise InvalidParameter("is_tied", self.is_tied, "must be True or False")

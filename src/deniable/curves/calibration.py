@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from deniable.curves import check
 from deniable.curves.curve import Curve
 from deniable.errors import NOTHING, DeniableError, ImpossibleTarget, InvalidParameter, NotCertifiable
+from deniable.numbers import down
 
 PRECISION = 1e-7
 """Relative distance between the returned parameter and one that was seen to miss the target."""
@@ -38,20 +39,20 @@ def _target(
     if len(chosen) > 1:
         raise InvalidParameter(" and ".join(chosen), NOTHING, "give one target", "calibrate to the other and compare")
     if epsilon is not None:
-        wanted = check.not_negative("epsilon", epsilon)
-        small = check.probability("delta", 0.0 if delta is None else delta)
+        wanted = check.not_negative("epsilon", epsilon, down)
+        small = check.probability("delta", 0.0 if delta is None else delta, down)
         return _Target(f"epsilon={wanted:g} at delta={small:g}", wanted, lambda c: c.epsilon(delta=small))
     if mu is not None:
-        wanted = check.positive("mu", mu)
-        small = check.probability("delta", 0.0 if delta is None else delta)
+        wanted = check.positive("mu", mu, down)
+        small = check.probability("delta", 0.0 if delta is None else delta, down)
         return _Target(f"mu={wanted:g}", wanted, lambda c: c.gdp(delta=small))
     if delta is not None:
         raise InvalidParameter("delta", delta, "goes with epsilon= or mu=", "add the epsilon at which delta is meant")
     if advantage is not None:
-        wanted = check.probability("advantage", advantage)
+        wanted = check.probability("advantage", advantage, down)
         return _Target(f"advantage={wanted:g}", wanted, lambda c: c.advantage())
     if rho is not None:
-        wanted = check.positive("rho", rho)
+        wanted = check.positive("rho", rho, down)
         return _Target(f"rho={wanted:g}", wanted, lambda c: c.zcdp())
     rate = check.probability("equal_error_rate", equal_error_rate)
     if rate >= 0.5:

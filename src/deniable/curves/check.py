@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,19 @@ LARGEST = 1e150
 """Parameters beyond this would overflow when squared; no mechanism needs them."""
 
 
-def number(name: str, value: Any) -> float:
-    """A real number (no bool, no string, no NaN)."""
+Rounding = Callable[[Fraction], float]
+
+
+def number(name: str, value: Any, rounded: Rounding = up) -> float:
+    """A real number (no bool, no string, no NaN).
+
+    A rational number that no float stores is rounded up, for most numbers here are what something costs; widths of
+    noise, and levels that must not be exceeded, are asked for with `rounded=down`.
+    """
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | np.floating | np.integer):
         raise InvalidParameter(name, value, "must be a real number")
     try:
-        result = float(value)
+        result = rounded(rational(value)) if isinstance(value, numbers.Rational) else float(value)
     except OverflowError:
         raise InvalidParameter(name, value, f"must be at most {LARGEST:g} in size") from None
     if math.isnan(result):
@@ -30,16 +38,16 @@ def number(name: str, value: Any) -> float:
     return result
 
 
-def finite(name: str, value: Any) -> float:
-    result = number(name, value)
+def finite(name: str, value: Any, rounded: Rounding = up) -> float:
+    result = number(name, value, rounded)
     if not math.isfinite(result) or abs(result) > LARGEST:
         raise InvalidParameter(name, value, f"must be finite and at most {LARGEST:g} in size")
     return result
 
 
-def positive(name: str, value: Any) -> float:
+def positive(name: str, value: Any, rounded: Rounding = up) -> float:
     """A positive number whose square neither overflows nor vanishes."""
-    result = finite(name, value)
+    result = finite(name, value, rounded)
     if result < 1 / LARGEST:
         raise InvalidParameter(name, value, f"must be positive, and at least {1 / LARGEST:g}")
     return result
@@ -52,16 +60,16 @@ def shift(name: str, noise: Any, sensitivity: Any) -> float:
     return up(meant(sensitivity) / rational(noise))
 
 
-def not_negative(name: str, value: Any) -> float:
-    result = finite(name, value)
+def not_negative(name: str, value: Any, rounded: Rounding = up) -> float:
+    result = finite(name, value, rounded)
     if result < 0:
         raise InvalidParameter(name, value, "must be at least 0")
     return result
 
 
-def probability(name: str, value: Any) -> float:
+def probability(name: str, value: Any, rounded: Rounding = up) -> float:
     """A number in [0, 1]."""
-    result = number(name, value)
+    result = number(name, value, rounded)
     if not 0 <= result <= 1:
         raise InvalidParameter(name, value, "must lie in [0, 1]")
     return result

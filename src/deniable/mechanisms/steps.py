@@ -87,7 +87,8 @@ class Additive(Mechanism):
     def __repr__(self) -> str:
         is_whole = self.exponent is None and self.sensitivity.denominator == 1
         shown = self.sensitivity.numerator if is_whole else float(self.sensitivity)
-        kind = ".whole" if self.exponent is None and not is_whole else ""
+        # Of the mechanisms for whole numbers, only Gaussian is another one when a float is its sensitivity.
+        kind = ".whole" if self.exponent is None and not is_whole and hasattr(type(self), "whole") else ""
         size = "" if self.dimension is None else f", dimension={self.dimension}"
         return f"{type(self).__name__}{kind}(sensitivity={shown!r}, {self.LEVEL}={self._level!r}{size})"
 
