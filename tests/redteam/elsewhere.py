@@ -97,6 +97,15 @@ ELSEWHERE: tuple[Case, ...] = (
          + _server("questions", "the_same_question_again_is_the_same_answer_for_nothing")),
     Case("N9", "do 95 % noise intervals hold 95 times in 100?", "they do, for every measure and currency",
          _queries("test_coverage", "intervals_hold_the_answer_without_noise")),
+    Case("N10", "a sensitivity computed in floats, a hair below √k or k: math.sqrt(3), (0.1 + 0.7) * 10", "the noise and the curve of √k or k",
+         tuple(f"tests/mechanisms/test_float_sensitivity.py::test_{name}" for name in (
+             "root_three_was_floored_to_root_two", "claims_for_a_root_cover_a_direct_sum", "rho_is_that_of_the_number_under_the_root",
+             "eight_was_floored_to_seven", "a_staircase_of_a_hair_below_eight_was_one_step_short"))),
+    Case("N11", "local reports that no protocol makes: all bits set, a negative category, two reports in one line", "refused, and nothing of them is told",
+         tuple(f"tests/local/test_impossible_reports.py::test_{name}" for name in (
+             "a_report_that_cannot_be_was_estimated_from", "a_bloom_filter_that_cannot_be_was_estimated_from",
+             "a_refusal_tells_nothing_of_the_reports", "texts_that_encode_never_writes_are_not_read",
+             "a_file_with_one_impossible_report_is_not_estimated_from"))),
     Case("A1", "a name in a header: user-name, X-User, X-Role", "means nothing", _server("roles", "names_in_headers_mean_nothing")),
     Case("A3b", "releases and labels of another analyst of the same dataset", "404: there is no such thing",
          _server("roles", "what_belongs_to_others_does_not_exist", "an_analyst_sees_their_own_releases_only")),

@@ -15,7 +15,7 @@ ASKED_FOR = {
     *(f"E{number}" for number in range(13, 21)),
     *(f"Q{number}" for number in range(1, 13)),
     *(f"T{number}" for number in range(1, 9)),
-    *(f"N{number}" for number in range(1, 10)),
+    *(f"N{number}" for number in range(1, 12)),
     *(f"A{number}" for number in range(1, 11)),
 }
 """The cases that were written down before there was a test for any."""

@@ -56,6 +56,18 @@ def test_roots_are_rounded_up(square: int) -> None:
     assert Fraction(math.nextafter(math.nextafter(root, 0), 0)) ** 2 < square
 
 
+@pytest.mark.parametrize("high", [(0.1 + 0.7) * 10, math.sqrt(3), 0.1 + 0.2, 1 / 49 * 49, 7.5, math.nextafter(7.5, 0)])
+@pytest.mark.parametrize("exponent", [0, 1, -3, -40])
+def test_no_bound_is_rounded_below_what_a_row_adds(high: float, exponent: int) -> None:
+    """Bounds become whole steps of the grid: what rows add is clamped to the same steps that the sensitivity counts."""
+    total = Sum(X, Fraction(-0.1), Fraction(high), exponent)
+    moved = total.moves(Reach(1, 1, None), ADD)
+    values = [high, math.nextafter(high, 9), math.ceil(high), 1e300, -0.1, -7, float("inf")]
+    added = [total.addend(value) for value in values]
+    assert max(map(abs, added)) <= moved.linf == moved.l1
+    assert max(added) == moved.linf or moved.linf == 1, "the bound is reached"
+
+
 def test_reach_of_questions() -> None:
     source = Source(table(Unit.person("p", rows=6)))
     key = (("g", col("g")),)
