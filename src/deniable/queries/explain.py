@@ -70,6 +70,12 @@ def explained(plan: Plan, made: Noise | None, sql: str | None) -> str:
         moved = part.moves.sensitivity
         norms = f"L1 {moved.l1:g}, L2 {moved.l2:.6g}, share {part.weight}"
         lines.append(f"  {number}. {describe(part.statistic)}{step}: {norms}")
+    for pair in plan.pairs:
+        both = f"{pair.total + 1} and {pair.count + 1}"
+        lines.append(
+            f"  under a pure budget {both} are released as {pair.half}·n + S and {pair.half}·n - S, at one share:"
+        )
+        lines.append(f"  together they move by L1 {pair.moves.l1}")
     lines += ["", "measures:"]
     for recipe, uses in zip(plan.recipes, plan.uses, strict=True):
         lines.append(f"  {recipe.name}: {type(recipe).__name__.lower()} from {', '.join(str(i + 1) for i in uses)}")
@@ -89,7 +95,7 @@ def _noise(made: Noise) -> list[str]:
             case LaplacePrefixSums():
                 said = f"running totals from a tree of counts, {mechanism.noise!r}"
             case _:
-                said = repr(mechanism)
+                said = repr(mechanism) + (", with its sum" if index in made.seconds else "")
         lines.append(f"{index + 1}. {said}")
     if made.threshold is not None:
         lines.append(f"a key is shown if its noisy count reaches {made.threshold}")

@@ -2,8 +2,8 @@
 
 Every part of a question (a statistic that several measures may share) gets a share of the cost. Under a Gaussian budget
 part i gets μ_i² = w_i·μ² and noise of σ_i = Δ_i/μ_i, so the whole is one Gaussian vector with Σμ_i² = μ²; under a pure
-budget ε_i = w_i·ε. Keys that are not public are one more part: a count of people, which a threshold turns into a yes or
-no for each key, at a δ.
+budget ε_i = w_i·ε, and a sum that is averaged shares its part with its count (`Pair`). Keys that are not public are one
+more part: a count of people, which a threshold turns into a yes or no for each key, at a δ.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from deniable.mechanisms.histogram import least_threshold
 from deniable.mechanisms.prefix import GaussianPrefixSums, LaplacePrefixSums, deviation_of
 from deniable.queries.canonical import Form, Forms, relation_form, statistic_form
 from deniable.queries.intervals import Shape
-from deniable.queries.recipes import Recipe, recipe
-from deniable.tables.statistics import Cells, Collect, Count, CountPersons, Moves, Statistic
+from deniable.queries.recipes import Averaged, Recipe, Summed, Varied, recipe
+from deniable.tables.statistics import Cells, Collect, Count, CountPersons, Moves, Statistic, Sum
 from deniable.units import Relation as Neighbours
 
 if TYPE_CHECKING:
@@ -56,6 +56,27 @@ class Part:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """A sum S of numbers between -H and H, and the number n of its rows: under a pure budget they are released as
+    H·n + S and H·n - S.
+
+    A row adds (H + s, H - s), which moves them by 2H in L1 whatever s is; if it were counted and not added, or added
+    and not counted, by no more. So one ε is enough for both, where S and n by themselves need one each. S is half the
+    difference and n the sum over 2H. (Under a Gaussian budget nothing would be gained: the noise would be as wide.)
+    Source: `deniable.mechanisms.Mean`.
+    """
+
+    total: int
+    """The place of S among the parts."""
+    count: int
+    """The place of n."""
+    half: int
+    """H."""
+    moves: Moves
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What one question collects and makes of it."""
 
@@ -67,6 +88,8 @@ class Plan:
     """For each recipe, which parts it needs."""
     people: int | None
     """The part whose noisy count decides which keys are shown; None where keys are public."""
+    pairs: tuple[Pair, ...] = ()
+    """Sums and counts that a pure budget releases together; see `pairs`."""
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -100,7 +123,48 @@ def plan(question: Question) -> Plan:
     moves = collect.moves(_neighbours(question))
     share = Fraction(1, max(1, len(found)))
     parts = tuple(Part(statistic, move, share) for statistic, move in zip(collect.statistics, moves, strict=True))
-    return Plan(question, collect, parts, recipes, tuple(uses), people)
+    paired = _paired(collect, recipes, uses, people, _neighbours(question))
+    with_sums = {pair.count: (pair.total, pair.count) for pair in paired}
+    uses = [with_sums.get(each[0], each) if len(each) == 1 else each for each in uses]
+    return Plan(question, collect, parts, recipes, tuple(uses), people, paired)
+
+
+def _paired(
+    collect: Collect, recipes: tuple[Recipe, ...], uses: list[tuple[int, ...]], people: int | None, by: Neighbours
+) -> tuple[Pair, ...]:
+    """The sums whose count is no other sum's, and decides about no key. (Three sums that share a count are told more
+    exactly if that count is released by itself; two are as good as.)
+    """
+    sums: dict[int, set[int]] = {}
+    for each, places in zip(recipes, uses, strict=True):
+        if isinstance(each, Averaged | Varied):
+            sums.setdefault(places[-1], set()).add(places[-2])
+    taken = {places[-1] for each, places in zip(recipes, uses, strict=True) if isinstance(each, Summed)}
+    found = []
+    for count, totals in sums.items():
+        if count == people or len(totals) > 1 or totals & taken:
+            continue
+        [total] = totals
+        statistic = collect.statistics[total]
+        assert isinstance(statistic, Sum)
+        half = max(1, *(abs(end) for end in statistic.grid))
+        found.append(Pair(total, count, half, collect.moved_by_sides(half, by)))
+    return tuple(found)
+
+
+def pairs(plan: Plan, budget: Budget) -> tuple[Pair, ...]:
+    """The pairs that are released together under this budget."""
+    return plan.pairs if budget.currency == "epsilon" else ()
+
+
+def shares(plan: Plan, budget: Budget) -> tuple[Fraction, ...]:
+    """The share of the cost of each part; of a pair that is released together, that of both."""
+    paired = pairs(plan, budget)
+    return (
+        (Fraction(1, max(1, len(plan.parts) - len(paired))),) * len(plan.parts)
+        if paired
+        else tuple(part.weight for part in plan.parts)
+    )
 
 
 def _neighbours(question: Question) -> Neighbours:
@@ -133,12 +197,15 @@ class Noise:
     shape: Shape
     threshold: int | None
     """The noisy number of people from which on a key is shown."""
+    seconds: frozenset[int] = frozenset()
+    """The second part of each pair: its noise is that of a vector whose first number is another part."""
 
     @property
     def curve(self) -> Curve:
         """What the noise promises, the threshold's δ apart."""
-        curve = self.mechanisms[0].curve
-        for mechanism in self.mechanisms[1:]:
+        first, *others = (each for i, each in enumerate(self.mechanisms) if i not in self.seconds)
+        curve = first.curve
+        for mechanism in others:
             curve = curve * mechanism.curve
         return curve
 
@@ -179,20 +246,27 @@ def noise(plan: Plan, budget: Budget, cost: Cost) -> Noise:
     rows, each = (reach.touched, 1) if people else (reach.in_all, reach.in_one_group)
     counted: Any = made.mechanisms[plan.people]
     threshold = least_threshold(counted, rows=rows, each=each, delta=float_down(cost.delta_units * UNIT))
-    return Noise(made.mechanisms, made.shape, threshold)
+    return Noise(made.mechanisms, made.shape, threshold, made.seconds)
 
 
 def unthresholded(plan: Plan, budget: Budget, units: int) -> Noise:
     """The noise alone that this many units pay for."""
-    parts = tuple((part.statistic.width if part.is_running else None, part.moves, part.weight) for part in plan.parts)
-    return _unthresholded(parts, budget, units)
+    paired = pairs(plan, budget)
+    together = {place: pair.moves for pair in paired for place in (pair.total, pair.count)}
+    parts = tuple(
+        (part.statistic.width if part.is_running else None, together.get(i, part.moves), share)
+        for i, (part, share) in enumerate(zip(plan.parts, shares(plan, budget), strict=True))
+    )
+    return _unthresholded(parts, frozenset(pair.count for pair in paired), budget, units)
 
 
 @lru_cache(maxsize=1024)
-def _unthresholded(parts: tuple[tuple[int | None, Moves, Fraction], ...], budget: Budget, units: int) -> Noise:
+def _unthresholded(
+    parts: tuple[tuple[int | None, Moves, Fraction], ...], seconds: frozenset[int], budget: Budget, units: int
+) -> Noise:
     level = budget.level_down(Cost(units)) * MARGIN
     made = tuple(_mechanism(cells, moves, weight, budget.currency, level) for cells, moves, weight in parts)
-    return Noise(made, Shape.LAPLACE if budget.currency == "epsilon" else Shape.NORMAL, None)
+    return Noise(made, Shape.LAPLACE if budget.currency == "epsilon" else Shape.NORMAL, None, seconds)
 
 
 @lru_cache(maxsize=1024)

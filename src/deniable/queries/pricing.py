@@ -13,7 +13,8 @@ from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
 from deniable.ledger import Budget, Cost
 from deniable.mechanisms import tails
 from deniable.queries.notes import cost_said, empty_note, rest_said, wrapped
-from deniable.queries.planner import Plan, noise
+from deniable.queries.planner import Plan, noise, pairs, shares
+from deniable.queries.recipes import Drawn
 from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
 
 if TYPE_CHECKING:
@@ -76,11 +77,16 @@ class Price:
 
     def split(self) -> tuple[tuple[str, Fraction], ...]:
         """Which statistics are paid for, and the share of the cost that each takes (AVG = SUM + COUNT)."""
-        named = [(describe(part.statistic), part.weight) for part in self.plan.parts]
-        if self.plan.people is not None:
-            name, share = named[self.plan.people]
-            named[self.plan.people] = (f"{name}, which decides the keys shown", share)
-        return tuple(named)
+        plan, paid = self.plan, shares(self.plan, self.budget)
+        named = [(describe(part.statistic), share) for part, share in zip(plan.parts, paid, strict=True)]
+        if plan.people is not None:
+            name, share = named[plan.people]
+            named[plan.people] = (f"{name}, which decides the keys shown", share)
+        for pair in pairs(plan, self.budget):
+            together = f"{named[pair.total][0]} with {named[pair.count][0]}"
+            named[pair.total] = (together, named[pair.total][1])
+        seconds = {pair.count for pair in pairs(plan, self.budget)}
+        return tuple(each for i, each in enumerate(named) if i not in seconds)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -130,13 +136,30 @@ class Price:
 def errors(plan: Plan, budget: Budget, cost: Cost, confidence: float, rows: int) -> dict[str, float | None]:
     """See `Price.errors`."""
     made = noise(plan, budget, cost)
+    halves = {place: pair.half for pair in pairs(plan, budget) for place in (pair.total, pair.count)}
     found: dict[str, float | None] = {}
     for recipe, uses in zip(plan.recipes, plan.uses, strict=True):
         if any(plan.parts[i].is_running for i in uses):
             found[recipe.name] = None
         else:
-            found[recipe.name] = recipe.error([made.deviation(i) for i in uses], made.shape, confidence, rows)
+            drawn = [Drawn(0, made.deviation(i), made.shape, half=halves.get(i, 0)) for i in uses]
+            found[recipe.name] = recipe.error(drawn, confidence, rows)
     return found
+
+
+def released_as(plan: Plan, budget: Budget) -> list[tuple[str, float | None]]:
+    """For each part, what of it noise goes on, in words; and the step of the grid that a sum is counted in."""
+    said = [(describe(part.statistic), _step(part.statistic)) for part in plan.parts]
+    for pair in pairs(plan, budget):
+        (total, step), (count, _) = said[pair.total], said[pair.count]
+        half = pair.half * (step or 1.0)
+        said[pair.total] = (f"{half:.6g} times the {count}, plus the {total}", step)
+        said[pair.count] = (f"{half:.6g} times the {count}, minus the {total}", step)
+    return said
+
+
+def _step(statistic: Statistic) -> float | None:
+    return 2.0**statistic.exponent if isinstance(statistic, Sum) else None
 
 
 def describe(statistic: Statistic) -> str:

@@ -5,9 +5,12 @@ The statistics are all that touches data. What follows is post-processing: it co
     measure                    statistics
     COUNT, COUNT(DISTINCT …)   the count
     SUM(x)                     the sum on a grid
-    AVG(x)                     the sum of x - m, and the count; m is the middle of x's bounds, which makes the sum small
+    AVG(x)                     the sum S of x - m, and the count n; m is the middle of x's bounds, which makes S small
     VAR, STDDEV                the sum of (x - m)², the sum of x - m, and the count
     quantiles, MIN, MAX        running totals over cells between x's bounds
+
+Where noise is measured by L1, S and n are released as H·n + S and H·n - S, for |x - m| <= H: together they move by 2H
+with a row, so both get noise as if each were alone, and averages are told √2 times as exactly (`planner.Pair`).
 """
 
 from __future__ import annotations
@@ -63,10 +66,48 @@ class Drawn:
     """Of a merged number: the draws on whole numbers that it is made of, where all of them are known."""
     chosen: Chosen | None = None
     """Of the count that decided which keys are shown: how it did."""
+    half: int = 0
+    """Of H·n + S and of H·n - S: H."""
 
     def noises(self, slope: float = 1.0) -> list[float]:
         """The deviations of what the draws add to something that moves by `slope` when the value moves by one."""
         return [abs(slope) * float(self.deviations) * draw for draw in self.draws]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """A sum S and a number n of rows, from two noisy numbers: themselves, or H·n + S and H·n - S."""
+
+    total: Drawn
+    count: Drawn
+
+    @property
+    def s(self) -> float:
+        """S, in steps of its grid."""
+        return (self.total.values - self.count.values) / 2 if self.total.half else float(self.total.values)
+
+    @property
+    def n(self) -> float:
+        """The number of rows."""
+        if self.total.half:
+            return float(self.total.values + self.count.values) / (2 * self.total.half)
+        return float(self.count.values)
+
+    def noises(self, by_s: float, by_n: float) -> list[float]:
+        """The deviations of what the draws add to something that moves so far when S, and when n moves by one."""
+        if self.total.half:
+            each = by_n / (2 * self.total.half)
+            return [*self.total.noises(each + by_s / 2), *self.count.noises(each - by_s / 2)]
+        return [*self.total.noises(by_s), *self.count.noises(by_n)]
+
+    def is_clear(self, confidence: float) -> bool:
+        """Whether the number of rows is far enough from 0 for a ratio's noise to be nearly linear."""
+        return self.n > 3 * reach(self.total.shape, self.noises(0, 1), confidence)
+
+    def may_be_none(self, confidence: float) -> bool:
+        """Whether there may be no rows at all, as far as noise lets anyone see: then there is nothing to average."""
+        return self.n <= reach(self.total.shape, self.noises(0, 1), confidence)
 
 
 class Recipe(ABC):
@@ -96,8 +137,11 @@ class Recipe(ABC):
     def _estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
         """The same from noisy numbers that were not chosen by their size."""
 
-    def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
-        """The half-width of the noise interval to expect in a group of this many rows; None: it depends on the data."""
+    def error(self, drawn: Sequence[Drawn], confidence: float, rows: int) -> float | None:
+        """The half-width of the noise interval to expect in a group of this many rows; None: it depends on the data.
+
+        `drawn` has the noise; its values are of no account.
+        """
         return None
 
     @property
@@ -121,11 +165,16 @@ class Counted(Recipe):
         return self._estimate(drawn, confidence)
 
     def _estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
-        [one] = drawn
+        if drawn[0].half:  # a whole number between two ends
+            n, half = Moments(*drawn).n, self.error(drawn, confidence, 0)
+            value = round(n)
+            return Estimate(value, min(value, math.ceil(n - half)), max(value, math.floor(n + half)))
+        one = drawn[-1]
         return Estimate(one.values if isinstance(one.values, int) else float(one.values), *bounds(one, confidence))
 
-    def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
-        return reach(shape, deviations, confidence)
+    def error(self, drawn: Sequence[Drawn], confidence: float, rows: int) -> float:
+        noises = Moments(*drawn).noises(0, 1) if drawn[0].half else drawn[-1].noises()
+        return reach(drawn[0].shape, noises, confidence)
 
     @property
     def depends_on_rows(self) -> bool:
@@ -149,8 +198,8 @@ class Summed(Recipe):
         step = Fraction(2) ** self.statistic.exponent
         return Estimate(*(_plain(Fraction(v) * step) for v in (one.values, one.values - half, one.values + half)))
 
-    def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
-        return reach(shape, deviations, confidence) * 2.0**self.statistic.exponent
+    def error(self, drawn: Sequence[Drawn], confidence: float, rows: int) -> float | None:
+        return reach(drawn[0].shape, drawn[0].noises(), confidence) * 2.0**self.statistic.exponent
 
     @property
     def depends_on_rows(self) -> bool:
@@ -171,23 +220,22 @@ class Averaged(Recipe):
         return (self.centred, self.count)
 
     def _estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
-        total, count = drawn
-        step = 2.0**self.centred.exponent
-        n, s = float(count.values), float(total.values) * step
+        found, step = Moments(*drawn), 2.0**self.centred.exponent
+        n, s = found.n, found.s * step
         low, high = float(self.centre + self.centred.low), float(self.centre + self.centred.high)
-        if not _is_clear(count, confidence):
-            value = None if _may_be_none(count, confidence) else _clamped(float(self.centre) + s / n, low, high)
+        if not found.is_clear(confidence):
+            value = None if found.may_be_none(confidence) else _clamped(float(self.centre) + s / n, low, high)
             return Estimate(value, low, high)
         mean = s / n
-        half = reach(total.shape, [*total.noises(step / n), *count.noises(mean / n)], confidence)
+        half = reach(found.total.shape, found.noises(step / n, -mean / n), confidence)
         value = float(self.centre) + mean
         # Where the average lies near a bound the interval is cut there: it cannot be beyond.
         return Estimate(*(_clamped(each, low, high) for each in (value, value - half, value + half)))
 
-    def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
-        total, count = deviations
+    def error(self, drawn: Sequence[Drawn], confidence: float, rows: int) -> float | None:
         mean = float(self.centred.high) / 2  # an average halfway between the middle and a bound
-        return reach(shape, (total * 2.0**self.centred.exponent / rows, count * mean / rows), confidence)
+        noises = Moments(*drawn).noises(2.0**self.centred.exponent / rows, -mean / rows)
+        return reach(drawn[0].shape, noises, confidence)
 
 
 @final
@@ -208,23 +256,22 @@ class Varied(Recipe):
         return (self.squares, self.centred, self.count)
 
     def _estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
-        squares, total, count = drawn
+        squares, found = drawn[0], Moments(*drawn[1:])
+        step = 2.0**self.centred.exponent
         q = float(squares.values) * 2.0**self.squares.exponent
-        s = float(total.values) * 2.0**self.centred.exponent
-        n = float(count.values)
+        s, n = found.s * step, found.n
         most = float(self.squares.high)
-        if not _is_clear(count, confidence) or n < 3:
+        if not found.is_clear(confidence) or n < 3:
             whole = self._shaped(_clamped(q / max(n, 1.0) - (s / max(n, 1.0)) ** 2, 0.0, most), 0.0, most, 1.0)
-            return Estimate(None, whole.low, whole.high) if _may_be_none(count, confidence) else whole
+            return Estimate(None, whole.low, whole.high) if found.may_be_none(confidence) else whole
         mean = s / n
         # The square of a noisy sum is too large by the noise's variance, on average; that is known, and taken off.
-        noise = total.deviations * 2.0**self.centred.exponent / n
+        noise = math.hypot(*found.noises(step / n, 0))
         value = q / n - mean * mean + noise * noise
         noises = [
             *squares.noises(2.0**self.squares.exponent / n),
-            *total.noises(2.0**self.centred.exponent / n * 2 * mean),
+            *found.noises(-2 * mean * step / n, (2 * mean * mean - q / n) / n),
             noise * noise * math.sqrt(2),  # what is left of the square where the mean is near the middle
-            *count.noises((2 * mean * mean - q / n) / n),
         ]
         half = reach(squares.shape, noises, confidence)
         return self._shaped(
@@ -238,15 +285,12 @@ class Varied(Recipe):
         shaped = [math.sqrt(each * factor) if self.root else each * factor for each in (value, low, high)]
         return Estimate(*shaped)
 
-    def error(self, deviations: Sequence[float], shape: Shape, confidence: float, rows: int) -> float | None:
-        squares, _, count = deviations
+    def error(self, drawn: Sequence[Drawn], confidence: float, rows: int) -> float | None:
+        squares, found = drawn[0], Moments(*drawn[1:])
         half = math.sqrt(float(self.squares.high))
         spread = half * half / 3  # values spread evenly between the bounds, around the middle
-        wide = reach(
-            shape,
-            (squares * 2.0**self.squares.exponent / rows, count * spread / rows),
-            confidence,
-        )
+        noises = [*squares.noises(2.0**self.squares.exponent / rows), *found.noises(0, spread / rows)]
+        wide = reach(squares.shape, noises, confidence)
         return wide / (2 * math.sqrt(spread)) if self.root else wide
 
 
@@ -421,16 +465,6 @@ def possible(one: Drawn, confidence: float) -> tuple[list[Drawn], float]:
     low, high = bounds(one, rest)
     ends = np.linspace(float(low), float(high), _TRIED)
     return [Drawn(float(each), 0.0, one.shape, draws=()) for each in ends], rest
-
-
-def _is_clear(count: Drawn, confidence: float) -> bool:
-    """Whether the number of rows is far enough from 0 for a ratio's noise to be nearly linear."""
-    return float(count.values) > 3 * reach(count.shape, count.noises(), confidence)
-
-
-def _may_be_none(count: Drawn, confidence: float) -> bool:
-    """Whether there may be no rows at all, as far as noise lets anyone see: then there is nothing to average."""
-    return float(count.values) <= reach(count.shape, count.noises(), confidence)
 
 
 def _clamped(value: float, low: float, high: float) -> float:

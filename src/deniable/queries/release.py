@@ -19,7 +19,7 @@ from deniable.mechanisms.base import witnessed
 from deniable.mechanisms.prefix import Differences
 from deniable.queries.chosen import Chosen, Gate
 from deniable.queries.intervals import Share, fewest
-from deniable.queries.planner import noise, unthresholded
+from deniable.queries.planner import noise, pairs, unthresholded
 from deniable.queries.recipes import Drawn
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class Released:
     """Each draw that was merged into it; see `all_draws`."""
     moved: bool = False
     """Whether numbers were moved to add up: then they are no means of their draws any more, by whatever weights."""
+    paired: bool = False
+    """Whether sums and counts that can be released together are (`planner.Pair`): their parts then hold H·n ± S."""
 
     @property
     def all_draws(self) -> tuple[Draw, ...]:
@@ -87,22 +89,24 @@ class Released:
     def drawn(self, plan: Plan, budget: Budget) -> list[list[Drawn]]:
         """For each group, each part's noisy value with its noise."""
         columns = []
+        halves = {place: pair.half for pair in pairs(plan, budget) for place in (pair.total, pair.count)}
         for index, (part, values) in enumerate(zip(plan.parts, self.parts, strict=True)):
             spreads = {units: self._spread(plan, budget, index, units) for units in set(self.units)}
             found = values if part.is_running else values.tolist()
+            half = halves.get(index, 0)
             columns.append(
-                [Drawn(value, *spreads[units]) for value, units in zip(found, self.units, strict=True)]
+                [Drawn(value, **spreads[units], half=half) for value, units in zip(found, self.units, strict=True)]
             )  # fmt: skip
         return [list(group) for group in zip(*columns, strict=True)]
 
-    def _spread(self, plan: Plan, budget: Budget, part: int, units: int) -> tuple[Any, ...]:
+    def _spread(self, plan: Plan, budget: Budget, part: int, units: int) -> dict[str, Any]:
         """What `Drawn` says about the noise of one part, for a key that is known at this precision."""
         made = unthresholded(plan, budget, units)
         mechanism: Any = made.mechanisms[part]
         blend = mechanism.differences if plan.parts[part].is_running else None
         chosen = self._chosen(plan, budget, units) if part == plan.people else None
         if not self.draws:
-            return made.deviation(part), made.shape, blend, (1.0,), (), chosen
+            return {"deviations": made.deviation(part), "shape": made.shape, "blend": blend, "chosen": chosen}
         factor, draws = self._mixed(plan, budget, part, units)
         tails = math.fsum(draw**4 for draw in draws)
 
@@ -110,10 +114,10 @@ class Released:
             law = mechanism.differences(q)
             return Differences(law.deviations * factor, law.steps * factor, law.kurtosis * tails)
 
-        deviation = made.deviation(part) * factor
+        told = {"deviations": made.deviation(part) * factor, "shape": made.shape, "draws": draws}
         if blend is not None:
-            return deviation, made.shape, blended, draws
-        return deviation, made.shape, None, draws, self._shares(plan, budget, part, units), chosen
+            return told | {"blend": blended}
+        return told | {"shares": self._shares(plan, budget, part, units), "chosen": chosen}
 
     def _chosen(self, plan: Plan, budget: Budget, units: int) -> Chosen | None:
         """How the count of people decided that a key of this precision is shown; None where keys are public."""
@@ -194,7 +198,9 @@ class Released:
         thresholds = [each for each in (self.threshold, other.threshold) if each is not None]
         draws = (*self.all_draws, *other.all_draws)
         least = min(thresholds, default=None)
-        return Released(groups, tuple(parts), self.cost + other.cost, precision, tuple(units), least, draws)
+        return Released(
+            groups, tuple(parts), self.cost + other.cost, precision, tuple(units), least, draws, paired=self.paired
+        )
 
     def to_bytes(self) -> bytes:
         """For the ledger."""
@@ -208,6 +214,8 @@ class Released:
             "units": [str(each) for each in (set(self.units) if len(set(self.units)) == 1 else self.units)],
             "threshold": self.threshold,
         }
+        if self.paired:
+            record["paired"] = True
         if self.draws:
             record["draws"] = [[str(each.cost.units), str(each.cost.delta_units), each.cells] for each in self.draws]
         return json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
@@ -225,7 +233,8 @@ class Released:
         units = [int(each) for each in record["units"]]
         each = units if len(units) == len(groups) else units * len(groups)
         draws = tuple(Draw(Cost(int(u), int(d)), cells) for u, d, cells in record.get("draws", ()))
-        return cls(groups, parts, cost, precision, tuple(each), record.get("threshold"), draws)
+        paired = bool(record.get("paired"))
+        return cls(groups, parts, cost, precision, tuple(each), record.get("threshold"), draws, paired=paired)
 
 
 def _lengths(plan: Plan, budget: Budget, part: int, draws: Sequence[Draw]) -> list[float]:
@@ -291,7 +300,8 @@ def release(
         drawn[index] if index in drawn else _noisy(plan, made, index, groups, counts, source)
         for index in range(len(plan.parts))
     )
-    return Released(groups, parts, cost, cost, (cost.units,) * len(groups), made.threshold)
+    units = (cost.units,) * len(groups)
+    return Released(groups, parts, cost, cost, units, made.threshold, paired=bool(made.seconds))
 
 
 def _noisy(
@@ -303,8 +313,18 @@ def _noisy(
         rows = np.array([[_cut(one) for one in counts[group][index]] for group in groups], dtype=np.int64)
         rows = rows.reshape(len(groups), part.statistic.width)
         return drawing.release(rows, entropy=source) if len(groups) else rows
-    values = np.array([_cut(counts[group][index]) for group in groups], dtype=np.int64)
+    exact = (_exact(plan, made, index, counts[group]) for group in groups)
+    values = np.array([_cut(each) for each in exact], dtype=np.int64)
     return values + drawing.draw(values.shape, source) if len(groups) else values
+
+
+def _exact(plan: Plan, made: Noise, index: int, numbers: Sequence[Any]) -> int:
+    """The number that a part's noise goes on: of a pair that is released together, H·n + S or H·n - S."""
+    for pair in plan.pairs if made.seconds else ():
+        if index in (pair.total, pair.count):
+            sign = 1 if index == pair.total else -1
+            return pair.half * int(numbers[pair.count]) + sign * int(numbers[pair.total])
+    return int(numbers[index])
 
 
 def _cut(value: int) -> int:

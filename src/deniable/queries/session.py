@@ -21,7 +21,7 @@ from deniable.ledger import Budget, Cost, Entry, Ledger, State
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
 from deniable.queries.notes import listed, rest_said
-from deniable.queries.planner import Plan, noise, noise_cost, plan
+from deniable.queries.planner import Plan, noise, noise_cost, pairs, plan
 from deniable.queries.pricing import Asked, PartOf, Price
 from deniable.queries.question import Question
 from deniable.queries.release import Released, release
@@ -362,9 +362,10 @@ class Session:
         if entry.answer is None:
             return None
         try:
-            return Released.from_bytes(entry.answer, made)
+            read = Released.from_bytes(entry.answer, made)
         except UnreadableRecord:  # by an older version: it must be asked anew
             return None
+        return read if read.paired == bool(pairs(made, self.budget)) else None
 
     def _is_enough(self, made: Plan, entry: Entry, price: Price) -> bool:
         read = self._read(made, entry)

@@ -6,6 +6,7 @@ A label holds no answer: unit, neighbours, loss, mechanism, bounds, what is publ
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -15,18 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 from deniable.errors import UnreadableRecord
 from deniable.ledger.keys import PublicKey, SigningKey
 from deniable.queries.answers import Answer
-from deniable.queries.pricing import describe
+from deniable.queries.pricing import released_as
 from deniable.queries.shown import key_said
 from deniable.server import words
 from deniable.tables.schema import write_schema
-from deniable.tables.statistics import Sum
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Entry
     from deniable.queries.planner import Plan
     from deniable.queries.release import Draw
     from deniable.queries.session import Session
-    from deniable.tables.statistics import Statistic
 
 VERSION: Final = 2
 _MERGED: Final = "merged by inverse variance"
@@ -61,8 +60,8 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "draws": [_drawn(each, plan, budget) for each in released.all_draws],
         "merged": merged if len(released.all_draws) > 1 else None,
         "deviations": [
-            {"of": describe(part.statistic), "deviation": released.deviation(plan, budget, i) * _step(part.statistic)}
-            for i, part in enumerate(plan.parts)
+            {"of": name, "deviation": released.deviation(plan, budget, i) * (step or 1.0)}
+            for i, (name, step) in enumerate(released_as(plan, budget))
         ],
         "public": json.loads(write_schema(tables, form="json"))["tables"],
         "assumptions": list(answer.guarantee.assumptions),
@@ -80,24 +79,18 @@ def _drawn(draw: Draw, plan: Plan, budget: Budget) -> dict[str, Any]:
         "paid": draw.cost.describe(budget),
         "summed_cells": draw.cells,
         "mechanisms": [
-            {"of": describe(part.statistic), "noise": repr(mechanism), **_in_units(part.statistic, mechanism)}
-            for part, mechanism in zip(plan.parts, noise.mechanisms, strict=True)
+            {"of": name, "noise": repr(mechanism), **_in_units(step, mechanism)}
+            for (name, step), mechanism in zip(released_as(plan, budget), noise.mechanisms, strict=True)
         ],
     }
 
 
-def _step(statistic: Statistic) -> float:
-    """A sum is counted in steps of its grid, all else in ones."""
-    return 2.0**statistic.exponent if isinstance(statistic, Sum) else 1.0
-
-
-def _in_units(statistic: Statistic, mechanism: Any) -> dict[str, Any]:
+def _in_units(step: float | None, mechanism: Any) -> dict[str, Any]:
     """Noise on a sum is told in steps of its grid; here is the same in the units of the measure."""
-    if not isinstance(statistic, Sum):  # all else is counted in ones, or told as running totals
+    if step is None:  # all else is counted in ones, or told as running totals
         return {}
-    step = _step(statistic)
     units = {"sensitivity": float(mechanism.sensitivity) * step, mechanism.LEVEL: float(mechanism.width) * step}
-    return {"step": f"2^{statistic.exponent}", "units": units}
+    return {"step": f"2^{math.frexp(step)[1] - 1}", "units": units}
 
 
 def signed(label: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:

@@ -270,6 +270,12 @@ class Collect:
             for statistic in self.statistics
         )
 
+    def moved_by_sides(self, half: int, neighbours: Neighbours) -> Moves:
+        """How far H·n + S and H·n - S move together, over all groups, for a sum S of integers from -H to H and a number
+        n of rows: a row adds to them, or takes from them, at most 2H in all.
+        """
+        return _of_rows(self.reach, neighbours, 0, 2 * half)
+
     def sensitivities(self, neighbours: Neighbours) -> tuple[Sensitivity, ...]:
         """The sensitivity of each statistic, over all groups; see `moves` for the exact numbers."""
         return tuple(each.sensitivity for each in self.moves(neighbours))
