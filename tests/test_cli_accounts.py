@@ -60,3 +60,21 @@ def test_a_ledger_that_was_moved_is_used_when_its_owner_says_so(visits: Path, tm
     asked("ask", str(visits), COUNT, "--ledger", str(copy), "--epsilon", "0.1")
     with Ledger.open(copy) as ledger:
         assert [each.state for each in ledger.entries()][-1] is State.MOVED
+
+
+def test_the_owner_sees_which_rows_got_lost_and_an_answer_does_not_say(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_text("who,ward\na,A\na,A\na,A\nb,X\n,A\n", encoding="utf-8")
+    (tmp_path / "visits.yaml").write_text(
+        "version: 1\ntables:\n  visits:\n    person: who\n    rows: 2\n"
+        "    columns:\n      ward: {kind: text, keys: [A, B], nullable: false}\n",
+        encoding="utf-8",
+    )
+    schema = ["--schema", str(tmp_path / "visits.yaml")]
+    found = json.loads(asked("report", str(path), *schema, "--json"))
+    assert found == {"read": 5, "left_out": {"who": 1, "ward": 1}, "cut": 1, "kept": 2, "people": 1}
+    assert "1 left out: no value in 'ward'" in asked("report", str(path), *schema)
+    assert not list(tmp_path.glob("*.ledger"))
+    answer = json.loads(asked("ask", str(path), COUNT, *schema, "--budget", "1", "--epsilon", "0.5", "--json"))
+    assert "rows whose value is not in its public list are left out: ward" in answer["notes"]
+    assert "registration" not in answer

@@ -88,7 +88,7 @@ def test_a_share_of_a_budget_that_is_spent_still_reads_old_answers(kind: str) ->
 
 
 def test_a_replay_says_when_it_was_answered(tmp_path: Path) -> None:
-    """Of the table as it was then: the table that is there now plays no part."""
+    """Of the same table. Another one is asked anew: an old answer would be told as if it were about it."""
     path = tmp_path / "visits.ledger"
     with opened(ledger=path) as s:
         first = s.sql(WARDS, mu=1)
@@ -97,6 +97,8 @@ def test_a_replay_says_when_it_was_answered(tmp_path: Path) -> None:
         assert first.receipt.time == charged.time
         assert "the answer is of" not in str(first)
     with opened(visits().head(10), ledger=path) as s:
+        assert not s.sql(WARDS, mu=1).receipt.replayed
+    with opened(ledger=path) as s:
         again = s.sql(WARDS, mu=1)
         assert again.rows == first.rows
         assert f"asked before; the answer is of {charged.time[:10]}" in " ".join(str(again).split())

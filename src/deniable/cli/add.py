@@ -90,6 +90,9 @@ def add(app: "typer.Typer") -> None:
             print(f"left  {made['left_in_words']}")
             if made["warning"]:
                 print(f"note  {made['warning']}")
+            for name, each in made.get("registration", {}).items():
+                lost = "".join(f", {count:,} left out by {column}" for column, count in each["left_out"].items())
+                print(f"rows  {name}: {each['read']:,} read{lost}, {each['cut']:,} cut (exact: for you alone)")
             for each in made["grants"]:
                 print(f"{each['analyst']} may ask, up to {each['limit']}")
 

@@ -1,4 +1,4 @@
-"""Questions from the shell: `ask`, `price`, `bounds` and `schema`.
+"""Questions from the shell: `ask`, `price`, `bounds` and `schema`; and, for the owner alone, `report`.
 
 The account of a file is kept beside it, in FILE.ledger: whoever asks next shares its budget. FILE is the file itself:
 symbolic links are followed first, and a file with several names (hard links) gets no account of its own.
@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import typer
 
     from deniable.ledger import Budget
+    from deniable.queries.engines.report import Registration
     from deniable.queries.session import Session
     from deniable.tables.kinds import Domain
     from deniable.units import Unit
@@ -123,6 +124,18 @@ def add(app: "typer.Typer") -> None:
                 found = session.bounds(column, cover=cover, **_cost(given))
                 print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found)
 
+    @app.command()
+    def report(
+        source: source, table: table = None, unit: unit = None, rows: rows = None, each_row: each_row = False,
+        schema: schema = None, ledger: ledger = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
+    ) -> None:  # fmt: skip
+        """Tell the owner of a file, exactly, which rows questions are about and which got lost. Not for others."""
+        given = dict(locals())
+        with plain_errors():
+            [found] = _registered(given).values()
+            print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found.describe())
+
     @app.command("schema")
     def propose(
         source: source,
@@ -137,6 +150,20 @@ def add(app: "typer.Typer") -> None:
         with plain_errors():
             [(name, found)] = _named(source, table).items()
             print(propose_schema(Unread().types(found), name=name).text("json" if as_json else form))
+
+
+def _registered(given: dict[str, Any]) -> "Mapping[str, Registration]":
+    """What becomes of the rows of a file. The account beside it says whom it protects; nothing is spent or written."""
+    from deniable.ledger import Budget, Ledger
+    from deniable.queries.connect import session
+
+    path, known = _account(given), None
+    if path.exists():
+        with Ledger.inspect(path) as ledger:
+            known = ledger.unit
+    about = {"unit": _unit(given, known), "schema": given["schema"], "budget": Budget.pure(epsilon=1)}
+    with session(_named(given["source"], given["table"]), **about) as opened:
+        return opened.registration
 
 
 def _named(source: Path, table: str | None) -> dict[str, object]:

@@ -89,10 +89,8 @@ _LOCK = sa.select(LEDGERS.c.number).where(LEDGERS.c.id == sa.bindparam("ledger")
 _PAGE = _ROWS.where(_E.number > sa.bindparam("after")).order_by(_E.number).limit(sa.bindparam("most", type_=sa.Integer))
 _CLOSING = _ROWS.where(_E.closes == sa.bindparam("number"))
 _KEYED = _ROWS.where(_E.key == sa.bindparam("key"), _E.state == sa.literal_column("'RESERVED'"))
-_SEALED = (
-    _ROWS.where(_E.question == sa.bindparam("question"), _E.state == sa.literal_column("'SEALED'"))
-    .order_by(_E.number.desc())
-    .limit(sa.literal_column("1"))
+_SEALED = _ROWS.where(_E.question == sa.bindparam("question"), _E.state == sa.literal_column("'SEALED'")).order_by(
+    _E.number.desc()
 )
 _BEFORE = _ROWS.where(_E.time < sa.bindparam("time")).order_by(*_LAST).limit(sa.literal_column("1"))
 _MINE = _ROWS.where(_E.payer == sa.bindparam("payer"), _E.state == sa.literal_column("'RESERVED'"))
@@ -136,8 +134,12 @@ class _DatabaseTransaction(Transaction):
     def keyed(self, key: str) -> Entry | None:
         return self._one(_KEYED, key=key)
 
-    def newest_sealed(self, question: str) -> Entry | None:
-        return self._one(_SEALED, question=question)
+    def newest_sealed(self, question: str, version: str | None) -> Entry | None:
+        rows = self._connection.execute(_SEALED, {"ledger": self._ledger, "question": question})
+        try:
+            return next((each for each in map(from_row, rows) if each.version == version), None)
+        finally:
+            rows.close()
 
     def newest_before(self, time: str) -> Entry | None:
         return self._one(_BEFORE, time=time)

@@ -258,6 +258,9 @@ class Entry:
 
     checkpoint: Checkpoint | None = None
     rotation: Rotation | None = None
+    version: str | None = None
+    """Which version of the data is asked about, where that is known: answers about two versions are never mixed."""
+
     answer_hash: str | None = None
     """SHA-256 of an answer that is not here, in an entry that was exported."""
 
@@ -271,7 +274,7 @@ class Entry:
         return self.answer_hash if self.answer is None else sha256(self.answer).hexdigest()
 
     def more(self) -> dict[str, object] | None:
-        """What not every entry has: who pays, terms, a name, a checkpoint."""
+        """What not every entry has: who pays, terms, a name, a checkpoint, a version of the data."""
         found: dict[str, object] = {}
         if self.payer is not None:
             found["payer"] = self.payer
@@ -285,6 +288,8 @@ class Entry:
             found["checkpoint"] = self.checkpoint.record()
         if self.rotation is not None:
             found["rotation"] = self.rotation.record()
+        if self.version is not None:
+            found["version"] = self.version
         return found or None
 
     @property
@@ -335,7 +340,7 @@ def more_of(record: object) -> dict[str, object]:
     if not isinstance(record, dict) or not record:
         raise TypeError
     found: dict[str, object] = {}
-    for name in ("payer", "name"):
+    for name in ("payer", "name", "version"):
         if name in record:
             found[name] = _text(record[name])
     if "payer_spent" in record:

@@ -40,7 +40,7 @@ from deniable.ledger.export import newest_note, write_export
 from deniable.ledger.keys import PublicKey, SigningKey
 from deniable.ledger.places import resolved
 from deniable.ledger.recount import Recount
-from deniable.ledger.settling import secret_of, settle
+from deniable.ledger.settling import derived, secret_of, settle
 from deniable.ledger.signing import adjusted, checkpointed, in_history, keys_of, rotated
 from deniable.ledger.sqlite import SQLiteStore
 from deniable.ledger.standing import standing
@@ -64,6 +64,7 @@ class _Ask(NamedTuple):
     question: str
     description: str
     key: str | None = None
+    version: str | None = None
 
 
 @final
@@ -93,6 +94,7 @@ class Ledger:
         owner: PublicKey | None = None,
         checkpoint: Checkpoint | Place | None = None,
         moved: str | None = None,
+        secret: bytes | None = None,
     ) -> Ledger:
         """The ledger in this file or database, made if there is none; without a place, a new one in memory.
 
@@ -105,7 +107,8 @@ class Ledger:
         it is replaced (`rotate`).
         `checkpoint`, one that was kept or a file that has one, refuses a ledger that is older or tells another history.
         A file that is not where it is at home is refused, because two copies would spend one budget twice; `moved`
-        says why this one alone is used from now on, and is written into the chain.
+        says why this one alone is used from now on, and is written into the chain. `secret`, 32 random bytes, is for a
+        new ledger whose table was read already, see `secret_for`; else one is drawn.
         """
         for name, text in (("dataset", dataset), ("family", family)):
             if text is not None:
@@ -132,7 +135,7 @@ class Ledger:
             if note is not None:
                 with store.reading() as transaction:
                     in_history(heading, transaction, note)
-            settle(store, None if moved is None else checked_text("moved", moved))
+            settle(store, None if moved is None else checked_text("moved", moved), secret)
             ledger._name(dataset, family)
         except BaseException:
             store.close()
@@ -218,16 +221,18 @@ class Ledger:
     # -- spending ------------------------------------------------------------------------------------------------------
 
     def reserve(
-        self, cost: Cost, *, question: str, description: str, key: str | None = None, payer: str | None = None
-    ) -> Entry:
+        self, cost: Cost, *, question: str, description: str, key: str | None = None, payer: str | None = None,
+        version: str | None = None,
+    ) -> Entry:  # fmt: skip
         """Charge this cost and say what for; BudgetExceeded if it does not fit, and then nothing is written.
 
         `question` is the canonical hash of what is asked, `description` public words. With a `key` (say, a request's
         number) a retry is harmless: the same key for the same question and cost gives the SEALED entry of the first
         time, charged once. If the first time has no answer, or the key was for something else, it is refused. With a
-        `payer`, an account of that name pays as well, out of what it was granted.
+        `payer`, an account of that name pays as well, out of what it was granted. `version` names the version of the
+        data: the same question about another one is another question.
         """
-        ask = _ask(cost, question, description, key)
+        ask = _ask(cost, question, description, key, version)
         return self._store.write(lambda each: self._reserved(each, ask, checked_payer(payer), _keyed(each, key)))
 
     def reserve_or_replay(
@@ -240,20 +245,22 @@ class Ledger:
         key: str | None = None,
         payer: str | None = None,
         left: _Told = None,
+        version: str | None = None,
     ) -> Entry:
-        """The newest SEALED entry of this question, for nothing, if it is exact enough; otherwise as `reserve`.
+        """The newest SEALED entry of this question about this version, for nothing, if it is exact enough; otherwise as
+        `reserve`.
 
         Both are decided in one transaction. An entry is exact enough if it cost as much or more in both columns, or as
         `enough` says. Whether the asker may see what others asked is the caller's to decide. Where something is
         charged, `left` is told what the payer may spend after it (without a payer: what is left of the dataset's
         limit); it may be told again where a store had to begin anew, and what it heard last holds.
         """
-        ask = _ask(cost, question, description, key)
+        ask = _ask(cost, question, description, key, version)
         judge = enough or (lambda sealed: ask.cost <= sealed.cost)
 
         def work(transaction: Transaction) -> Entry:
             before = _keyed(transaction, key)
-            known = None if before is not None else transaction.newest_sealed(question)
+            known = None if before is not None else transaction.newest_sealed(question, version)
             if known is not None and judge(known):
                 return known
             return self._reserved(transaction, ask, checked_payer(payer), before, left)
@@ -261,13 +268,14 @@ class Ledger:
         return self._store.write(work)
 
     def reserve_all(
-        self, asks: Iterable[tuple[Cost, str, str]], *, key: str | None = None, payer: str | None = None
-    ) -> list[Entry]:
-        """Charge several (cost, question, description) together: all of them, or none.
+        self, asks: Iterable[tuple[Cost, str, str] | tuple[Cost, str, str, str | None]], *, key: str | None = None,
+        payer: str | None = None,
+    ) -> list[Entry]:  # fmt: skip
+        """Charge several (cost, question, description), or with a version as well, together: all of them, or none.
 
         The first carries the `key`, if there is one; a key that is known is refused.
         """
-        checked = [_ask(*each, key if place == 0 else None) for place, each in enumerate(asks)]
+        checked = [_ask(*each[:3], key if place == 0 else None, *each[3:]) for place, each in enumerate(asks)]
         if not checked:
             return []
 
@@ -285,7 +293,7 @@ class Ledger:
     ) -> Entry:
         if known is None:
             return self._append(transaction, [ask], payer, left)[0]
-        if (known.cost, known.question, known.description, known.key, known.payer) != (*ask, payer):
+        if (known.cost, known.question, known.description, known.key, known.version, known.payer) != (*ask, payer):
             raise InvalidParameter("key", ask.key, "was used for another question", "use a new key for each question")
         closing = transaction.closing(known.number)
         if closing is None or closing.state is not State.SEALED:
@@ -343,6 +351,7 @@ class Ledger:
                 description=entry.description,
                 key=entry.key,
                 payer=entry.payer,
+                version=entry.version,
                 closes=entry.number,
                 answer=answer,
                 code=code,
@@ -446,10 +455,10 @@ class Ledger:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def answer(self, question: str) -> Entry | None:
-        """The newest SEALED entry of this question: giving it out again costs nothing."""
+    def answer(self, question: str, *, version: str | None = None) -> Entry | None:
+        """The newest SEALED entry of this question about this version: giving it out again costs nothing."""
         with self._store.reading() as transaction:
-            return transaction.newest_sealed(checked_question(question))
+            return transaction.newest_sealed(checked_question(question), version)
 
     def keyed(self, key: str) -> Entry | None:
         """The entry that was charged under this key, if one was."""
@@ -531,7 +540,7 @@ class Ledger:
         For the owner's machine: in no entry, no export and no repr.
         """
         with self._store.reading() as transaction:
-            return secret_of(transaction, purpose)
+            return derived(secret_of(transaction), purpose)
 
     # -- handles -------------------------------------------------------------------------------------------------------
 
@@ -564,9 +573,12 @@ def _store(place: Place | None, *, to_read: bool = False) -> Store:
     return SQLiteStore(None if place is None else resolved(place), to_read=to_read)
 
 
-def _ask(cost: Cost, question: str, description: str, key: str | None = None) -> _Ask:
+def _ask(
+    cost: Cost, question: str, description: str, key: str | None = None, version: str | None = None
+) -> _Ask:  # fmt: skip
     checked = checked_question(question), checked_text("description", description)
-    return _Ask(checked_kind(Cost, "cost", cost), *checked, None if key is None else checked_name("key", key))
+    names = (None if text is None else checked_name(name, text) for name, text in (("key", key), ("version", version)))
+    return _Ask(checked_kind(Cost, "cost", cost), *checked, *names)
 
 
 def _keyed(transaction: Transaction, key: str | None) -> Entry | None:

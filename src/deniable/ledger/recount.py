@@ -138,8 +138,9 @@ class Recount:
         number, payer = entry.number, entry.payer
         if entry.state is not State.RESERVED:
             closed = self._waiting.pop(entry.closes or 0, None)
-            same = closed is not None and (closed.question, closed.cost, closed.key, closed.payer)
-            if same != (entry.question, entry.cost, entry.key, payer) or entry.payer_spent is not None:
+            same = closed is not None and (closed.question, closed.version, closed.cost, closed.key, closed.payer)
+            asked = entry.question, entry.version, entry.cost, entry.key, payer
+            if same != asked or entry.payer_spent is not None:
                 raise self._bad(number, "closes no open entry")
             return
         for account in {EVERYBODY} if payer is None else {EVERYBODY, payer}:

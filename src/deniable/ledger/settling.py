@@ -15,12 +15,12 @@ from deniable.ledger.entries import State
 from deniable.ledger.places import here, left_behind, moved_from, refused
 from deniable.ledger.stores import RESTORE, Store, Transaction
 
-__all__ = ["secret_of", "settle"]
+__all__ = ["derived", "secret_of", "settle"]
 
 _HOME, _SECRET = "home", "secret"
 
 
-def settle(store: Store, moved: str | None) -> None:
+def settle(store: Store, moved: str | None, secret: bytes | None = None) -> None:
     """See to it that the ledger is at home where it was opened, and that it has a secret.
 
     One that has no home yet (it is new, or an older version made it) gets the place where it is. LedgerUnavailable if
@@ -29,7 +29,7 @@ def settle(store: Store, moved: str | None) -> None:
     with store.reading() as transaction:
         if transaction.own(_SECRET) is not None and _is_home(store, transaction.own(_HOME)):
             return
-    store.write(lambda transaction: _settled(store, transaction, moved))
+    store.write(lambda transaction: _settled(store, transaction, moved, secret or secrets.token_bytes(32)))
     store.flush()  # the log is found by the name of the file; what says where that is must not be in the log alone
 
 
@@ -37,9 +37,9 @@ def _is_home(store: Store, home: str | None) -> bool:
     return store.file is None or (home is not None and moved_from(home, store.file) is None)
 
 
-def _settled(store: Store, transaction: Transaction, moved: str | None) -> None:
+def _settled(store: Store, transaction: Transaction, moved: str | None, secret: bytes) -> None:
     if transaction.own(_SECRET) is None:
-        transaction.keep(_SECRET, secrets.token_hex(32))
+        transaction.keep(_SECRET, secret.hex())
     file, home = store.file, transaction.own(_HOME)
     if file is None or _is_home(store, home):
         return
@@ -53,9 +53,14 @@ def _settled(store: Store, transaction: Transaction, moved: str | None) -> None:
     transaction.keep(_HOME, here(file))
 
 
-def secret_of(transaction: Transaction, purpose: str) -> bytes:
-    """The ledger's secret for one purpose; whoever knows it knows nothing of those for others."""
+def secret_of(transaction: Transaction) -> bytes:
+    """The secret that was kept."""
     kept = transaction.own(_SECRET)
     if kept is None:
         raise LedgerDamaged(None, "has lost its secret", RESTORE)
-    return hmac.new(bytes.fromhex(kept), purpose.encode(), sha256).digest()
+    return bytes.fromhex(kept)
+
+
+def derived(secret: bytes, purpose: str) -> bytes:
+    """A secret for one purpose: whoever knows it knows nothing of those for others."""
+    return hmac.new(secret, purpose.encode(), sha256).digest()

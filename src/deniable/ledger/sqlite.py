@@ -110,8 +110,10 @@ class _SQLiteTransaction(Transaction):
     def keyed(self, key: str) -> Entry | None:
         return self._one("key = ? AND state = 'RESERVED'", key)
 
-    def newest_sealed(self, question: str) -> Entry | None:
-        return self._one("question = ? AND state = 'SEALED' ORDER BY number DESC LIMIT 1", question)
+    def newest_sealed(self, question: str, version: str | None) -> Entry | None:
+        rule = "question = ? AND state = 'SEALED' ORDER BY number DESC"
+        rows = self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE {rule}", (question,))
+        return next((each for each in map(from_row, rows) if each.version == version), None)
 
     def newest_before(self, time: str) -> Entry | None:
         return self._one("time < ? ORDER BY time DESC, number DESC LIMIT 1", time)

@@ -128,8 +128,8 @@ class Transaction(ABC):
         """The RESERVED entry with this key."""
 
     @abstractmethod
-    def newest_sealed(self, question: str) -> Entry | None:
-        """The newest SEALED entry of this question."""
+    def newest_sealed(self, question: str, version: str | None) -> Entry | None:
+        """The newest SEALED entry of this question about this version of the data (None: where none was named)."""
 
     @abstractmethod
     def newest_before(self, time: str) -> Entry | None:

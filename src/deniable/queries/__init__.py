@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deniable.queries.answers import Answer
     from deniable.queries.bounds import Bounds
     from deniable.queries.engines.base import DatabaseTable
+    from deniable.queries.engines.report import Registration
     from deniable.queries.frame import Frame
     from deniable.queries.pricing import Price
     from deniable.queries.question import Question
@@ -38,6 +39,7 @@ __all__ = [
     "Frame",
     "Price",
     "Question",
+    "Registration",
     "Session",
     "count",
     "count_distinct",
@@ -60,6 +62,7 @@ _HOMES = {
     "Frame": "frame",
     "Price": "pricing",
     "Question": "question",
+    "Registration": "engines.report",
     "Session": "session",
     "count": "aggregations",
     "count_distinct": "aggregations",

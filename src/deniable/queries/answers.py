@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.queries.intervals import Estimate, reach
-from deniable.queries.notes import cost_said, empty_note, rest_said, rows_note, threshold_note
+from deniable.queries.notes import cost_said, empty_note, left_out_notes, rest_said, rows_note, threshold_note
 from deniable.queries.recipes import Counted, is_cut, possible
 from deniable.queries.shown import Cell, Interval, Shown
 from deniable.tables.expressions import Column, Expression, columns_used
@@ -39,6 +39,8 @@ class Receipt:
     replayed: bool
     time: str
     """When it was charged, by the ledger's clock: a replay tells the table as it was then."""
+    version: str | None = None
+    """Which version of the data it is about, as the ledger calls it; None if that is not known."""
 
     @property
     def paid(self) -> str:
@@ -105,7 +107,12 @@ class Answer(Shown):
     def notes(self) -> tuple[str, ...]:
         """What to know when reading it, a sentence each: from the question, the public schema and the cost alone."""
         plan = self._plan
-        said = [empty_note(plan), threshold_note(plan, self._released.threshold), rows_note(plan)]
+        said = [
+            empty_note(plan),
+            threshold_note(plan, self._released.threshold),
+            rows_note(plan),
+            *left_out_notes(plan),
+        ]
         return tuple(each for each in said if each)
 
     def adding_up_to(self, total: Answer) -> Answer:
@@ -118,6 +125,8 @@ class Answer(Shown):
 
         if not isinstance(total, Answer) or total.budget != self._budget:
             raise InvalidParameter("total", type(total).__name__, "must be an answer under the same budget")
+        if total.receipt.version != self.receipt.version:
+            raise InvalidParameter("total", NOTHING, "is about another version of the data", "ask both of one version")
         moved = added_up(total.plan, self._plan, total.released, self._released, self._budget)
         if moved is None:
             raise InvalidParameter(

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deniable.errors import NOTHING, InvalidParameter, LedgerMismatch
+from deniable.errors import NOTHING, InvalidParameter, LedgerMismatch, LedgerUnavailable
 from deniable.ledger import Budget, Ledger
+from deniable.ledger.settling import derived
 from deniable.queries.session import Session
 from deniable.tables.files import plain_name, table_name
 from deniable.tables.kinds import Domain
@@ -22,6 +22,9 @@ from deniable.units import Unit
 
 if TYPE_CHECKING:
     from deniable.queries.engines.base import Engine
+
+_ROWS = "rows"
+"""What the ledger's secret is used for here: which rows of a person are kept."""
 
 Declared = Mapping[str, Any] | str | Path | None
 
@@ -58,15 +61,19 @@ def session(
     try:
         tables = _tables(sources, opened, unit, schema, worker)
         account = _account(ledger, budget, [table.unit for table in tables.values() if table.unit is not None], sources)
-        if isinstance(ledger, Ledger) or (ledger is not None and Path(ledger).exists()):
-            kept = account()  # what does not fit it is refused before any data is read
-        secret = secrets.token_bytes(32)
+        if _is_there(ledger, sources):
+            kept = account(None)  # what does not fit it is refused before any data is read
+        fresh = secrets.token_bytes(32)
+        # The ledger's: whoever opens it again reads the same rows of each person.
+        secret = derived(fresh, _ROWS) if kept is None else kept.secret_for(_ROWS)
         for name, table in tables.items():
             with _shown(name, progress) as report:
                 given = sources[name] if name in sources else opened[name]
                 registered[name] = worker.register(name, given, table, secret, report)
         if kept is None:
-            kept = account()  # a new account is opened last: a call that is refused leaves none behind
+            kept = account(fresh)  # a new account is opened last: a call that is refused leaves none behind
+            if kept.secret_for(_ROWS) != secret:
+                raise LedgerUnavailable("somebody else opened this account at the same time", "open the session again")
     except BaseException:
         if worker is not engine or registered:
             worker.close()
@@ -74,6 +81,23 @@ def session(
             kept.close()
         raise
     return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger))
+
+
+def _is_there(ledger: str | Path | Ledger | None, sources: Mapping[str, object]) -> bool:
+    """Whether there is a ledger already, or one that leaves nothing behind if the call is refused."""
+    if ledger is None or isinstance(ledger, Ledger) or Path(ledger).exists():
+        return True
+    if "://" not in str(ledger):
+        return False
+    try:
+        Ledger.open(ledger, dataset=_dataset(sources)).close()
+    except InvalidParameter:  # it needs to be made
+        return False
+    return True
+
+
+def _dataset(sources: Mapping[str, object]) -> str:
+    return ", ".join(sorted(sources))
 
 
 def _named(source: object) -> dict[str, object]:
@@ -160,8 +184,8 @@ def _like(column: object, known: Mapping[str, Domain]) -> str:
 
 def _account(
     ledger: str | Path | Ledger | None, budget: Budget | None, units: list[Unit], sources: Mapping[str, object]
-) -> Callable[[], Ledger]:
-    """How to open the account, once it is known that everything else fits."""
+) -> Callable[[bytes | None], Ledger]:
+    """How to open the account, once it is known that everything else fits; a new one gets this secret."""
     if not units:
         raise InvalidParameter("source", NOTHING, "all tables are public", "nobody needs a budget for those")
     if len({unit.relation for unit in units}) > 1:
@@ -176,11 +200,10 @@ def _account(
         for field, asked, found in (("budget", budget, ledger.budget), ("unit", most, ledger.unit)):
             if asked is not None and asked != found:
                 raise LedgerMismatch(field, repr(asked), repr(found), "open the session as what the ledger is for")
-        return lambda: ledger
+        return lambda _: ledger
     if budget is None and (ledger is None or not Path(ledger).exists()):
         raise InvalidParameter("budget", None, "must be given", "write Budget(epsilon=1, delta=1e-6)")
-    dataset = ", ".join(sorted(sources))
-    return partial(Ledger.open, ledger, budget=budget, unit=most, dataset=dataset)
+    return lambda secret: Ledger.open(ledger, budget=budget, unit=most, dataset=_dataset(sources), secret=secret)
 
 
 def _engine(engine: object) -> Engine:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from deniable.queries.disjoint import empty
+from deniable.tables.plan import tables_read
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Cost
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 WIDTH: Final = 80
 """As wide as a terminal is, at the least."""
 
+
+_MOST_NAMED: Final = 8
+"""Columns that a note names; of more it says how many."""
 
 _EMPTY: Final[dict[str, bool]] = {}
 """By the hash of the question: to find it out may mean to try every public key."""
@@ -59,6 +63,31 @@ def rows_note(plan: Plan) -> str:
         [rows] = bounds.values()
         return f"at most {_rows(rows)} of each person {'was' if rows == 1 else 'were'} read"
     return "of each person were read at most " + ", ".join(f"{_rows(n)} of {name}" for name, n in bounds.items())
+
+
+def left_out_notes(plan: Plan) -> list[str]:
+    """Which rows are not counted because of what they lack: by the schema alone, whether or not there are any."""
+    tables = tables_read(plan.question.relation)
+    listed: list[str] = []
+    bare: list[str] = []
+    for name, table in tables.items():
+        for column, domain in table.columns:
+            if not domain.nullable and not (table.unit and table.unit.column == column):
+                said = column if len(tables) == 1 else f"{name}.{column}"
+                (bare if domain.keys is None else listed).append(said)
+    return [
+        f"rows {which} are left out: {_several(names)}"
+        for which, names in (
+            ("whose value is not in its public list", listed),
+            ("without a readable value", bare),
+        )
+        if names
+    ]
+
+
+def _several(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more columns" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _rows(count: int) -> str:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
@@ -25,12 +26,14 @@ from deniable.queries.planner import Plan, noise, noise_cost, pairs, plan
 from deniable.queries.pricing import Asked, PartOf, Price
 from deniable.queries.question import Question
 from deniable.queries.release import Released, release
+from deniable.tables.plan import tables_read
 from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
     from deniable.queries.bounds import Bounds
     from deniable.queries.engines.base import Engine
+    from deniable.queries.engines.report import Registration
     from deniable.queries.frame import Frame
     from deniable.queries.planner import Noise
     from deniable.tables.schema import Table
@@ -53,11 +56,13 @@ class Session:
     at any time, however questions and costs were chosen. Threads may share a session.
     """
 
-    __slots__ = ("_closed", "_engine", "_keeps", "_ledger", "_lock", "_plans", "_tables")
+    __slots__ = ("_closed", "_engine", "_keeps", "_ledger", "_lock", "_plans", "_registration", "_tables")
 
     def __init__(self, engine: Engine, tables: Mapping[str, Table], ledger: Ledger, *, keeps: bool = False) -> None:
         self._engine, self._tables, self._ledger, self._keeps = engine, dict(tables), ledger, keeps
         self._plans: dict[str, Plan] = {}
+        reports = {name: engine.registered(name) for name in self._tables}
+        self._registration = {name: each for name, each in reports.items() if each is not None}
         self._lock, self._closed = threading.Lock(), False
 
     # -- asking --------------------------------------------------------------------------------------------------------
@@ -96,6 +101,7 @@ class Session:
         entry = self._ledger.reserve_or_replay(
             price.cost,
             question=made.question.hash,
+            version=self._version(made),
             description=words,
             enough=lambda sealed: self._is_enough(made, sealed, price),
             key=key,
@@ -112,7 +118,7 @@ class Session:
     ) -> Answer | None:
         """The newest answer that the ledger has of a question, or that of one entry, for nothing; None if none is."""
         made = self._planned(question)
-        entry = self._ledger.answer(made.question.hash) if entry is None else entry
+        entry = self._ledger.answer(made.question.hash, version=self._version(made)) if entry is None else entry
         if entry is None or entry.question != made.question.hash:
             return None
         read = self._read(made, entry)
@@ -135,8 +141,13 @@ class Session:
             raise InvalidParameter("answer", type(answer).__name__, "must be an Answer of this session")
         self._open()
         made = answer.plan
-        if answer.budget != self.budget or any(self._tables.get(t.name) != t for t in made.question.relation.tables):
+        if answer.budget != self.budget or any(
+            self._tables.get(name) != each for name, each in tables_read(made.question.relation).items()
+        ):
             raise InvalidParameter("answer", NOTHING, "is about other tables or another budget", "ask it here first")
+        if answer.receipt.version != self._version(made):
+            rule = "is about another version of the data, and the mean of two tables is neither"
+            raise InvalidParameter("answer", NOTHING, rule, "ask the question anew: it is a new one now")
         price = self._price(made, Asked(**cost), self._left(payer))
         drawn = self._noise(made, price)
         stored, base = self._stored(made), answer.released
@@ -146,7 +157,10 @@ class Session:
         said = text if bought is None or bought.question != made.question.hash else bought.description
         words = f"{_REFINED}{_words(said or made.question, made).removeprefix(_REFINED)}"
         hash = made.question.hash
-        entry = self._ledger.reserve(price.cost, question=hash, description=words, key=key, payer=payer)
+        version = self._version(made)
+        entry = self._ledger.reserve(
+            price.cost, question=hash, description=words, key=key, payer=payer, version=version
+        )
         if entry.state is State.SEALED:  # by the first request with this key
             return self._told(made, entry, price.confidence, payer)
         rest = self._left(payer)
@@ -189,7 +203,12 @@ class Session:
         tasks = [(plans[name], self._noise(plans[name], prices[name]), prices[name].cost) for name in new]
         charges = batch.charges([plans[name] for name in new], [prices[name].cost for name in new])
         entries = self._ledger.reserve_all(
-            [(charge, name, words[name]) for charge, name in zip(charges, new, strict=True)], key=key, payer=payer
+            [
+                (charge, name, words[name], self._version(plans[name]))
+                for charge, name in zip(charges, new, strict=True)
+            ],
+            key=key,
+            payer=payer,
         )
         rest = self._left(payer)
         released = {name: each[0] for name, each in known.items() if each is not None}
@@ -260,6 +279,11 @@ class Session:
         return Tables(self._tables)
 
     @property
+    def registration(self) -> Mapping[str, Registration]:
+        """What became of the rows of each table, exactly. NOT PRIVATE: for the owner alone, see `Registration`."""
+        return dict(self._registration)
+
+    @property
     def budget(self) -> Budget:
         """The budget, fixed when the ledger was made."""
         return self._ledger.budget
@@ -328,6 +352,14 @@ class Session:
             return plan(question)
         raise InvalidParameter("question", type(question).__name__, "must be SQL, or made by table(...) and agg(...)")
 
+    def _version(self, made: Plan) -> str | None:
+        """Which version of the data a question is about: of all tables that it reads. None if an engine has none."""
+        reports = [self._registration.get(name) for name in tables_read(made.question.relation)]
+        versions = sorted({(each.table, each.version) for each in reports if each is not None})
+        if any(each is None for each in reports):
+            return None
+        return versions[0][1] if len(versions) == 1 else sha256(repr(versions).encode()).hexdigest()[:32]
+
     def _left(self, payer: str | None) -> Cost:
         return self._ledger.remaining if payer is None else self._ledger.left(payer)
 
@@ -348,7 +380,7 @@ class Session:
 
     def _stored(self, made: Plan) -> tuple[Released, Entry] | None:
         """What the ledger has of this question."""
-        entry = self._ledger.answer(made.question.hash)
+        entry = self._ledger.answer(made.question.hash, version=self._version(made))
         read = None if entry is None else self._read(made, entry)
         return None if entry is None or read is None else (read, entry)
 
@@ -409,7 +441,9 @@ class Session:
         self, made: Plan, released: Released, entry: Entry, confidence: float, rest: Cost, *, replayed: bool
     ) -> Answer:
         # All of the receipt is from before any data was read: when and after whom a run ended depends on the data.
-        receipt = Receipt(entry.number, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time)
+        receipt = Receipt(
+            entry.number, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time, entry.version
+        )
         promise = Guarantee(self.budget.curve(released.cost), self._ledger.unit, assumptions=ASSUMPTIONS)
         return Answer(made, released, self.budget, promise, receipt, confidence)
 

@@ -298,7 +298,9 @@ class Curator:
                 self.datasets.forget(name)  # the next one of this name may be of another family
                 raise
         warning = "this data was known: it goes on spending from the budget that it had" if kin else ""
-        return {**self.described(person, name), "linked": bool(kin), "warning": warning}
+        # Exact numbers, for whoever registered it alone: no other answer of the server has them.
+        report = {table: each.to_dict() for table, each in opened.session.registration.items()}
+        return {**self.described(person, name), "linked": bool(kin), "warning": warning, "registration": report}
 
     def _kin(self, person: Person, marks: Mapping[str, Marks], family: str | None) -> list[DatasetRecord]:
         """The datasets that the new one shares its budget with, oldest first."""

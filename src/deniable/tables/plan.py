@@ -503,3 +503,15 @@ def _bounded(rows: int, below: int = 0) -> None:
 
 def _each_once(*relations: Relation) -> tuple[Table, ...]:
     return tuple({table.name: table for relation in relations for table in relation.tables}.values())
+
+
+def tables_read(relation: Relation) -> dict[str, Table]:
+    """Every table that is read, public ones as well, by name."""
+    found = {table.name: table for table in relation.tables}
+    below = [relation]
+    while below:
+        each = below.pop()
+        if isinstance(each, JoinPublic):
+            found[each.table.name] = each.table
+        below.extend(each.children)
+    return found

@@ -26,6 +26,7 @@ from typing import Any, Final, final
 
 from deniable.errors import DeniableError, EngineFailed, InvalidOperation, InvalidParameter
 from deniable.queries.engines.base import Engine, Numbers, Progress
+from deniable.queries.engines.report import Registration
 from deniable.tables.files import files_of
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Collect, Group
@@ -53,6 +54,7 @@ class Apart(Engine):
             raise InvalidParameter("space", space, "must be a positive number of bytes, or None for no limit")
         self._make, self._seconds, self._space = make, seconds, space
         self._tables: list[tuple[str, object, Table, bytes, Table, str]] = []
+        self._reports: dict[str, Registration] = {}
         self._turn = threading.Lock()
         self._places, self._inside = threading.Semaphore(_AT_ONCE), 0
         self._worker: _Worker | None = None
@@ -64,8 +66,14 @@ class Apart(Engine):
         with self._turn:
             content = _content(source)
             made: Table = self._running().call("register", (name, source, table, secret), None, progress)
+            report: Registration | None = self._running().call("registered", (name,), None)
             self._tables.append((name, source, table, secret, made, content))
+            if report is not None:
+                self._reports[name] = report
             return made
+
+    def registered(self, name: str) -> Registration | None:
+        return self._reports.get(name)
 
     def collect(self, question: Collect) -> dict[Group, Numbers]:
         limit = None if self._seconds is None else self._seconds + _GRACE
@@ -116,6 +124,8 @@ class Apart(Engine):
                 again = worker.call("register", (name, source, table, secret), None)
                 # Answers about another file would be merged with, and told as, those about the first one.
                 if again != before or _content(source) != content:
+                    raise EngineFailed("source")
+                if worker.call("registered", (name,), None) != self._reports.get(name):
                     raise EngineFailed("source")
         except (DeniableError, OSError):
             # Also where the file is gone, or cannot be read as declared any more: what was asked stays charged.

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.queries.engines.report import Registration
 from deniable.tables.propose import types_of
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Cells, Collect, Group
@@ -67,6 +68,10 @@ class Engine(ABC):
         out. Of each person at most `table.unit.rows` rows are kept: those that come first by a keyed hash of their
         content. A public table comes back with `most_partners` filled in.
         """
+
+    def registered(self, name: str) -> Registration | None:
+        """What became of the rows of a table, exactly: for its owner alone. None if this engine does not count."""
+        return None
 
     @abstractmethod
     def collect(self, question: Collect) -> dict[Group, Numbers]:

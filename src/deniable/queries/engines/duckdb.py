@@ -32,6 +32,7 @@ from deniable.queries.engines.base import (
 )
 from deniable.queries.engines.places import Stored, Wish, with_places
 from deniable.queries.engines.registration import Reading, partner_sets, partners, ranked, reading, same_people
+from deniable.queries.engines.report import Registration, counted
 from deniable.queries.engines.sources import Found, listed, natural, opened
 from deniable.queries.engines.spelling import SQL, DuckDB, column, function, name, number
 from deniable.tables.kinds import Kind
@@ -88,8 +89,9 @@ class DuckDBEngine(Engine):
             "allow_community_extensions": False,
             "python_enable_replacements": False,
             "pandas_analyze_sample": 0,
-            # It makes row_number() <= k an aggregate of lists, which takes twice as long as the sort it saves.
-            "disabled_optimizers": "top_n_window_elimination",
+            # The first makes row_number() <= k an aggregate of lists, which takes twice as long as the sort it saves.
+            # The others move a TRY_CAST into the reader of a CSV file, where what it would make NULL is an error.
+            "disabled_optimizers": "top_n_window_elimination,type_pushdown,scalar_fn_pushdown",
         }
         self._threads = threads
         if threads is not None:
@@ -99,6 +101,7 @@ class DuckDBEngine(Engine):
         except duckdb.Error:
             raise InvalidParameter("memory", memory, "DuckDB must understand it", 'write "2GB"') from None
         self._tables: dict[str, Stored] = {}
+        self._reports: dict[str, Registration] = {}
         self._names = count()
         self._people: Kind | None = None
         self._catalogs: set[str] = set()
@@ -120,9 +123,11 @@ class DuckDBEngine(Engine):
                 raise InvalidOperation("questions were asked already; register every table before the first one")
             check_registration(name, table, secret, self._tables)
             people = same_people(self._people, table)
-            with opened(self._connection, self._read, source, table) as found:
-                read = reading(table, found.origin, found.columns, _SPELLING, secret)
+            with opened(self._connection, self._read, source, table) as found, self._again(found) as origin:
+                read = reading(table, origin, found.columns, _SPELLING, secret)
+                tally = self._read(_sql(read.tally))
                 stored = self._keep(read, found, table, progress)
+            self._reports[name] = self._counted(name, read, tally, stored, table, secret)
             self._run(f"FORCE CHECKPOINT {stored.location.catalog}")  # this is when tables in memory are compressed
             self._tables[name], self._people = stored, people
             if table.unit is not None:
@@ -132,6 +137,29 @@ class DuckDBEngine(Engine):
                 for joined in partner_sets(table)
             )
             return replace(table, name=name, most_partners=most)
+
+    def registered(self, name: str) -> Registration | None:
+        return self._reports.get(name)
+
+    @contextmanager
+    def _again(self, found: Found) -> Iterator[SQL]:
+        """A source that can be read twice: once to count and once to keep its rows."""
+        if not found.once:
+            yield found.origin
+            return
+        stage = self._place(found.size)
+        self._create(stage, exp.Select(expressions=[exp.Star()], from_=exp.From(this=found.origin.copy())), None)
+        yield stage
+        self._run(f"DROP TABLE {_sql(stage)}")
+
+    def _counted(
+        self, title: str, read: Reading, tally: list[tuple[Any, ...]], stored: Stored, table: Table, secret: bytes
+    ) -> Registration:
+        if table.unit is None:
+            [[kept]] = self._read(f"SELECT count(*) FROM {_sql(stored.location)}")
+            return counted(title, read.reasons, tally, kept, None, secret)
+        [[kept, people]] = self._read(f'SELECT count(*), count(*) FILTER ("rank" = 1) FROM {_sql(stored.location)}')
+        return counted(title, read.reasons, tally, kept, people, secret)
 
     def _keep(self, read: Reading, found: Found, table: Table, progress: Progress | None) -> Stored:
         location = self._place(found.size)

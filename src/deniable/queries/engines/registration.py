@@ -56,6 +56,10 @@ class Reading:
     """The kind in which people are told apart; None if every row is its own person, or nobody's."""
     tie_break: tuple[str, ...]
     """The columns that the hash may not tell apart: reals."""
+    tally: exp.Select
+    """How many rows were left out, by the number of the reason (-1: none), and the sum of the hashes of rows."""
+    reasons: tuple[str, ...]
+    """The columns that have a value in every row that is kept: whose row it is, and those declared without NULLs."""
     packed: frozenset[str] = frozenset()
     """Columns that are numbered keys while rows are sorted, and text again once they are kept."""
 
@@ -92,7 +96,7 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
     person = person_kind(table)
     whose = None if table.unit is None else table.unit.column
     inner: list[SQL] = []
-    conditions: list[SQL] = []
+    present: dict[str, SQL] = {}
     if person is not None and whose is not None:
         # Bounds are for amounts: a person whose number was moved into them would become somebody else.
         declared = replace(dict(table.columns).get(whose, Domain(person)), bounds=None)
@@ -100,7 +104,7 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
         if piece.kind is not person:
             piece = _cast(writer, whose, piece, person)
         inner.append(exp.Alias(this=piece.sql, alias=name(PERSON)))
-        conditions.append(_present(column(PERSON)))
+        present[whose] = column(PERSON)
     names: dict[str, str] = {}
     domains: dict[str, Domain] = {}
     packed: set[str] = set()
@@ -117,7 +121,7 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
             packed.add(names[each])
         inner.append(exp.Alias(this=piece.sql, alias=name(names[each])))
         if not domain.nullable:
-            conditions.append(_present(column(names[each])))
+            present[each] = column(names[each])
     if not inner:
         # A table of which nothing is declared still has rows to count.
         inner.append(exp.Alias(this=number(1), alias=name("nothing")))
@@ -134,10 +138,27 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
     elif not outputs:
         outputs = [column("nothing")]
     outer = exp.Select(expressions=outputs, from_=exp.From(this=_from(select)))
-    if conditions:
-        outer.set("where", exp.Where(this=exp.and_(*conditions)))
+    if present:
+        outer.set("where", exp.Where(this=exp.and_(*(_present(each) for each in present.values()))))
+    tally = _tally(select, list(present.values()), spelling)
     ties = tuple(names[each] for each, domain in domains.items() if domain.kind is Kind.REAL)
-    return Reading(outer, names, person, ties, frozenset(packed))
+    return Reading(outer, names, person, ties, tally, tuple(present), frozenset(packed))
+
+
+def _tally(select: exp.Select, present: list[SQL], spelling: Spelling) -> exp.Select:
+    reason = exp.Case(
+        ifs=[exp.If(this=_missing(each.copy()), true=number(at)) for at, each in enumerate(present)], default=number(-1)
+    )
+    rows = [column(each.alias) for each in select.expressions]
+    told = [
+        exp.Alias(this=reason if present else number(-1), alias=name("reason")),
+        exp.Alias(this=spelling.fingerprint(rows), alias=name("row")),
+    ]
+    below = exp.Select(expressions=told, from_=exp.From(this=_from(select.copy())))
+    sums = [column("reason"), function("COUNT", exp.Star()), function("SUM", column("row"))]
+    return exp.Select(
+        expressions=sums, from_=exp.From(this=_from(below)), group=exp.Group(expressions=[column("reason")])
+    )
 
 
 def ranked(rows: SQL, reading: Reading, person: SQL, most: int) -> exp.Select:
@@ -291,7 +312,11 @@ def _unpacked(each: str, packed: Collection[str]) -> SQL:
 
 
 def _present(value: SQL) -> SQL:
-    return exp.Not(this=exp.Is(this=value, expression=exp.Null()))
+    return exp.Not(this=_missing(value))
+
+
+def _missing(value: SQL) -> SQL:
+    return exp.Is(this=value, expression=exp.Null())
 
 
 def _from(select: SQL) -> SQL:

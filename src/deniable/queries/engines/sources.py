@@ -28,6 +28,8 @@ _WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT
 _WIDE: Final = frozenset({"UBIGINT", "HUGEINT", "UHUGEINT", "BIGNUM"})
 _MOMENTS: Final = frozenset({"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"})
 _LARGEST_REAL: Final = "1.7976931348623157e308"
+_ONCE: Final = frozenset({"RecordBatchReader", "Scanner"})
+"""What Arrow calls sources that are gone once they were read."""
 
 
 @final
@@ -38,6 +40,8 @@ class Found:
     origin: SQL
     columns: dict[str, Piece | None]
     size: int
+    once: bool = False
+    """Whether it can be read only once."""
 
 
 @contextmanager
@@ -54,7 +58,8 @@ def opened(connection: Any, run: Run, source: object, table: Table) -> Iterator[
         try:
             types = _types(run, 'SELECT * FROM "source"')
             origin = exp.Table(this=name("source"))
-            yield Found(origin, {each: natural(*types[at]) for each, at in where.items()}, size)
+            once = type(source).__name__ in _ONCE
+            yield Found(origin, {each: natural(*types[at]) for each, at in where.items()}, size, once)
         finally:
             connection.unregister("source")
 
@@ -187,9 +192,17 @@ def _pandas(source: Any, table: Table) -> tuple[object, dict[str, int], int]:
 
     where = places(table, [each if isinstance(each, str) else repr(each) for each in source.columns])
     positions = sorted(set(where.values()))
-    frame = pd.DataFrame({f"f{at}": source.iloc[:, at] for at in positions}, copy=False)
+    frame = pd.DataFrame({f"f{at}": _forward(source.iloc[:, at]) for at in positions}, copy=False)
     frame["f"] = True  # a frame without columns has no rows for DuckDB
     return frame, _renumbered(where, positions), int(frame.memory_usage(index=False).sum())
+
+
+def _forward(column: Any) -> Any:
+    """A column whose values lie in the order of its rows: DuckDB cannot read one backwards, as frame[::-1] has it."""
+    import numpy as np
+
+    plain = isinstance(column.dtype, np.dtype)  # others would be copied to find out
+    return column.copy() if plain and column.to_numpy(copy=False).strides[0] < 0 else column
 
 
 def _polars(source: Any, table: Table) -> tuple[object, dict[str, int], int]:

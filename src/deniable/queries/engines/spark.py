@@ -30,7 +30,8 @@ from deniable.queries.engines.base import (
     places,
 )
 from deniable.queries.engines.places import Stored
-from deniable.queries.engines.registration import partner_sets, partners, ranked, reading, same_people
+from deniable.queries.engines.registration import Reading, partner_sets, partners, ranked, reading, same_people
+from deniable.queries.engines.report import Registration, counted
 from deniable.queries.engines.spelling import SQL, Spark, both, case, cast, column, function, name, number, try_cast
 from deniable.queries.engines.writing import Piece
 from deniable.tables.kinds import Domain, Kind
@@ -77,6 +78,7 @@ class SparkEngine(Engine):
         self._store = dict(store or {})
         self._seconds = seconds
         self._tables: dict[str, Stored] = {}
+        self._reports: dict[str, Registration] = {}
         self._persisted: list[str] = []
         self._people: Kind | None = None
         self._closed = False
@@ -105,10 +107,12 @@ class SparkEngine(Engine):
             elif table.unit is not None:
                 rows = exp.Subquery(this=select, alias=exp.TableAlias(this=_quoted("t")))
                 select = ranked(rows, read, column(PERSON), table.unit.rows)
+            tally = self._rows(_sql(read.tally), "source")
             location = self._keep(name, select)
         finally:
             self._session.catalog.dropTempView(view)
         stored = Stored(location, read.columns, None if table.unit is None else table.unit.rows)
+        self._reports[name] = self._counted(name, read, tally, location, table, secret)
         self._tables[name], self._people = stored, people
         if progress is not None:
             progress(1.0)
@@ -119,6 +123,16 @@ class SparkEngine(Engine):
             for joined in partner_sets(table)
         )
         return replace(table, name=name, most_partners=most)
+
+    def registered(self, name: str) -> Registration | None:
+        return self._reports.get(name)
+
+    def _counted(
+        self, title: str, read: Reading, tally: list[tuple[Any, ...]], location: exp.Table, table: Table, secret: bytes
+    ) -> Registration:
+        first = "count(*)" if table.unit is None else f"count_if({RANK} = 1)"
+        [[kept, people]] = self._rows(f"SELECT count(*), {first} FROM {_sql(location)}", "source")
+        return counted(title, read.reasons, tally, kept, None if table.unit is None else people, secret)
 
     def _frame(self, source: object) -> Any:
         if isinstance(source, Path):

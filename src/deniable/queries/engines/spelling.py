@@ -188,6 +188,10 @@ class Spelling(ABC):
         """The md5 of texts joined, NULLs left out, ordered as the integer is whose lowest byte comes first."""
 
     @abstractmethod
+    def fingerprint(self, columns: Sequence[SQL]) -> SQL:
+        """A hash of a row, as an exact number that many of can be summed up: each engine has its own."""
+
+    @abstractmethod
     def microseconds(self, a: SQL) -> SQL:
         """The microseconds of a timestamp since 1970."""
 
@@ -294,6 +298,9 @@ class DuckDB(Spelling):
     def digest(self, parts: Sequence[SQL]) -> SQL:
         return function("MD5_NUMBER", function("CONCAT", *parts))  # which leaves NULLs out
 
+    def fingerprint(self, columns: Sequence[SQL]) -> SQL:
+        return cast(function("HASH", *columns), "HUGEINT")
+
     def microseconds(self, a: SQL) -> SQL:
         return function("EPOCH_US", a)
 
@@ -369,6 +376,11 @@ class Spark(Spelling):
         joined = function("CONCAT_WS", exp.Literal.string(""), *parts)  # which leaves NULLs out, as CONCAT does not
         pairs = function("REGEXP_EXTRACT_ALL", function("MD5", joined), exp.Literal.string(".."), number(0))
         return function("ARRAY_JOIN", function("REVERSE", pairs), exp.Literal.string(""))
+
+    def fingerprint(self, columns: Sequence[SQL]) -> SQL:
+        # NULL leaves no trace in it: which columns are NULL is said apart.
+        flags = [exp.Is(this=each.copy(), expression=exp.Null()) for each in columns]
+        return cast(function("XXHASH64", *flags, *columns), "DECIMAL(38,0)")
 
     def microseconds(self, a: SQL) -> SQL:
         # From its parts: its own functions go through the zone of the session.
