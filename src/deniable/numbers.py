@@ -33,7 +33,7 @@ def rational(given: Any) -> Fraction:
     """The rational number that a finite number is, whatever its type."""
     if isinstance(given, Rational):
         return Fraction(int(given.numerator), int(given.denominator))
-    return Fraction(*given.as_integer_ratio())
+    return Fraction(*getattr(given, "as_integer_ratio", float(given).as_integer_ratio)())
 
 
 def roundoff(given: Any) -> Fraction:
