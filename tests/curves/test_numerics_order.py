@@ -20,6 +20,7 @@ from deniable import curves
 from deniable.curves import compose, reading
 from deniable.curves.compose import Factor
 from deniable.curves.own import FromPmf
+from deniable.curves.panel import Panel
 from tests.curves import exact
 
 
@@ -232,7 +233,7 @@ def test_negative_control_without_slack_containment_breaks(monkeypatch: pytest.M
     """The same comparison notices when the ledger's noise and the rounding of a finite law are taken away."""
     honest = compose.compose
 
-    def bare(*args: object, **kwargs: object) -> compose.Panel | None:
+    def bare(*args: object, **kwargs: object) -> Panel | None:
         panel = honest(*args, **kwargs)  # type: ignore[arg-type]
         return panel and dataclasses.replace(panel, noise=0.0, alias=0.0, left_out=0.0, right_out=0.0, relative=0.0)
 

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deniable import curves
-from deniable.curves import compose, reading
+from deniable.curves import reading
+from deniable.curves.panel import Panel
 from deniable.curves.views import product_of
 from deniable.errors import NotCertifiable
 
@@ -144,13 +145,13 @@ def test_sampling_never_leaks_more(curve: curves.Curve, rate: float) -> None:
 
 def test_negative_control_a_bound_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With upper panels made a tenth smaller, lower bounds cross upper bounds, and nothing is certified."""
-    honest = compose.Panel.delta
+    honest = Panel.delta
 
-    def shrunk(self: compose.Panel, epsilon: np.ndarray) -> np.ndarray:
+    def shrunk(self: Panel, epsilon: np.ndarray) -> np.ndarray:
         value = honest(self, epsilon)
         return value * 0.9 if self.side == "upper" else value
 
-    monkeypatch.setattr(compose.Panel, "delta", shrunk)
+    monkeypatch.setattr(Panel, "delta", shrunk)
     factors = product_of(curves.gaussian(mu=0.3) ** 7 * curves.laplace(scale=3) ** 11)[0]
     product = reading.Product(factors.upper, factors.lower)
     epsilon = np.array([0.2, 1.0, 3.0])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, final
 
 import numpy as np
@@ -23,6 +24,7 @@ from deniable.curves.laws.closed import BoundedRangeLaw, GaussianLaw, LaplaceLaw
 from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.promise import Atom
 from deniable.curves.rounding import UNIT_ROUNDOFF, Floats, quotient_up
+from deniable.curves.textbook_numbers import up
 from deniable.errors import InvalidParameter, NotCertifiable
 from deniable.numbers import down
 
@@ -52,17 +54,17 @@ class Gaussian(Atom):
             return f"gaussian(sigma={sigma})"
         return f"gaussian(mu={show(self.mu)})"
 
-    def renyi_bound(self, order: float) -> float | None:
-        return 0.5 * order * self.mu * self.mu * (1 + 4 * UNIT_ROUNDOFF)
+    def exact_square(self) -> Fraction | None:
+        return Fraction(self.mu) ** 2
+
+    def exact_rho(self) -> Fraction | None:
+        return Fraction(self.mu) ** 2 / 2
 
     def gdp_bound(self) -> float | None:
         return self.mu
 
-    def zcdp_bound(self) -> float | None:
-        return 0.5 * self.mu * self.mu * (1 + 4 * UNIT_ROUNDOFF)
-
     def grouped(self, size: int) -> Curve | None:
-        return Curve.of(Gaussian(self.mu * size))
+        return Curve.of(Gaussian(up(Fraction(self.mu) * size)))
 
 
 def gaussian(*, sigma: float | None = None, mu: float | None = None, sensitivity: float = 1.0) -> Curve:
@@ -100,12 +102,16 @@ class Laplace(Atom):
 
     def renyi_bound(self, order: float) -> float | None:
         if order == 1:
-            return min(self.shift + math.expm1(-self.shift) + 4 * UNIT_ROUNDOFF * self.shift, 0.5 * self.shift**2)
+            mean = self.shift + math.expm1(-self.shift) + 4 * UNIT_ROUNDOFF * self.shift
+            return min(mean, up(Fraction(self.shift) ** 2 / 2))
         return None
 
     def grouped(self, size: int) -> Curve | None:
         # Laplace noise is log-concave: moving the statistic by `size` is the worst chain of `size` moves by one.
-        return Curve.of(Laplace(self.shift * size))
+        return Curve.of(Laplace(up(Fraction(self.shift) * size)))
+
+    def exact_epsilon(self) -> Fraction | None:
+        return Fraction(self.shift)
 
 
 def laplace(*, scale: float, sensitivity: float = 1.0) -> Curve:
@@ -146,12 +152,17 @@ class DiscreteLaplace(Atom):
         high_end = math.exp(-shift * t) / (1 + math.exp(-t))
         masses = np.concatenate(([low_end], normal * np.exp(-inner * t), [high_end]))
         losses = t * (shift - 2 * np.arange(0, shift + 1, dtype=float))
+        # The largest loss is the ε of pure DP: rounded up.
+        losses[0] = up(Fraction(shift) / Fraction(self.scale))
         law = FiniteLaw(losses[::-1].copy(), masses[::-1].copy(), relative_error=16 * UNIT_ROUNDOFF * (1 + t * shift))
         return Pair.symmetric(law)
 
     def expression(self) -> str:
         extra = f", sensitivity={self.sensitivity}" if self.sensitivity != 1 else ""
         return f"discrete_laplace(scale={show(self.scale)}{extra})"
+
+    def exact_epsilon(self) -> Fraction | None:
+        return self.sensitivity / Fraction(self.scale)
 
     def grouped(self, size: int) -> Curve | None:
         return Curve.of(DiscreteLaplace(self.scale, self.sensitivity * size))
@@ -192,15 +203,12 @@ class DiscreteGaussian(Atom):
         extra = f", sensitivity={self.sensitivity}" if self.sensitivity != 1 else ""
         return f"discrete_gaussian(sigma={show(self.sigma)}{extra})"
 
-    def renyi_bound(self, order: float) -> float | None:
-        # Canonne, Kamath, Steinke 2020, Proposition 5: never above the continuous Gaussian's.
-        return 0.5 * order * (self.sensitivity / self.sigma) ** 2 * (1 + 8 * UNIT_ROUNDOFF)
+    def exact_rho(self) -> Fraction | None:
+        # Canonne, Kamath, Steinke 2020, Proposition 5: Rényi divergences are never above the continuous Gaussian's.
+        return (self.sensitivity / Fraction(self.sigma)) ** 2 / 2
 
     def gdp_bound(self) -> float | None:
         return math.inf
-
-    def zcdp_bound(self) -> float | None:
-        return self.renyi_bound(1.0)
 
     def grouped(self, size: int) -> Curve | None:
         return Curve.of(DiscreteGaussian(self.sigma, self.sensitivity * size))
@@ -256,14 +264,14 @@ class RoundedGaussian(Atom):
         extra = f", sensitivity={self.sensitivity}" if self.sensitivity != 1 else ""
         return f"rounded_gaussian(sigma={show(self.sigma)}{extra})"
 
-    def renyi_bound(self, order: float) -> float | None:
-        return 0.5 * order * (self.sensitivity / self.sigma) ** 2 * (1 + 8 * UNIT_ROUNDOFF)
+    def exact_square(self) -> Fraction | None:
+        return (self.sensitivity / Fraction(self.sigma)) ** 2
+
+    def exact_rho(self) -> Fraction | None:
+        return (self.sensitivity / Fraction(self.sigma)) ** 2 / 2
 
     def gdp_bound(self) -> float | None:
-        return self.sensitivity / self.sigma * (1 + 4 * UNIT_ROUNDOFF)
-
-    def zcdp_bound(self) -> float | None:
-        return self.renyi_bound(1.0)
+        return up(self.sensitivity / Fraction(self.sigma))
 
     def grouped(self, size: int) -> Curve | None:
         return Curve.of(RoundedGaussian(self.sigma, self.sensitivity * size))
@@ -318,6 +326,9 @@ class RandomizedResponse(Atom):
         extra = f", categories={self.categories}" if self.categories != 2 else ""
         return f"randomized_response(epsilon={show(self.epsilon)}{extra})"
 
+    def exact_epsilon(self) -> Fraction | None:
+        return Fraction(self.epsilon)
+
     def gdp_bound(self) -> float | None:
         return pure_mu(self.epsilon) if self.categories == 2 else None
 
@@ -371,6 +382,9 @@ class Approximate(Atom):
             return f"pure(epsilon={show(self.epsilon)})"
         return f"approximate(epsilon={show(self.epsilon)}, delta={show(self.delta)})"
 
+    def exact_epsilon(self) -> Fraction | None:
+        return Fraction(self.epsilon) if self.delta == 0 else None
+
     def gdp_bound(self) -> float | None:
         return pure_mu(self.epsilon) if self.delta == 0 else math.inf
 
@@ -400,12 +414,15 @@ class BoundedRange(Atom):
     def expression(self) -> str:
         return f"exponential(epsilon={show(self.epsilon)})"
 
-    def renyi_bound(self, order: float) -> float | None:
-        return None
+    def exact_epsilon(self) -> Fraction | None:
+        return Fraction(self.epsilon)
 
-    def zcdp_bound(self) -> float | None:
+    def exact_rho(self) -> Fraction | None:
         # Cesar & Rogers 2021, Lemma 3.4: ε-bounded range implies ε²/8-zCDP.
-        return self.epsilon**2 / 8 * (1 + 4 * UNIT_ROUNDOFF)
+        return Fraction(self.epsilon) ** 2 / 8
+
+    def renyi_bound(self, order: float) -> float | None:
+        return None  # its own divergences are smaller than ρ × order
 
 
 def exponential(*, epsilon: float) -> Curve:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.curves.compose import Side
+from deniable.curves.panel import Side
 from deniable.curves.reading import Product
 from deniable.curves.rounding import Floats, ordered, quietly
 from deniable.curves.views import direction_delta, product_of

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, final
 
 import numpy as np
@@ -24,6 +25,7 @@ from deniable.curves.laws.base import Law, Pair, Sided
 from deniable.curves.laws.closed import GaussianLaw
 from deniable.curves.promise import Atom
 from deniable.curves.rounding import Floats
+from deniable.curves.textbook_numbers import up
 from deniable.errors import InvalidParameter
 
 
@@ -68,21 +70,18 @@ class ZeroConcentrated(Atom):
     def expression(self) -> str:
         return f"zcdp(rho={show(self.rho)})"
 
-    def renyi_bound(self, order: float) -> float | None:
-        return self.rho * order
+    def exact_rho(self) -> Fraction | None:
+        return Fraction(self.rho)
 
     def gdp_bound(self) -> float | None:
         return math.inf
 
-    def zcdp_bound(self) -> float | None:
-        return self.rho
-
     def repeated(self, count: int) -> Atom | None:
-        return ZeroConcentrated(self.rho * count * (1 + 1e-15))
+        return ZeroConcentrated(up(Fraction(self.rho) * count))
 
     def grouped(self, size: int) -> Curve | None:
         # Bun & Steinke 2016, Proposition 1.9: a group of k is k²ρ-zCDP.
-        return Curve.of(ZeroConcentrated(self.rho * size * size))
+        return Curve.of(ZeroConcentrated(up(Fraction(self.rho) * size * size)))
 
 
 def zcdp(*, rho: float) -> Curve:
@@ -118,6 +117,9 @@ class RenyiAtOrder(Atom):
     def expression(self) -> str:
         return f"renyi(order={show(self.order)}, epsilon={show(self.epsilon)})"
 
+    def exact_renyi(self, order: float) -> Fraction | None:
+        return Fraction(self.epsilon) if order <= self.order else None
+
     def renyi_bound(self, order: float) -> float | None:
         # Divergences increase with the order; beyond the promised one nothing is known.
         return self.epsilon if order <= self.order else math.inf
@@ -126,7 +128,7 @@ class RenyiAtOrder(Atom):
         return math.inf
 
     def repeated(self, count: int) -> Atom | None:
-        return RenyiAtOrder(self.order, self.epsilon * count * (1 + 1e-15))
+        return RenyiAtOrder(self.order, up(Fraction(self.epsilon) * count))
 
     def gdp_bound(self) -> float | None:
         return math.inf

@@ -13,7 +13,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from deniable.curves import check, compose, lattice
+from deniable.curves import check, lattice
 from deniable.curves.atoms import Approximate, Gaussian, show
 from deniable.curves.attacker import SearchedProfile
 from deniable.curves.curve import Curve
@@ -29,8 +29,10 @@ from deniable.curves.laws.shaped import (
     ShiftsForward,
 )
 from deniable.curves.own import FromPmf
+from deniable.curves.panel import Side
 from deniable.curves.promise import Atom, pair_of
 from deniable.curves.reading import Product
+from deniable.curves.rounding import UNIT_ROUNDOFF
 from deniable.curves.views import product_of
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotCertifiable
 
@@ -216,7 +218,7 @@ class Grouped(Atom):
         return f"{_bracketed(self.curve)}.group(size={self.size})"
 
 
-def _finite(law: Law, side: compose.Side, size: int) -> FiniteLaw:
+def _finite(law: Law, side: Side, size: int) -> FiniteLaw:
     """The law itself if it is finite, else a finite law on its safe side."""
     if not isinstance(law, FiniteLaw):
         points = lattice.spread_points(law, CHAIN_TAIL, max(400, min(6000, CHAIN_POINTS // size)))
@@ -380,6 +382,14 @@ class HiddenShifts(Atom):
         return max(self.shifts)
 
 
+def _shift(curve: Curve) -> float:
+    """μ of a product of Gaussians, rounded up; one alone has its own."""
+    squares = [(atom.mu, count) for atom, count in curve.factors if isinstance(atom, Gaussian)]
+    if len(squares) == 1 and squares[0][1] == 1:
+        return squares[0][0]
+    return math.sqrt(math.fsum(count * mu * mu for mu, count in squares)) * (1 + 4 * UNIT_ROUNDOFF)
+
+
 def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
     """One of the mechanisms is drawn with public weights and the attacker does not see which.
 
@@ -394,7 +404,7 @@ def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
     shares, parts = check_weights(weights, curves)
     atoms = [[a for a, _ in c.factors] for c in parts]
     if all(isinstance(a, Gaussian) for group_ in atoms for a in group_):
-        shifts = [math.sqrt(sum(n * a.mu**2 for a, n in c.factors if isinstance(a, Gaussian))) for c in parts]
+        shifts = [_shift(c) for c in parts]
         merged: dict[float, float] = {}
         for w, m in zip(shares, shifts, strict=True):
             merged[m] = merged.get(m, 0.0) + w

@@ -30,7 +30,9 @@ the promise holds *up to δ*, and as (ε, δ' + δ)-DP wherever the currency alo
 digits then reach 10^8). A cost rounds UP to it, a limit rounds DOWN; sums are sums of integers. A str, int, Fraction or
 Decimal is taken exactly. A float is taken as the decimal it prints as, because that is what was typed: 0.1 is a tenth,
 and ten of them fill a budget of 1. The binary number may be larger by a relative 2^-53; whoever means it writes
-`Fraction(x)`. Costs read from a curve are upper bounds, not typed, and are taken as the binary numbers they are.
+`Fraction(x)`. Costs read from a curve are not typed: the parameters of its factors are taken as the binary numbers they
+are, and what they cost is added without rounding where it has a formula (ρ = μ²/2 of a Gaussian, say). What has none is
+an upper bound.
 """
 
 from __future__ import annotations
@@ -39,11 +41,21 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
-from numbers import Rational, Real
-from typing import ClassVar, Final, Protocol, Self, final
+from typing import ClassVar, Self, final
 
+from deniable.curves.amounts import (
+    DECIMALS,
+    UNIT,
+    Amount,
+    Priced,
+    amount_of,
+    cost_of,
+    exact_amount,
+    units_of_cost,
+    units_of_limit,
+)
 from deniable.curves.textbook_conversion import gdp_to_epsilon, renyi_to_epsilon, zcdp_to_epsilon_optimised
 from deniable.curves.textbook_numbers import Number, dec, digits, log_inverse, renyi_order, up
 from deniable.errors import BudgetExceeded, InvalidParameter, OutsideTheorem
@@ -65,106 +77,6 @@ __all__ = [
     "units_of_cost",
     "units_of_limit",
 ]
-
-_DECIMALS: Final = 30
-UNIT: Final = Fraction(1, 10**_DECIMALS)
-"""The smallest amount a filter knows. Everything spent or allowed is a whole number of these."""
-
-Amount = float | str | Fraction | Decimal
-"""How an amount may be written (an int is a float to the type checker)."""
-
-
-class Priced(Protocol):
-    """What a filter asks of a curve. Each answer is an upper bound, `math.inf` where there is none."""
-
-    def epsilon(self, *, delta: float) -> float:
-        """Smallest ε at this δ; asked at δ = 0."""
-
-    def renyi(self, *, order: float) -> float:
-        """Rényi divergence of this order."""
-
-    def gdp(self) -> float:
-        """Smallest μ."""
-
-    def zcdp(self) -> float:
-        """Smallest ρ: the supremum of renyi(order)/order."""
-
-
-# --- reading and showing amounts --------------------------------------------------------------------------------------
-
-
-def exact_amount(name: str, value: Amount) -> Fraction:
-    """The exact non-negative amount that was written, or InvalidParameter."""
-    exact: Fraction | None = None
-    if isinstance(value, str | Decimal):
-        exact = _written(value)
-    elif isinstance(value, Real) and not isinstance(value, bool):
-        exact = Fraction(value) if isinstance(value, Rational) else _written(repr(float(value)))
-    if exact is None:
-        raise InvalidParameter(name, value, "must be a finite number, or one written as a decimal or a ratio")
-    if not 0 <= exact < 10**300:
-        raise InvalidParameter(name, value, "must be at least 0 and below 1e300")
-    if name == "delta" and exact > 1:
-        raise InvalidParameter(name, value, "must lie in [0, 1]")
-    return exact
-
-
-def _written(value: str | Decimal) -> Fraction | None:
-    """The number that a decimal or "p/q" stands for; None where it stands for none that is short to write out."""
-    if isinstance(value, str) and len(value) > 1_000:
-        return None
-    try:
-        if isinstance(value, str) and "/" in value:
-            return Fraction(value)
-        number = Decimal(value)
-    except (InvalidOperation, ValueError, ZeroDivisionError):
-        return None
-    return Fraction(number) if number.is_finite() and abs(number.adjusted()) <= 10_000 else None
-
-
-def units_of_cost(name: str, value: Amount) -> int:
-    """A cost as a whole number of `UNIT`, rounded up. The name is for the error message.
-
-    >>> units_of_cost("epsilon", 0.1) == 10**29, units_of_cost("epsilon", Fraction(0.1)) == 10**29
-    (True, False)
-    """
-    return math.ceil(exact_amount(name, value) / UNIT)
-
-
-def units_of_limit(name: str, value: Amount) -> int:
-    """A limit as a whole number of `UNIT`, rounded down.
-
-    >>> units_of_limit("epsilon", "1/3") * 3 < 10**30 < units_of_cost("epsilon", "1/3") * 3
-    True
-    """
-    return math.floor(exact_amount(name, value) / UNIT)
-
-
-def amount_of(units: int) -> Decimal:
-    """Units as the exact decimal number, without trailing zeros."""
-    with digits(700):
-        amount = Decimal(units).scaleb(-_DECIMALS).normalize()
-        return amount.quantize(Decimal(1)) if amount == amount.to_integral_value() else amount
-
-
-def _cost(curve: Priced | None, method: str, arguments: dict[str, float], amount: Fraction | None, name: str) -> int:
-    """The one cost that was given, in units and rounded up; -1 if the curve says it is infinite."""
-    if (curve is None) == (amount is None):
-        raise InvalidParameter(name, None, "needs exactly one cost", f"write charge({name}=...) or charge(curve)")
-    if amount is not None:
-        return math.ceil(amount / UNIT)
-    read = getattr(curve, method, None)
-    if not callable(read):
-        remedy = f"a number needs its name: charge({name}=...)"
-        raise InvalidParameter("curve", curve, f"is no curve that knows its {method}", remedy)
-    bound = float(read(**arguments))
-    if bound == math.inf:
-        return -1
-    if not bound >= 0:
-        raise InvalidParameter("curve", bound, f"its {method} must be a number that is at least 0")
-    exact = Fraction(bound)  # an upper bound, so the binary number it is
-    return math.ceil((exact * exact if method == "gdp" else exact) / UNIT)
-
 
 # --- what is promised -------------------------------------------------------------------------------------------------
 
@@ -351,7 +263,7 @@ class PureFilter(Filter):
 
     def _price(self, curve: Priced | None, epsilon: Amount | None, delta: Amount) -> tuple[int, int]:
         amount = None if epsilon is None else exact_amount("epsilon", epsilon)
-        return _cost(curve, "epsilon", {"delta": 0.0}, amount, "epsilon"), units_of_cost("delta", delta)
+        return cost_of(curve, "epsilon", {"delta": 0.0}, amount, "epsilon"), units_of_cost("delta", delta)
 
     @property
     def guarantee(self) -> Claim:
@@ -392,7 +304,7 @@ class ZCDPFilter(Filter):
 
     def _price(self, curve: Priced | None, rho: Amount | None, delta: Amount) -> tuple[int, int]:
         amount = None if rho is None else exact_amount("rho", rho)
-        return _cost(curve, "zcdp", {}, amount, "rho"), units_of_cost("delta", delta)
+        return cost_of(curve, "zcdp", {}, amount, "rho"), units_of_cost("delta", delta)
 
     @property
     def guarantee(self) -> Claim:
@@ -434,7 +346,7 @@ class RenyiFilter(Filter):
 
     def _price(self, curve: Priced | None, epsilon: Amount | None, delta: Amount) -> tuple[int, int]:
         amount = None if epsilon is None else exact_amount("epsilon", epsilon)
-        return _cost(curve, "renyi", {"order": self.order}, amount, "epsilon"), units_of_cost("delta", delta)
+        return cost_of(curve, "renyi", {"order": self.order}, amount, "epsilon"), units_of_cost("delta", delta)
 
     @property
     def guarantee(self) -> Claim:
@@ -475,17 +387,17 @@ class GaussianFilter(Filter):
 
     def _price(self, curve: Priced | None, mu: Amount | None, delta: Amount) -> tuple[int, int]:
         amount = None if mu is None else exact_amount("mu", mu) ** 2
-        return _cost(curve, "gdp", {}, amount, "mu"), units_of_cost("delta", delta)
+        return cost_of(curve, "gdp", {}, amount, "mu"), units_of_cost("delta", delta)
 
     @property
     def remaining_mu(self) -> Decimal:
         """The largest μ that one more release may have: √remaining, rounded down to a whole `UNIT`."""
-        return amount_of(math.isqrt((self.limit_units - self.spent_units) * 10**_DECIMALS))
+        return amount_of(math.isqrt((self.limit_units - self.spent_units) * 10**DECIMALS))
 
     @property
     def guarantee(self) -> Claim:
         """μ-GDP, up to δ, at any stopping time; μ = √limit, rounded up to a whole `UNIT`."""
-        square = self.limit_units * 10**_DECIMALS
+        square = self.limit_units * 10**DECIMALS
         root = math.isqrt(square)
         return Claim("mu", amount_of(root + (root * root < square)), amount_of(self.delta_limit_units))
 
@@ -517,7 +429,7 @@ class PureOdometer:
     def charge(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None) -> PureOdometer:
         """The odometer after a release of this ε, or of this curve's ε(δ = 0)."""
         amount = None if epsilon is None else exact_amount("epsilon", epsilon)
-        return PureOdometer(self.spent_units + _finite(_cost(curve, "epsilon", {"delta": 0.0}, amount, "epsilon")))
+        return PureOdometer(self.spent_units + _finite(cost_of(curve, "epsilon", {"delta": 0.0}, amount, "epsilon")))
 
     @property
     def spent(self) -> Decimal:
@@ -574,7 +486,7 @@ class RenyiOdometer:
         if rho is not None:
             amount = Fraction(self.order) * exact_amount("rho", rho)
         charged = copy.copy(self)
-        units = _finite(_cost(curve, "renyi", {"order": self.order}, amount, "epsilon"))
+        units = _finite(cost_of(curve, "renyi", {"order": self.order}, amount, "epsilon"))
         object.__setattr__(charged, "spent_units", self.spent_units + units)
         return charged
 

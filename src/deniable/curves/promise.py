@@ -9,12 +9,15 @@ in views.py).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from deniable.curves.laws import tabulated
 from deniable.curves.laws.base import Pair
+from deniable.curves.textbook_numbers import up
 
 if TYPE_CHECKING:
     from deniable.curves.curve import Curve
@@ -44,9 +47,29 @@ class Atom(ABC):
     def expression(self) -> str:
         """How a user would write it."""
 
+    def exact_epsilon(self) -> Fraction | None:
+        """The ε of pure DP that the parameters say, without rounding."""
+        return None
+
+    def exact_square(self) -> Fraction | None:
+        """The μ² of Gaussian DP that the parameters say, without rounding."""
+        return None
+
+    def exact_rho(self) -> Fraction | None:
+        """The ρ of zCDP that the parameters say, without rounding."""
+        return None
+
+    def exact_renyi(self, order: float) -> Fraction | None:
+        """The Rényi divergence of a finite order that the parameters say, without rounding: ρ × order."""
+        rho = self.exact_rho()
+        return None if rho is None else rho * Fraction(order)
+
     def renyi_bound(self, order: float) -> float | None:
         """An upper bound on the Rényi divergence of this order in both directions, if there is a closed form."""
-        return None
+        if order == math.inf:
+            return None if self.exact_rho() is None else math.inf
+        exact = self.exact_renyi(order)
+        return None if exact is None else up(exact)
 
     def gdp_bound(self) -> float | None:
         """A μ for which this atom is proved μ-GDP, if there is a closed form; inf if there is none at all."""
@@ -54,7 +77,8 @@ class Atom(ABC):
 
     def zcdp_bound(self) -> float | None:
         """A ρ for which this atom is proved ρ-zCDP, if there is a closed form; inf if there is none at all."""
-        return None
+        rho = self.exact_rho()
+        return None if rho is None else up(rho)
 
     def repeated(self, count: int) -> Atom | None:
         """One atom that promises the same as `count` uses of this one, if its family has one."""

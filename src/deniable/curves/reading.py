@@ -19,12 +19,13 @@ from itertools import pairwise
 import numpy as np
 
 from deniable.curves import compose, lattice
-from deniable.curves.compose import Factor, Panel, Plan, Side, Target
+from deniable.curves.compose import Factor, Plan, Target
 from deniable.curves.laws import finite
 from deniable.curves.laws.base import Law
 from deniable.curves.laws.closed import GaussianLaw
 from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.laws.shaped import FailingLaw, IdentityLaw
+from deniable.curves.panel import Panel, Side
 from deniable.curves.rounding import UNIT_ROUNDOFF, Floats, ordered
 
 WIDTH = 1e-4

@@ -7,11 +7,13 @@ the unit round-off. The multiples are generous and are tested against mpmath at 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.curves.textbook_numbers import up
 from deniable.errors import NotCertifiable
 
 Floats = NDArray[np.float64]
@@ -34,6 +36,19 @@ def quotient_up(a: float, b: float) -> float:
     """a / b for positive numbers, rounded up."""
     result = a / b
     return result if Fraction(result) * Fraction(b) >= Fraction(a) else math.nextafter(result, math.inf)
+
+
+FEW = 16
+
+
+def sum_up(parts: Sequence[tuple[float, int]]) -> float:
+    """Σ count × number, rounded up: exactly where the parts are few."""
+    if not all(math.isfinite(number) for number, _ in parts):
+        return math.inf
+    if len(parts) > FEW:
+        # One rounding for each product and one for the sum.
+        return math.fsum(count * number for number, count in parts) * (1 + 4 * UNIT_ROUNDOFF)
+    return up(sum((count * Fraction(number) for number, count in parts), Fraction(0)))
 
 
 def ordered(low: Floats | float, high: Floats | float) -> tuple[Floats, Floats]:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deniable.curves.compose import Factor, Side
+from deniable.curves.compose import Factor
 from deniable.curves.laws.base import Sided
 from deniable.curves.laws.moments import log_moment
+from deniable.curves.panel import Side
 from deniable.curves.promise import Atom, pair_of, symmetrized_pair_of
 from deniable.curves.reading import Product, simplify
-from deniable.curves.rounding import Floats, quietly
+from deniable.curves.rounding import Floats, quietly, sum_up
 
 if TYPE_CHECKING:
     from deniable.curves.curve import Curve
@@ -182,14 +183,14 @@ def _chernoff(product: Product, delta: float) -> float:
 @quietly
 def renyi(curve: Curve, order: float) -> float:
     """An upper bound on the Rényi divergence of this order, the worse of both directions."""
-    forward = backward = 0.0
+    forward, backward = [], []
     for atom, count in curve.factors:
         one, two = _atom_renyi(atom, order)
         if not atom.tied:
             one = two = max(one, two)
-        forward += count * one
-        backward += count * two
-    return max(forward, backward, 0.0)
+        forward.append((one, count))
+        backward.append((two, count))
+    return max(sum_up(forward), sum_up(backward), 0.0)
 
 
 @lru_cache(maxsize=65536)
@@ -216,7 +217,7 @@ def _atom_renyi(atom: Atom, order: float) -> tuple[float, float]:
 @quietly
 def zcdp(curve: Curve) -> float:
     """An upper bound on the smallest ρ with D_order <= ρ × order for every order >= 1: adds over factors."""
-    return math.fsum(count * _atom_zcdp(atom) for atom, count in curve.factors)
+    return sum_up([(_atom_zcdp(atom), count) for atom, count in curve.factors])
 
 
 @lru_cache(maxsize=1024)
