@@ -132,7 +132,8 @@ class Sensitivity:
 
     `l1` is what Laplace noise needs, `l2` what Gaussian noise needs, `linf` bounds each coordinate. Each is an upper
     bound; what is unknown is None. Always ‖v‖∞ ≤ ‖v‖₂ ≤ ‖v‖₁, so bounds in another order are refused: one of them would
-    be loose, and most often two were swapped. Numbers made here from others are rounded up, the safe side.
+    be loose, and most often two were swapped. Numbers made here from others are rounded up, the safe side, and a float
+    a few roundings below √k, such as math.sqrt(3), is taken for √k.
 
     >>> Sensitivity(l1=2.0, l2=1.5)
     Sensitivity(l1=2.0, l2=1.5)

@@ -77,7 +77,7 @@ def _checked(name: str, values: Any, below: int, rule: str) -> NDArray[Any]:
         raise InvalidParameter(name, NOTHING, rule)
     # One look for both ends: as unsigned numbers, negative ones are huge. In 8 bits -1 is 255: where that is allowed,
     # it takes 64 bits to tell.
-    tells = given.dtype.isnative and below <= 1 << (8 * given.itemsize - 1)
+    tells = given.dtype.isnative and (given.dtype.kind != "i" or below <= 1 << (8 * given.itemsize - 1))
     if (given.view(f"u{given.itemsize}") if tells else given.astype(np.uint64)).max() >= below:
         raise InvalidParameter(name, NOTHING, rule)
     return given
