@@ -117,3 +117,12 @@ def root_up(exact: Fraction) -> Fraction:
     scaled = math.ceil(exact * 4**shift)
     root = math.isqrt(scaled)
     return Fraction(root + (root * root < scaled), 2**shift)
+
+
+def plain(given: Any) -> Any:
+    """A NumPy scalar (or a pandas Timestamp) as the value of Python that it stands for; anything else as it is."""
+    library, dtype = type(given).__module__.partition(".")[0], getattr(given, "dtype", None)
+    if library == "numpy" and dtype is not None and getattr(given, "ndim", None) == 0:
+        # Nanoseconds have no type in Python, and a number of them would be taken for a number.
+        return given.astype("datetime64[us]").item() if str(dtype) == "datetime64[ns]" else given.item()
+    return given.to_pydatetime() if library == "pandas" and hasattr(given, "to_pydatetime") else given

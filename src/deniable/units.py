@@ -64,6 +64,7 @@ class Unit:
     def __post_init__(self) -> None:
         if not isinstance(self.relation, Relation):
             raise InvalidParameter("relation", self.relation, "must be a Relation", "write Unit.row() or Unit.person()")
+        object.__setattr__(self, "rows", numbers.plain(self.rows))
         if isinstance(self.rows, bool) or not isinstance(self.rows, int) or not 1 <= self.rows <= _MOST_ROWS:
             raise InvalidParameter("rows", self.rows, "must be a whole number of rows, from 1 to 2**53")
         if self.column is None:

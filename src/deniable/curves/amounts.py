@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from deniable.curves.textbook_numbers import digits
 from deniable.errors import InvalidParameter
+from deniable.numbers import rational
 
 DECIMALS: Final = 30
 UNIT: Final = Fraction(1, 10**DECIMALS)
@@ -41,7 +42,7 @@ def exact_amount(name: str, value: Amount) -> Fraction:
     if isinstance(value, str | Decimal):
         exact = _written(value)
     elif isinstance(value, Real) and not isinstance(value, bool):
-        exact = Fraction(value) if isinstance(value, Rational) else _written(repr(float(value)))
+        exact = rational(value) if isinstance(value, Rational) else _written(repr(float(value)))
     if exact is None:
         raise InvalidParameter(name, value, "must be a finite number, or one written as a decimal or a ratio")
     if not 0 <= exact < 10**300:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -12,6 +12,7 @@ from deniable.curves.filters import Amount, exact_amount
 from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
 from deniable.ledger import Budget, Cost
 from deniable.mechanisms import tails
+from deniable.numbers import plain
 from deniable.queries.notes import cost_said, empty_note, rest_said, wrapped
 from deniable.queries.planner import Plan, noise, pairs, shares
 from deniable.queries.recipes import Drawn
@@ -205,6 +206,10 @@ class Asked:
     """For keys that are not public."""
     confidence: float = 0.95
 
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            object.__setattr__(self, each.name, plain(getattr(self, each.name)))
+
     def cost(self, plan: Plan, budget: Budget, left: Cost) -> Cost:
         """The cost, from public facts alone."""
         options = plan.question.options
@@ -296,7 +301,8 @@ def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
 def _within(plan: Plan, budget: Budget, within: float | Mapping[str, float], confidence: float, delta: int) -> Cost:
     """The smallest cost at which each measure's error is at most what was asked. The error falls with the cost."""
     named = {recipe.name: recipe for recipe in plan.recipes}
-    targets = dict(within) if isinstance(within, Mapping) else dict.fromkeys(named, within)
+    given = within if isinstance(within, Mapping) else dict.fromkeys(named, within)
+    targets = {name: plain(target) for name, target in given.items()}
     if not targets:
         raise InvalidParameter("within", NOTHING, "names no measure", f"choose from {', '.join(named)}")
     for name, target in targets.items():
@@ -333,6 +339,7 @@ def _within(plan: Plan, budget: Budget, within: float | Mapping[str, float], con
 
 def count_cost(budget: Budget, unit: Unit, within: float, confidence: float) -> Cost:
     """What one count of rows costs that is this near to the truth, for a person of the unit's rows."""
+    within = plain(within)
     if isinstance(within, bool) or not isinstance(within, int | float) or not 0 < within < math.inf:
         raise InvalidParameter("within", within, "must be a positive number")
     rows = unit.rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
+import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -135,36 +136,29 @@ class Shown(ABC):
     def _flat(self, *, intervals: bool) -> dict[str, list[Any]]:
         found: dict[str, list[Any]] = {}
         for name in self._names:
-            found[name] = list(self[name])
+            found[name] = _alike(self[name])
             bounds = self.interval(name)
             if intervals and any(each is not None for each in bounds):
-                found[f"{name}_low"] = [None if each is None else each[0] for each in bounds]
-                found[f"{name}_high"] = [None if each is None else each[1] for each in bounds]
+                found[f"{name}_low"] = _alike([None if each is None else each[0] for each in bounds])
+                found[f"{name}_high"] = _alike([None if each is None else each[1] for each in bounds])
         return found
 
     def to_pandas(self, *, intervals: bool = False) -> Any:
-        """As a pandas DataFrame; with `intervals`, columns NAME_low and NAME_high beside each measure."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise MissingExtra("pandas", None) from None
-        return pd.DataFrame(self._flat(intervals=intervals))
+        """As a pandas DataFrame; with `intervals`, columns NAME_low and NAME_high beside each measure.
+
+        Whole numbers and truths among which some are missing stay what they are: Int64 and boolean, with <NA>.
+        """
+        pd = _library("pandas", None)
+        columns = self._flat(intervals=intervals)
+        return pd.DataFrame({name: pd.Series(cells, dtype=_nullable(cells)) for name, cells in columns.items()})
 
     def to_polars(self, *, intervals: bool = False) -> Any:
         """As a polars DataFrame."""
-        try:
-            import polars as pl
-        except ImportError:
-            raise MissingExtra("polars", None) from None
-        return pl.DataFrame(self._flat(intervals=intervals))
+        return _library("polars", None).DataFrame(self._flat(intervals=intervals))
 
     def to_arrow(self, *, intervals: bool = False) -> Any:
         """As an Arrow table."""
-        try:
-            import pyarrow as pa
-        except ImportError:
-            raise MissingExtra("pyarrow", "sql") from None
-        return pa.table(self._flat(intervals=intervals))
+        return _library("pyarrow", "sql").table(self._flat(intervals=intervals))
 
     # -- looking at it -------------------------------------------------------------------------------------------------
 
@@ -252,6 +246,29 @@ class Shown(ABC):
         rows = "1 row is" if left_out == 1 else f"{left_out} rows are"
         note = f"{rows} not drawn, because the number cannot be told." if left_out else ""
         return drawn(points, label=chosen, by=", ".join(others), title=title, note=note)
+
+
+def _library(name: str, extra: str | None) -> Any:
+    """A library that answers are taken to; `extra` is the one of ours that brings it, if any does."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise MissingExtra(name, extra) from None
+
+
+def _alike(cells: Sequence[Cell]) -> list[Any]:
+    """One column: whole numbers among floats are floats too."""
+    if any(isinstance(cell, float) for cell in cells):
+        return [float(cell) if isinstance(cell, int) else cell for cell in cells]
+    return list(cells)
+
+
+def _nullable(cells: Sequence[Cell]) -> str | None:
+    """The dtype of pandas that keeps what is there beside what is missing; None: as pandas finds it."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if None not in cells or len(kinds) != 1:
+        return None
+    return {int: "Int64", bool: "boolean"}.get(kinds.pop())
 
 
 def key_said(cell: Cell) -> str:

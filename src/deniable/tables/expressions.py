@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.numbers import plain
 from deniable.tables.kinds import Kind, Scalar, kind_of
 
 
@@ -183,7 +184,7 @@ def col(name: str) -> Column:
 
 def lit(value: Scalar | None) -> Literal:
     """A constant."""
-    return Literal(value)
+    return Literal(plain(value))
 
 
 def call(operator: str, *arguments: object) -> Call:
@@ -207,12 +208,7 @@ def coalesce(*values: object) -> Call:
 
 def as_expression(value: object) -> Expression:
     """An expression as it is; anything else as a constant."""
-    if isinstance(value, Expression):
-        return value
-    item = getattr(value, "item", None)  # a NumPy scalar knows its Python value
-    if callable(item) and kind_of(value) is None:
-        value = item()
-    return Literal(value)  # type: ignore[arg-type]
+    return value if isinstance(value, Expression) else Literal(plain(value))
 
 
 def same(left: Expression, right: Expression) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import Final, final
 
 from deniable.errors import InvalidParameter
+from deniable.numbers import plain
 
 Scalar = bool | int | float | str | dt.date | dt.datetime
 """A value of a cell that is not NULL, as Python has it. A timestamp carries no time zone: it is UTC."""
@@ -114,33 +116,38 @@ class Domain:
         return declared(Kind.REAL, low, high, None, nullable)
 
     @classmethod
-    def text(cls, *keys: str, nullable: bool = True) -> Domain:
-        """Text; if `keys` are given, one of them. They are compared exactly: case and spaces count."""
-        return declared(Kind.TEXT, None, None, keys or None, nullable)
+    def text(cls, *keys: str | Iterable[str], nullable: bool = True) -> Domain:
+        """Text; if `keys` are given, one of them. They are compared exactly: case and spaces count.
+
+        >>> Domain.text("A", "B") == Domain.text(["A", "B"])
+        True
+        """
+        listed = keys[0] if len(keys) == 1 and not isinstance(keys[0], str) else keys or None
+        return declared(Kind.TEXT, None, None, listed, nullable)
 
     @classmethod
     def date(
         cls,
-        low: dt.date | None = None,
-        high: dt.date | None = None,
+        low: dt.date | str | None = None,
+        high: dt.date | str | None = None,
         *,
-        keys: Iterable[dt.date] | None = None,
+        keys: Iterable[dt.date | str] | None = None,
         nullable: bool = True,
     ) -> Domain:
         """A day from `low` to `high`, or one of `keys`. Within bounds, years and the starts of months are public keys.
 
-        >>> Domain.date(dt.date(2024, 1, 1), dt.date(2024, 12, 31))
+        >>> Domain.date("2024-01-01", "2024-12-31")
         Domain.date(datetime.date(2024, 1, 1), datetime.date(2024, 12, 31))
         """
         return declared(Kind.DATE, low, high, keys, nullable)
 
     @classmethod
     def timestamp(
-        cls, low: dt.datetime | None = None, high: dt.datetime | None = None, *, nullable: bool = True
+        cls, low: dt.datetime | str | None = None, high: dt.datetime | str | None = None, *, nullable: bool = True
     ) -> Domain:
         """A moment in UTC from `low` to `high`. Within bounds, years and the starts of months are public keys.
 
-        >>> Domain.timestamp(dt.datetime(2024, 1, 1), dt.datetime(2024, 12, 31, 23, 59))
+        >>> Domain.timestamp("2024-01-01 00:00", "2024-12-31 23:59")
         Domain.timestamp(datetime.datetime(2024, 1, 1, 0, 0), datetime.datetime(2024, 12, 31, 23, 59))
         """
         return declared(Kind.TIMESTAMP, low, high, None, nullable)
@@ -183,6 +190,7 @@ def _shown(kind: Kind, end: Fraction) -> str:
 
 def declared(kind: Kind, low: object, high: object, keys: Iterable[object] | None, nullable: bool) -> Domain:
     """A domain as an owner writes it: checked here once."""
+    low, high = as_written(kind, low), as_written(kind, high)
     if (low is None) != (high is None):
         raise InvalidParameter("bounds", (low, high), "need both ends", "give low and high, or neither")
     bounds = None
@@ -192,8 +200,36 @@ def declared(kind: Kind, low: object, high: object, keys: Iterable[object] | Non
             raise InvalidParameter("bounds", (low, high), "low must be at most high", "are they swapped?")
     if not isinstance(nullable, bool):
         raise InvalidParameter("nullable", nullable, "must be True or False")
-    listed = None if keys is None else tuple(keys)
+    listed = None if keys is None else _listed(kind, keys)
     return Domain(kind, bounds, None if listed is None else declared_keys(kind, listed, bounds), nullable)
+
+
+def as_written(kind: Kind, given: object) -> object:
+    """A value as Python has it: NumPy's scalars, days and moments in ISO's way, and days of pandas, which has moments
+    alone.
+
+    A moment is written with its time: whether a day that ends bounds is meant to be over would be a guess.
+    """
+    value = plain(given)
+    read = {Kind.DATE: dt.date.fromisoformat, Kind.TIMESTAMP: dt.datetime.fromisoformat}.get(kind)
+    if isinstance(value, str) and read is not None and (len(value) == 10) == (kind is Kind.DATE):
+        try:
+            return read(value)
+        except ValueError:
+            return value  # which is refused where it is checked
+    if kind is Kind.DATE and isinstance(value, dt.datetime) and value is not given:
+        return value.date() if value == dt.datetime.combine(value, dt.time.min) else value
+    return value
+
+
+def _listed(kind: Kind, keys: object) -> tuple[object, ...]:
+    if not isinstance(keys, Iterable) or isinstance(keys, str | bytes):
+        raise InvalidParameter("keys", keys, "must be a list of values", 'write keys=[1, 2], or Domain.text("A", "B")')
+    found = tuple(as_written(kind, each) for each in keys)
+    try:  # a set has an order of its own in every run
+        return tuple(sorted(found)) if isinstance(keys, AbstractSet) else found  # type: ignore[type-var]
+    except TypeError:
+        return found  # of several kinds: refused where they are checked
 
 
 def declared_keys(
@@ -217,13 +253,16 @@ def declared_keys(
 def _end(kind: Kind, name: str, value: object) -> Fraction:
     if kind is Kind.DATE:
         if kind_of(value) is not Kind.DATE:
-            raise InvalidParameter(name, value, "must be a date", "write datetime.date(2024, 1, 1)")
+            raise InvalidParameter(name, value, "must be a date", 'write "2024-01-01", or datetime.date(2024, 1, 1)')
         assert isinstance(value, dt.date)
         return ordinal(value)
     if kind is Kind.TIMESTAMP:
         if kind_of(value) is not Kind.TIMESTAMP:
             raise InvalidParameter(
-                name, value, "must be a moment without a time zone (it is UTC)", "write datetime.datetime(2024, 1, 1)"
+                name,
+                value,
+                "must be a moment without a time zone (it is UTC)",
+                'write "2024-01-01 12:00", or datetime.datetime(2024, 1, 1, 12)',
             )
         assert isinstance(value, dt.datetime)
         return ordinal(value)

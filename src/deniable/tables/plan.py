@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.errors import QuestionRefused
+from deniable.numbers import plain
 from deniable.tables.intervals import Bounds, Unfit, common, only_null
 from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar
 from deniable.tables.operators import Columns, domain, typed
@@ -439,7 +440,9 @@ class Bound(OnOne):
     def __post_init__(self) -> None:
         for key in self.keys:
             typed(key, self.child.columns)
-        for name, most in (("groups", self.groups), ("rows_per_group", self.rows_per_group)):
+        for name in ("groups", "rows_per_group"):
+            most = plain(getattr(self, name))
+            object.__setattr__(self, name, most)
             if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_ROWS:
                 raise QuestionRefused("options", f"{name} is a whole number from 1", f"write {name}=1")
 

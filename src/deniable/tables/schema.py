@@ -277,33 +277,12 @@ def _domain(where: str, facts: object) -> Domain:
         raise UnreadableRecord(f"{where}.keys: must be a list")
     if kind is Kind.REAL and keys is not None:
         raise UnreadableRecord(f"{where}.keys: reals have bounds, not keys")
-    low, high = facts.get("low"), facts.get("high")
-    if kind is Kind.DATE:
-        low, high, keys = _day(low), _day(high), None if keys is None else [_day(key) for key in keys]
-    if kind is Kind.TIMESTAMP:
-        low, high = _moment(low), _moment(high)
     try:
-        return declared(kind, low, high, keys, facts.get("nullable", True))
+        return declared(kind, facts.get("low"), facts.get("high"), keys, facts.get("nullable", True))
     except InvalidParameter as wrong:
         ends = {Kind.DATE: "write 2024-01-31", Kind.TIMESTAMP: "write the time too: 2024-01-31T00:00:00"}
         remedy = ends.get(kind, wrong.remedy) if wrong.parameter in {"low", "high"} else wrong.remedy
         raise InvalidParameter(f"{where}.{wrong.parameter}", NOTHING, wrong.rule, remedy) from None
-
-
-def _day(value: object) -> object:
-    """JSON has no dates: there they are text, as they are in YAML and TOML when they are quoted."""
-    try:
-        return dt.date.fromisoformat(value) if isinstance(value, str) and len(value) == 10 else value
-    except ValueError:
-        return value
-
-
-def _moment(value: object) -> object:
-    """Of moments the same is true."""
-    try:
-        return dt.datetime.fromisoformat(value) if isinstance(value, str) and len(value) > 10 else value
-    except ValueError:
-        return value
 
 
 def _as_record(table: Table) -> dict[str, Any]:
