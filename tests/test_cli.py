@@ -410,8 +410,10 @@ def test_a_budget_is_pure_where_no_key_needs_a_delta(visits: Path) -> None:
     assert "needs a delta" in said
 
 
-def test_where_a_row_in_another_encoding_stands_changes_nothing(visits: Path) -> None:
-    """At the top of the file it was decoded along with the header: a traceback showed its byte."""
+def test_a_row_in_another_encoding_is_refused_wherever_it_stands(visits: Path) -> None:
+    """At the top of the file it was decoded along with the header: a traceback showed its byte. Elsewhere it was left
+    out without a word.
+    """
     header, *rows = visits.read_bytes().splitlines()
     said = []
     for odd in ([b"7,caf\xe9,9", *rows], [*rows, b"7,caf\xe9,9"], rows):
@@ -419,8 +421,13 @@ def test_where_a_row_in_another_encoding_stands_changes_nothing(visits: Path) ->
         said.append(
             asked("price", str(visits), "SELECT COUNT(*) AS n FROM visits", *UNIT, "--epsilon", "1", "--budget", "5")
         )
-        asked("ask", str(visits), "SELECT COUNT(*) AS n FROM visits", *UNIT, "--epsilon", "1", "--budget", "5")
-        (visits.parent / "visits.csv.ledger").unlink()
+        more = ["SELECT COUNT(*) AS n FROM visits", *UNIT, "--epsilon", "1", "--budget", "5"]
+        if odd is rows:
+            asked("ask", str(visits), *more)
+            break
+        code, why = refused("ask", str(visits), *more)
+        assert (code, "UTF-8" in why, "caf" in why) == (2, True, False)
+        assert not (visits.parent / "visits.csv.ledger").exists()
     assert len(set(said)) == 1
 
 

@@ -9,10 +9,13 @@ import duckdb
 import pytest
 
 import deniable as dn
-from deniable.errors import InvalidParameter
+from deniable.errors import EngineFailed, InvalidParameter
+from deniable.ledger import Ledger
 from deniable.queries import DatabaseTable
 from deniable.tables.kinds import Kind
-from tests.queries.hospital import GAUSSIAN, SCHEMA, visits
+from tests.queries.hospital import GAUSSIAN, SCHEMA, UNIT, opened, visits
+from tests.tables.test_wellformed import BAD, GOOD, python, same
+from tests.tables.test_wellformed import read as rows_read
 
 WARDS = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 MU = 1000  # with every row its own person, half a row is 500 standard deviations
@@ -81,3 +84,48 @@ def test_spark_takes_a_frame_or_a_name_and_lets_go_of_both(
     spark.catalog.dropTempView("all_visits")
     with pytest.raises(InvalidParameter, match="no such table or view"):
         counted(source={"visits": "all_visits"}, engine=spark)
+
+
+@pytest.mark.spark
+def test_spark_reads_a_csv_file_as_python_does_or_refuses_it(spark: Any, tmp_path: Path) -> None:
+    path, names = tmp_path / "rows.csv", ["a", "b"]
+    read = 0
+    for case, data in GOOD.items():
+        path.write_bytes(data)
+        expected = python(data, 2)
+        assert expected is not None
+        try:
+            found = rows_read(path, names, _on(spark))
+        except (EngineFailed, InvalidParameter):
+            continue
+        assert same(found, expected), case
+        read += 1
+    assert read >= 8
+    for data, rule in BAD.values():
+        path.write_bytes(data)
+        with pytest.raises(InvalidParameter, match=rule):
+            rows_read(path, names, _on(spark))
+
+
+@pytest.mark.spark
+def test_spark_counts_what_duckdb_counts_and_names_versions(spark: Any, tmp_path: Path) -> None:
+    visits().to_parquet(tmp_path / "visits.parquet")
+    visits().iloc[::-1].to_parquet(tmp_path / "other.parquet")
+    visits().iloc[1:].to_parquet(tmp_path / "less.parquet")
+    ledger = Ledger.open(budget=GAUSSIAN, unit=UNIT, dataset="visits")
+    found = []
+    for name in ("visits", "other", "less"):
+        with opened(tmp_path / f"{name}.parquet", ledger=ledger, engine=spark) as session:
+            found.append(session.registration["visits"])
+    with opened(tmp_path / "visits.parquet", ledger=ledger) as session:
+        assert session.registration["visits"].to_dict() == found[0].to_dict() == found[1].to_dict()
+    assert found[0].version == found[1].version != found[2].version
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.raises(InvalidParameter, match="Delta Lake"):
+        opened(tmp_path / "visits.parquet", engine=spark)
+
+
+def _on(spark: Any) -> Any:
+    from deniable.queries.engines.spark import SparkEngine
+
+    return SparkEngine(spark)

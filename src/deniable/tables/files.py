@@ -12,6 +12,7 @@ import gzip
 import os
 import re
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -38,14 +39,65 @@ def plain_name(name: str) -> str:
 
 
 def files_of(path: str) -> list[str]:
-    """The files that a path means: itself, those that its wildcards match, or all Parquet files of a folder."""
-    pattern = os.path.join(path, "**", "*.parquet") if os.path.isdir(path) else path
-    files = [path] if os.path.isfile(path) else sorted(glob.glob(pattern, recursive=True))
+    """The files that a path means: itself, those that its wildcards match, or all Parquet files of a folder.
+
+    Folders and files whose names begin with _ or . are no part of a folder, as in Hive and Spark: who writes keeps
+    there what is not finished. Files of a table format are refused: which of them count stands in a log.
+    """
+    if os.path.isfile(path):
+        files = [path]
+    elif os.path.isdir(path):
+        files = sorted(_parquet_below(path))
+    else:
+        files = sorted(glob.glob(path, recursive=True))
     if not files:
         raise InvalidParameter(
             "source", path, "there is no such file", "paths may have wildcards, as in visits/*.parquet"
         )
+    _refuse_formats(path, files)
     return files
+
+
+def _parquet_below(folder: str) -> Iterator[str]:
+    for here, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [each for each in folders if not each.startswith(("_", "."))]
+        for each in names:
+            if each.lower().endswith(PARQUET) and not each.startswith(("_", ".")):
+                yield os.path.join(here, each)
+
+
+def _refuse_formats(path: str, files: list[str]) -> None:
+    """Refuse files that lie in a table of Delta Lake, Iceberg or Hudi: those have files of erased and changed rows."""
+    looked: set[Path] = set()
+    for folder in {Path(os.path.realpath(each)).parent for each in files}:
+        for above in (folder, *folder.parents):
+            if above in looked:
+                break
+            looked.add(above)
+            kind = _format(above)
+            if kind is not None:
+                rule = f"is a table of {kind}, whose log says which files count; without it erased rows would come back"
+                raise InvalidParameter("source", path, rule, _CURRENT[kind])
+
+
+def _format(folder: Path) -> str | None:
+    if os.path.isdir(folder / "_delta_log"):
+        return "Delta Lake"
+    if os.path.isdir(folder / ".hoodie"):
+        return "Hudi"
+    try:
+        names = os.listdir(folder / "metadata")
+    except OSError:  # there is no such folder, or it is nobody's business here
+        return None
+    return "Iceberg" if any(each.endswith((".metadata.json", "version-hint.text")) for each in names) else None
+
+
+_CURRENT: Final = {
+    "Delta Lake": 'give DeltaTable(path).to_pyarrow_table(); on Spark, spark.read.format("delta").load(path)',
+    "Iceberg": "give table.scan().to_arrow() of pyiceberg, or on Spark the table by its name",
+    "Hudi": 'on Spark give spark.read.format("hudi").load(path), or export the newest snapshot to Parquet',
+}
+"""How to get at the rows that count now."""
 
 
 def separator(path: str) -> str:

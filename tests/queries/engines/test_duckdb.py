@@ -80,13 +80,17 @@ def test_every_source_of_the_same_rows_gives_the_same_answer(tmp_path: Path) -> 
         assert answer(source) == expected, type(source)
 
 
-def test_lines_of_a_csv_that_are_no_rows_are_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", [b"short", b'b,"2\n",3,and,more', b"c,\xff\xfe,1"])
+def test_a_csv_with_lines_that_are_no_rows_is_refused_and_nothing_left_out(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "odd.csv"
-    path.write_bytes(b'who,v,x\na,1,0.5\nshort\nb,"2\n",3,and,more\nc,\xff\xfe,1\nd,4,"1"\n"e""e",5,1\n')
+    path.write_bytes(b"who,v,x\na,1,0.5\n" + line + b'\nd,4,"1"\n"e""e",5,1\n')
+    with DuckDBEngine(threads=1) as engine, pytest.raises(InvalidParameter, match=r"line 3|line 4|UTF-8"):
+        engine.register("t", path, PEOPLE, SECRET)
+    path.write_bytes(b'who,v,x\na,1,0.5\nd,4,"1"\n"e""e",5,1\n')
     with DuckDBEngine(threads=1) as engine:
         table = engine.register("t", path, PEOPLE, SECRET)
         found = engine.collect(Collect(Source(table), (("v", col("v")),), None, (CountPersons(),)))
-    assert found == {(None,): (1,), (1,): (1,), (4,): (1,), (5,): (1,)}
+    assert found == {(1,): (1,), (4,): (1,), (5,): (1,)}
 
 
 def test_a_victims_row_does_not_change_how_a_file_is_read(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from deniable.queries.engines.spelling import SQL, DuckDB, column, function, nam
 from deniable.tables.kinds import Kind
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Collect, Group
+from deniable.tables.wellformed import check_rows
 
 try:
     import duckdb
@@ -126,6 +127,7 @@ class DuckDBEngine(Engine):
             with opened(self._connection, self._read, source, table) as found, self._again(found) as origin:
                 read = reading(table, origin, found.columns, _SPELLING, secret)
                 tally = self._read(_sql(read.tally))
+                check_rows(sum(int(each[1]) for each in tally), found.rows)
                 stored = self._keep(read, found, table, progress)
             self._reports[name] = self._counted(name, read, tally, stored, table, secret)
             self._run(f"FORCE CHECKPOINT {stored.location.catalog}")  # this is when tables in memory are compressed

@@ -21,6 +21,7 @@ from deniable.queries.engines.writing import Piece
 from deniable.tables.files import CSV, PARQUET, files_of, header, separator, unknown_file
 from deniable.tables.kinds import Domain, Kind
 from deniable.tables.schema import Table
+from deniable.tables.wellformed import rows_of
 
 Run = Callable[[str], list[tuple[Any, ...]]]
 
@@ -42,6 +43,8 @@ class Found:
     size: int
     once: bool = False
     """Whether it can be read only once."""
+    rows: int | None = None
+    """How many rows it has, where they were counted by another reader."""
 
 
 @contextmanager
@@ -116,25 +119,27 @@ def _top_level(schema: list[tuple[str, int]]) -> list[str]:
 
 
 def _csv(files: list[str], table: Table, size: int) -> Found:
-    """Comma-separated (tab for .tsv), quoted by ", UTF-8, with a first line of names.
+    """Comma-separated (tab for .tsv), quoted by ", UTF-8, with a first line of names; refused if it is not a table.
 
-    A field that is empty is NULL, unless it is quoted. Lines with too few fields, or that are not UTF-8, are left out;
-    fields beyond the named ones are not read.
+    A field that is empty is NULL, unless it is quoted.
     """
     delimiter, names = separator(files[0]), header(files[0])
     for each in files[1:]:
         if header(each) != names:
             raise InvalidParameter("source", NOTHING, "all files of a source have the same first line")
     where = places(table, names)
+    rows = sum(rows_of(each, len(names)) for each in files)
     fields = ", ".join(f"'f{at}': 'VARCHAR'" for at in range(len(names)))
     listed = exp.Array(expressions=[_text(each) for each in files]).sql(dialect="duckdb")
     # auto_detect would look at the data to decide what it is.
     options = (
         f"auto_detect=false, header=true, columns={{{fields}}}, delim='{delimiter}', quote='\"', escape='\"', "
-        "new_line='\\n', nullstr='', allow_quoted_nulls=false, strict_mode=false, ignore_errors=true"
+        "new_line='\\n', nullstr='', allow_quoted_nulls=false, strict_mode=false, ignore_errors=false, "
+        "null_padding=false"
     )
     origin = _as_table(exp.Var(this=f"READ_CSV({listed}, {options})"))
-    return Found(origin, {each: Piece(column(f"f{at}"), Domain(Kind.TEXT)) for each, at in where.items()}, 2 * size)
+    columns: dict[str, Piece | None] = {each: Piece(column(f"f{at}"), Domain(Kind.TEXT)) for each, at in where.items()}
+    return Found(origin, columns, 2 * size, rows=rows)
 
 
 def listed(run: Run, wanted: str | None = None) -> list[str]:

@@ -34,9 +34,11 @@ from deniable.queries.engines.registration import Reading, partner_sets, partner
 from deniable.queries.engines.report import Registration, counted
 from deniable.queries.engines.spelling import SQL, Spark, both, case, cast, column, function, name, number, try_cast
 from deniable.queries.engines.writing import Piece
+from deniable.tables.files import CSV, PARQUET, files_of, header, separator, unknown_file
 from deniable.tables.kinds import Domain, Kind
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Collect, Group
+from deniable.tables.wellformed import check_rows, rows_of
 
 try:
     from pyspark import StorageLevel
@@ -92,6 +94,7 @@ class SparkEngine(Engine):
         self._check_open()
         check_registration(name, table, secret, self._tables)
         people = same_people(self._people, table)
+        expected = _rows_of(source)
         frame = self._frame(source)
         where = places(table, frame.columns)
         types = [field.dataType for field in frame.schema.fields]
@@ -108,6 +111,7 @@ class SparkEngine(Engine):
                 rows = exp.Subquery(this=select, alias=exp.TableAlias(this=_quoted("t")))
                 select = ranked(rows, read, column(PERSON), table.unit.rows)
             tally = self._rows(_sql(read.tally), "source")
+            check_rows(sum(int(each[1]) for each in tally), expected)
             location = self._keep(name, select)
         finally:
             self._session.catalog.dropTempView(view)
@@ -148,12 +152,16 @@ class SparkEngine(Engine):
         raise InvalidParameter("source", NOTHING, "must be a DataFrame of Spark, the name of a table, or a Path")
 
     def _file(self, path: Path) -> Any:
-        """A file. The columns of CSV files are text until the schema says what they are."""
+        """A file or folder. The columns of CSV files are text until the schema says what they are."""
+        files = files_of(str(path))
+        lowered = str(path).lower()
+        if not lowered.endswith((*CSV, *PARQUET)) and not path.is_dir():
+            raise unknown_file(str(path))
         try:
-            if path.suffix.lower() in {".parquet", ".pq"}:
-                return self._session.read.parquet(str(path))
-            separator = "\t" if path.suffix.lower() == ".tsv" else ","
-            return self._session.read.csv(str(path), header=True, sep=separator, quote='"', escape='"', multiLine=True)
+            if not lowered.endswith(CSV):
+                return self._session.read.parquet(*files)
+            options = {"header": True, "sep": separator(files[0]), "quote": '"', "escape": '"', "multiLine": True}
+            return self._session.read.csv(files, mode="FAILFAST", **options)
         except PySparkException:
             pass
         raise EngineFailed("source")
@@ -216,6 +224,13 @@ class SparkEngine(Engine):
         finally:
             alarm.cancel()
             self._session.removeTag(tag)
+
+
+def _rows_of(source: object) -> int | None:
+    """How many rows a CSV file has; None for other sources."""
+    if not isinstance(source, Path) or not str(source).lower().endswith(CSV):
+        return None
+    return sum(rows_of(each, len(header(each))) for each in files_of(str(source)))
 
 
 def _guarded(run: Callable[[], T], otherwise: str, late: threading.Event | None = None) -> T:

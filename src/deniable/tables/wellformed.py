@@ -1,0 +1,174 @@
+"""Whether a CSV file is a table: every line ends where it should, and has as many fields as the first.
+
+What readers make of other files differs, and most of them say nothing: a quote that is never closed swallows the rows
+of everybody behind it, a line with a field too few is dropped. So all of a file is looked at before any of it is read,
+by one grammar (RFC 4180): records end in LF or CRLF; a field is plain, without quotes and line ends, or it stands in
+quotes, with anything inside and quotes doubled; lines without a character are no records. A reader then has to find as
+many rows as were counted here.
+
+Blocks of bytes are looked at as arrays: each byte is inside quotes or outside, by the number of quotes before it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import os
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.tables.files import separator
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_BLOCK: Final = 4 << 20
+_QUOTE, _LF, _CR = b'"\n\r'
+_OUTSIDE = "a carriage return stands outside quotes, and no line feed follows it"
+_OPENED = "a quote stands in the middle of a field, or behind a space"
+_CLOSED = "more of a field follows its closing quote"
+_FIELDS = "has another number of fields than the first line"
+_UNCLOSED = "a quote is opened and never closed"
+
+
+def rows_of(path: str, columns: int) -> int:
+    """How many rows a CSV file has behind its first line; InvalidParameter, with the line, if it is not a table.
+
+    The line is told to whoever registers the file: its owner. Nothing else of the file is.
+    """
+    scan = _Scan(ord(separator(path)), columns)
+    decoder = codecs.getincrementaldecoder("utf-8")("strict")
+    try:
+        for block in _blocks(path):
+            decoder.decode(block)
+            scan.add(block)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        raise _wrong(path, scan.lines + 1, "is not text in UTF-8, or a line after it is not", "save it again") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise InvalidParameter("source", path, "is not compressed by gzip, or is damaged", "write it again") from None
+    except _Bad as bad:
+        raise _wrong(
+            path, bad.line, bad.rule, "write the file again, with fields in quotes and quotes doubled"
+        ) from None
+    try:
+        return max(0, scan.end() - 1)
+    except _Bad as bad:
+        raise _wrong(
+            path, bad.line, bad.rule, "write the file again, with fields in quotes and quotes doubled"
+        ) from None
+
+
+def check_rows(found: int, expected: int | None) -> None:
+    """Refuse a source of which a reader found another number of rows than it has."""
+    if expected is not None and found != expected:
+        rule = "the engine finds another number of rows in this file than it has"
+        raise InvalidParameter("source", NOTHING, rule, "save it as Parquet, or with LF at the end of every line")
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    reader: Any = gzip.open if path.lower().endswith(".gz") else open
+    with reader(path, "rb") as file:
+        first = file.read(_BLOCK).removeprefix(codecs.BOM_UTF8)
+        yield first
+        while block := file.read(_BLOCK):
+            yield block
+
+
+def _wrong(path: str, line: int, rule: str, remedy: str) -> InvalidParameter:
+    return InvalidParameter("source", os.path.basename(path), f"line {line:,}: {rule}", remedy)
+
+
+class _Bad(Exception):  # never leaves this module
+    def __init__(self, line: int, rule: str) -> None:
+        self.line, self.rule = line, rule
+
+
+class _Scan:
+    """A file as far as it was looked at."""
+
+    def __init__(self, delimiter: int, columns: int) -> None:
+        self._delimiter, self._columns = delimiter, columns
+        self._inside = False
+        self._before = _LF
+        self._length = self._delimiters = 0
+        self._opened = 1
+        """The line in which the newest quote was opened."""
+        self.lines = self._records = 0
+
+    def add(self, block: bytes) -> None:
+        """Look at the next bytes."""
+        import numpy as np
+
+        if not block:
+            return
+        found = np.frombuffer(block, np.uint8)
+        previous = np.concatenate((np.array([self._before], np.uint8), found[:-1]))
+        quotes = found == _QUOTE
+        inside_after = (np.cumsum(quotes, dtype=np.uint8) & 1).astype(bool) ^ self._inside
+        outside = ~(inside_after ^ quotes)
+        opens = quotes & outside
+        ends = (found == _LF) & outside
+        wrong = [
+            *self._wrong_bytes(found, previous, outside, opens),
+            *self._wrong_records(found, previous, outside, ends),
+        ]
+        if wrong:
+            place, rule = min(wrong)
+            raise _Bad(self._line(found, place), rule)
+        if opens.any():
+            self._opened = self._line(found, int(np.flatnonzero(opens)[-1]))
+        self._inside, self._before = bool(inside_after[-1]), int(found[-1])
+        self.lines += int(np.count_nonzero(found == _LF))
+
+    def end(self) -> int:
+        """How many records there were, the first line included."""
+        if self._inside:
+            raise _Bad(self._opened, _UNCLOSED)
+        if self._before == _CR:
+            raise _Bad(self.lines + 1, _OUTSIDE)
+        if self._length:
+            if self._delimiters != self._columns - 1:
+                raise _Bad(self.lines + 1, _FIELDS)
+            self._records += 1
+        return self._records
+
+    def _wrong_bytes(self, found: Any, previous: Any, outside: Any, opens: Any) -> Iterator[tuple[int, str]]:
+        """The first byte that breaks each rule, where one does."""
+        import numpy as np
+
+        starts = (previous == self._delimiter) | (previous == _LF) | (previous == _QUOTE)
+        follows = (found == self._delimiter) | (found == _LF) | (found == _CR) | (found == _QUOTE)
+        for wrong, rule in (
+            (opens & ~starts, _OPENED),
+            (outside & (previous == _QUOTE) & ~follows, _CLOSED),
+            (outside & (previous == _CR) & (found != _LF), _OUTSIDE),
+        ):
+            if wrong.any():
+                yield int(np.flatnonzero(wrong)[0]), rule
+
+    def _wrong_records(self, found: Any, previous: Any, outside: Any, ends: Any) -> list[tuple[int, str]]:
+        """The end of the first record that has another number of fields; counts those that end here."""
+        import numpy as np
+
+        at = np.flatnonzero(ends)
+        total = np.cumsum((found == self._delimiter) & outside, dtype=np.int32)
+        if not len(at):
+            self._length += len(found)
+            self._delimiters += int(total[-1])
+            return []
+        lengths = np.diff(at, prepend=-1) - 1
+        lengths[0] += self._length
+        delimiters = np.diff(total[at], prepend=0)
+        delimiters[0] += self._delimiters
+        blank = (lengths == 0) | ((lengths == 1) & (previous[at] == _CR))
+        wrong = ~blank & (delimiters != self._columns - 1)
+        self._records += int(np.count_nonzero(~blank))
+        self._length = len(found) - 1 - int(at[-1])
+        self._delimiters = int(total[-1] - total[at[-1]])
+        return [(int(at[np.flatnonzero(wrong)[0]]), _FIELDS)] if wrong.any() else []
+
+    def _line(self, found: np.typing.NDArray[np.uint8], place: int) -> int:
+        return self.lines + 1 + int((found[:place] == _LF).sum())
