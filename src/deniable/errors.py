@@ -139,6 +139,7 @@ REFUSALS = {
     "unit": "every row is its own person here",
     "public": "nothing private is asked",
     "options": "an option that is unknown or contradicts the schema",
+    "work": "one person's rows could cause more work than is allowed",
 }
 """Every code a refusal can have, and the rule behind it in general. Closed: programs may rely on it."""
 

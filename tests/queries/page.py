@@ -7,7 +7,9 @@ from typing import Final
 
 from deniable.queries.question import MOST_GROUPS, MOST_MEASURES
 from deniable.queries.rules import EXAMPLE, MOST_BYTES, MOST_NESTED, MOST_NODES, RULES
+from deniable.tables.kinds import LONGEST
 from deniable.tables.operators import MOST_DEPTH, MOST_PARTS, MOST_RANGE, MOST_VALUES, OPERATORS
+from deniable.tables.work import MOST_WORK
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "sql.md"
 
@@ -182,6 +184,14 @@ def page() -> str:
         f"sub-queries written out; {MOST_MEASURES} aggregates; {MOST_GROUPS:,} combinations of public keys.".replace(
             ",", " ", 0
         ),
+        "",
+        f"Texts have at most {LONGEST:,} code points: longer ones are cut there, when a file is read and when texts are joined.",
+        "",
+        f"**The work of one person** is at most {MOST_WORK:,} steps, counted from the plan before anything is read: the most rows that a person can",
+        "own at each step of it, times what is done to a row there, times the bytes that its texts can have. A step is about a nanosecond, and a byte",
+        "that is copied or kept is at least one. What is above is refused with the code `work`, by `price` as by `sql`: else a question could run out of time or memory only if one",
+        "chosen person is in the table. The questions of this page need less than a hundredth of it. A text without listed keys counts as",
+        f"{4 * LONGEST:,} bytes; `LEFT(a, 50)` makes it 200. If a unit has more than 100,000 rows for a person, the limit grows with them.",
         "",
         "## What is refused",
         "",

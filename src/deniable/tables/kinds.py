@@ -20,7 +20,7 @@ Scalar = bool | int | float | str | dt.date | dt.datetime
 SMALLEST: Final = -(2**63)
 LARGEST: Final = 2**63 - 1
 """The 64-bit integers. What lies outside is not an INTEGER."""
-LONGEST: Final = 10_000
+LONGEST: Final = 1_000
 """No text has more code points: longer ones are cut there, in files and when texts are joined. Without such a rule a
 question could make text of one person's row so long that an engine fails, or slows down, because of it."""
 _DAY: Final = dt.timedelta(days=1) // dt.timedelta(microseconds=1)

@@ -14,6 +14,7 @@ from deniable.tables.expressions import Column, same
 from deniable.tables.kinds import NUMBERS, Kind
 from deniable.tables.operators import typed
 from deniable.tables.plan import Bound, Filter, PerPerson
+from deniable.tables.work import check_work
 from deniable.units import Relation as Neighbours
 from deniable.units import Sensitivity
 
@@ -239,6 +240,7 @@ class Collect:
                 )
         for statistic in self.statistics:
             statistic.check(self.relation)
+        check_work(self)
 
     @property
     def reach(self) -> Reach:

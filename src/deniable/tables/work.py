@@ -1,0 +1,320 @@
+"""How much work one person's rows can cause, from the plan alone, before anything runs.
+
+An engine's time, memory and disk are outputs too: a question that takes a minute if somebody is in the table, and
+nothing if not, has told who is there. So the work of one person is bounded as their rows are. It is counted in steps.
+A step is about a nanosecond of DuckDB on one core, and a byte that is copied or kept is at least one step. So in a
+question that passes, one person costs about 0.1 s and some tens of megabytes at the very most, whatever is in their
+rows; in an ordinary one they cost a thousandth of that.
+
+    work = Σ over nodes and statistics of  rows of a person × (steps for a row + steps for each byte × bytes)
+
+Rows are the stability of `plan`. Bytes are the most that a text can have: 4 for each code point, with the lengths of
+listed keys, of constants, of LEFT(a, n), and `LONGEST` for all else. Every branch of a CASE counts, and every
+condition: which of them a row takes is for the data to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import ceil
+from typing import TYPE_CHECKING, Final, final
+
+from deniable.errors import QuestionRefused
+from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used
+from deniable.tables.kinds import LONGEST, Domain, Kind
+from deniable.tables.plan import (
+    MOST_JOINED,
+    Bound,
+    Exact,
+    Filter,
+    JoinPrivate,
+    JoinPublic,
+    PerPerson,
+    Project,
+    Relation,
+    Source,
+    Union,
+)
+
+if TYPE_CHECKING:
+    from deniable.tables.statistics import Collect, Statistic
+
+MOST_WORK: Final = 100_000_000
+"""The most steps that one person's rows may cause."""
+
+Sizes = Mapping[str, int]
+"""The most bytes of each column."""
+
+_NUMBER: Final = 8
+_SPELLED: Final = 20
+"""The most bytes of an integer, a date or a boolean as text."""
+_CALL: Final = 10
+"""Steps of an operator that touches no text."""
+_ROW: Final = 10
+_JOIN: Final = 50
+_SORT: Final = 20
+_GATHER: Final = 50
+_DISTINCT: Final = 50
+_ADD: Final = 20
+_KEY: Final = 5_000
+"""Steps of a key that nobody listed, on its way through Python: read, ordered, compared with the threshold."""
+_NUMBER_OF_KEY: Final = 500
+_CELL: Final = 20
+_KEPT: Final = 2
+"""Steps for each byte that is kept: in a hash table, in a sort."""
+_BYTES: Final = {"lower": 3, "upper": 3, "trim": 2, "concat": 2, "prefix": 1, "cast_boolean": 4}
+"""Steps for each byte of an argument, where it is more than one (measured; see docs/engines.md)."""
+_TWICE: Final = frozenset(
+    {"nullif", "least", "greatest", "cast_boolean", "cast_integer", "cast_real", "cast_date", "cast_timestamp"}
+)
+"""Operators that engines write out of others, with their arguments in more than one place."""
+
+
+def check_work(collect: Collect) -> None:
+    """Refuse a question that could make too much of one person's rows."""
+    asked, most = work(collect), most_work(collect)
+    if asked > most:
+        raise QuestionRefused(
+            "work",
+            f"one person's rows could cause {asked:,} steps of work here, and at most {most:,} are allowed",
+            "ask for less at once: join fewer rows, gather per person first, shorten texts with LEFT(a, 50), "
+            "or ask in several questions",
+        )
+
+
+def most_work(collect: Collect) -> int:
+    """The most steps allowed. Who declares that a person may own more than 100,000 rows allows that much more."""
+    rows = max(table.unit.rows for table in collect.relation.tables if table.unit is not None)
+    return MOST_WORK * max(1, ceil(rows / MOST_JOINED))
+
+
+def work(collect: Collect) -> int:
+    """The most steps that one person's rows can cause. The engine reads the relation once for all plain statistics
+    together, and once more for each that counts cells.
+    """
+    from deniable.tables.statistics import Cells
+
+    tally = _Tally()
+    sizes = tally.sizes(collect.relation)
+    plain = [each for each in collect.statistics if not isinstance(each, Cells)]
+    passes: list[list[Statistic]] = [[each] for each in collect.statistics if isinstance(each, Cells)]
+    if plain or not passes:
+        passes.append(plain)
+    rows, keys = collect.relation.rows, [key for _, key in collect.keys]
+    total = 0
+    for statistics in passes:
+        read = [*keys, *_read_by(statistics)]
+        total += tally.work(collect.relation, _used(read))
+        grouped = sum(_KEPT * bytes_of(key, sizes) for key in keys) + (_GATHER if keys else 0)
+        each = sum(steps(expression, sizes) for expression in read) + grouped
+        total += rows * (each + sum(_of_statistic(statistic, sizes, keys) for statistic in statistics))
+    if collect.known is None:
+        of_key = _KEY + 5 * sum(bytes_of(key, sizes) for key in keys) + _NUMBER_OF_KEY * len(collect.statistics)
+        total += collect.reach.touched * (of_key + _CELL * sum(each.width for each in collect.statistics))
+    return total
+
+
+def _read_by(statistics: Iterable[Statistic]) -> list[Expression]:
+    found = [getattr(statistic, "expression", None) for statistic in statistics]
+    return [each for each in found if each is not None]
+
+
+def _of_statistic(statistic: Statistic, sizes: Sizes, keys: list[Expression]) -> int:
+    """Steps for each row, beside those of the expression."""
+    from deniable.tables.statistics import Count, CountDistinct, CountPersons, Sum
+
+    if isinstance(statistic, Count | Sum):
+        return _ADD
+    kept = sum(bytes_of(key, sizes) for key in keys)  # beside every value that is counted once stand its keys
+    if isinstance(statistic, CountPersons):
+        return _DISTINCT + _KEPT * kept
+    if isinstance(statistic, CountDistinct):
+        return _DISTINCT + _KEPT * (kept + bytes_of(statistic.expression, sizes))
+    return _DISTINCT + _ADD  # cells
+
+
+# -- expressions -------------------------------------------------------------------------------------------------------
+
+
+def bytes_of(expression: Expression, sizes: Sizes) -> int:
+    """The most bytes of a value.
+
+    >>> from deniable.tables.expressions import call, col
+    >>> bytes_of(call("concat", col("name"), "!"), {"name": 40})
+    41
+    """
+    match expression:
+        case Column(name=name):
+            return sizes[name]
+        case Literal(value=value):
+            return len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else _NUMBER
+        case Call(operator=operator, arguments=arguments):
+            below = [bytes_of(argument, sizes) for argument in arguments]
+            match operator:
+                case "concat":
+                    return min(sum(below), 4 * LONGEST)
+                case "prefix":
+                    length = arguments[1].value if isinstance(arguments[1], Literal) else LONGEST
+                    return min(below[0], 4 * length if isinstance(length, int) else below[0])
+                case "case":
+                    return max((*below[1:-1:2], below[-1]))
+                case "coalesce" | "nullif" | "least" | "greatest":
+                    return max(below)
+                case "lower" | "upper" | "trim":
+                    return below[0]
+                case "cast_text":
+                    return max(below[0], _SPELLED)
+    return _NUMBER
+
+
+def steps(expression: Expression, sizes: Sizes) -> int:
+    """The most steps of an expression for one row.
+
+    >>> from deniable.tables.expressions import col
+    >>> steps(col("age") + 1, {"age": 8}), steps(col("name").like("A%"), {"name": 4000})
+    (20, 16020)
+    """
+    if not isinstance(expression, Call):
+        return 0
+    arguments = expression.arguments
+    below = sum(steps(argument, sizes) for argument in arguments)
+    if expression.operator in _TWICE:
+        below *= 2
+    texts = sum(each for each in (bytes_of(argument, sizes) for argument in arguments) if each > _NUMBER)
+    if expression.operator == "concat":
+        texts += (len(arguments) - 1) * 2 * bytes_of(expression, sizes)  # cut after each part
+    return below + _CALL * len(arguments) + texts * _of_byte(expression)
+
+
+def _of_byte(call: Call) -> int:
+    """Steps for each byte of text that an operator takes."""
+    if call.operator != "like":
+        return _BYTES.get(call.operator, 4 if call.operator.startswith("cast_") else 1)
+    pattern = call.arguments[1].value if isinstance(call.arguments[1], Literal) else None
+    length = len(pattern) if isinstance(pattern, str) else LONGEST
+    # With single wildcards a pattern may be tried again from each place of the text.
+    return 4 + (length if isinstance(pattern, str) and "_" in pattern else length // 32)
+
+
+def _used(expressions: Iterable[Expression]) -> frozenset[str]:
+    return frozenset(name for expression in expressions for name in columns_used(expression))
+
+
+def _size(domain: Domain) -> int:
+    """The most bytes of a column by what is public about it."""
+    if domain.kind is not Kind.TEXT:
+        return _NUMBER
+    if domain.keys is None:
+        return 4 * LONGEST
+    return max((len(str(key).encode("utf-8", "surrogatepass")) for key in domain.keys), default=_NUMBER)
+
+
+# -- relations ---------------------------------------------------------------------------------------------------------
+
+
+@final
+class _Tally:
+    """Counts the work of relations. One that stands in several places is counted in each, and looked at once."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, Sizes] = {}
+        self._work: dict[tuple[int, frozenset[str]], int] = {}
+
+    def sizes(self, relation: Relation) -> Sizes:
+        found = self._sizes.get(id(relation))
+        if found is None:
+            found = self._sizes[id(relation)] = self._sized(relation)
+        return found
+
+    def _sized(self, relation: Relation) -> Sizes:
+        match relation:
+            case Source():
+                return {name: _size(domain) for name, domain in relation.columns.items()}
+            case Project(child=child, expressions=expressions):
+                return {name: self._least(relation, name, each, child) for name, each in expressions}
+            case JoinPublic(child=child, table=table):
+                return {**self.sizes(child), **{name: _size(domain) for name, domain in table.columns}}
+            case JoinPrivate(left=left, right=right):
+                return {**self.sizes(left), **self.sizes(right)}
+            case PerPerson(child=child, keys=keys, aggregates=aggregates):
+                found = {name: self._least(relation, name, each, child) for name, each in keys}
+                for name, exact in aggregates:
+                    of = exact.expression if exact.function in {"min", "max"} else None
+                    found[name] = _NUMBER if of is None else self._least(relation, name, of, child)
+                return found
+            case Union(parts=parts):
+                return {name: max(self.sizes(part)[name] for part in parts) for name in relation.columns}
+        return self.sizes(relation.children[0])
+
+    def _least(self, relation: Relation, name: str, expression: Expression, child: Relation) -> int:
+        return min(bytes_of(expression, self.sizes(child)), _size(relation.columns[name]))
+
+    def work(self, relation: Relation, needed: frozenset[str]) -> int:
+        """Steps to make one person's rows with the columns that are needed; engines leave out all others."""
+        at = (id(relation), needed)
+        found = self._work.get(at)
+        if found is None:
+            found = self._work[at] = self._counted(relation, needed)
+        return found
+
+    def _counted(self, relation: Relation, needed: frozenset[str]) -> int:
+        sizes, rows = self.sizes(relation), relation.rows
+        width = sum(sizes[name] for name in needed)
+        match relation:
+            case Source():
+                return rows * (_ROW + width)
+            case Filter(child=child, condition=condition):
+                return self.work(child, needed | _used([condition])) + rows * steps(condition, sizes)
+            case Project(child=child, expressions=expressions):
+                made = [each for name, each in expressions if name in needed]
+                below = self.sizes(child)
+                return self.work(child, _used(made)) + rows * sum(steps(each, below) for each in made)
+            case JoinPublic(child=child, on=on):
+                keys = sum(sizes[name] for name, _ in on)
+                kept = frozenset((needed & set(child.columns)) | {name for name, _ in on})
+                return self.work(child, kept) + child.rows * (_JOIN + keys) + rows * (_JOIN + width)
+            case JoinPrivate(left=left, right=right, on=on):
+                keys = sum(sizes[name] for name, _ in on)
+                sides = self.work(left, frozenset((needed & set(left.columns)) | {a for a, _ in on}))
+                sides += self.work(right, frozenset((needed & set(right.columns)) | {b for _, b in on}))
+                # Rows meet by the person first; the other columns are compared for each pair.
+                return sides + rows * (_JOIN + _KEPT * (width + keys))
+            case PerPerson():
+                return self._gathered(relation)
+            case Union(parts=parts):
+                return sum(self.work(part, needed) for part in parts) + rows * (_ROW + width)
+            case Bound(child=child, keys=keys):
+                return self._bounded(relation, child, needed, keys)
+        raise AssertionError(relation)
+
+    def _gathered(self, relation: PerPerson) -> int:
+        child = relation.child
+        below = self.sizes(child)
+        keys = [key for _, key in relation.keys]
+        of = [exact.expression for _, exact in relation.aggregates if exact.expression is not None]
+        each = _GATHER + sum(steps(one, below) for one in (*keys, *of))
+        each += sum(_KEPT * bytes_of(key, below) for key in keys)
+        each += sum(_exact(exact, below) for _, exact in relation.aggregates)
+        return self.work(child, _used([*keys, *of])) + child.rows * each
+
+    def _bounded(self, relation: Bound, child: Relation, needed: frozenset[str], keys: tuple[Expression, ...]) -> int:
+        # Rows whose ranks tie are ordered by all that they hold.
+        all_of = frozenset(child.columns) if _tied(child) else needed | _used(keys)
+        below = self.sizes(child)
+        width = sum(below[name] for name in all_of) + sum(bytes_of(key, below) for key in keys)
+        sorted_by = child.rows.bit_length() * (_SORT + _KEPT * width)
+        return self.work(child, all_of) + child.rows * (sum(steps(key, below) for key in keys) + 2 * sorted_by)
+
+
+def _tied(relation: Relation) -> bool:
+    """Whether two rows of a person may have one rank."""
+    if isinstance(relation, Filter | Project | Bound):
+        return _tied(relation.child)
+    return not isinstance(relation, Source)
+
+
+def _exact(exact: Exact, sizes: Sizes) -> int:
+    size = _NUMBER if exact.expression is None else bytes_of(exact.expression, sizes)
+    if exact.function == "count_distinct":
+        return _DISTINCT + _KEPT * size
+    return _ADD + (size if exact.function in {"min", "max"} and size > _NUMBER else 0)
