@@ -38,14 +38,14 @@ TOTAL = "SELECT COUNT(*) AS n FROM visits"
 class FailsAt(DuckDBEngine):
     """Fails at the k-th question."""
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, last: int, code: str) -> None:
         super().__init__()
-        self.left = last
+        self.left, self.code = last, code
 
     def collect(self, question: Collect) -> Any:
         self.left -= 1
         if self.left == 0:
-            raise EngineFailed("time")
+            raise EngineFailed(self.code)
         return super().collect(question)
 
 
@@ -66,8 +66,20 @@ def test_a_batch_that_does_not_fit_is_not_begun() -> None:
 
 
 @pytest.mark.parametrize("last", [1, 2, 3])
-def test_a_batch_that_fails_gives_nothing_and_stays_charged(last: int) -> None:
-    with opened(engine=FailsAt(last)) as s:
+def test_a_part_of_a_batch_that_fails_is_answered_as_if_nobody_were_there(last: int) -> None:
+    with opened(engine=FailsAt(last, "time")) as s:
+        answers = s.batch(
+            ["SELECT COUNT(*) AS n FROM visits WHERE age > 10", "SELECT COUNT(stay) AS n FROM visits", TOTAL], mu=600
+        )
+        assert [answer.value > 1000 for answer in answers] == [at != last for at in (1, 2, 3)]
+        states = [entry.state for entry in s.ledger.entries()]
+        assert states == [State.RESERVED] * 3 + [State.SEALED] * 3
+        assert [(each.entry, each.code) for each in s.failures] == [(last, "time")]
+
+
+@pytest.mark.parametrize("last", [1, 2, 3])
+def test_a_batch_whose_source_is_gone_gives_nothing_and_stays_charged(last: int) -> None:
+    with opened(engine=FailsAt(last, "source")) as s:
         with pytest.raises(EngineFailed):
             s.batch([TOTAL, COARSE, FINE], mu=1)
         states = [entry.state for entry in s.ledger.entries()]

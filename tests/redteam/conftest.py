@@ -7,7 +7,16 @@ from collections.abc import Iterator
 import pytest
 
 from tests.postgres import postgres  # noqa: F401  # a fixture
+from tests.queries.conftest import spark  # noqa: F401  # a fixture
 from tests.server.world import World, made
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long runs that could not be finished would have waited: nobody does here."""
+    found: list[float] = []
+    monkeypatch.setattr("deniable.queries.session.sleep", found.append)
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ def test_the_comparison_sees_a_planted_difference(
 
     def fault(question: Any) -> Any:
         if planted == "a failure":
-            raise EngineFailed("memory")
+            raise EngineFailed("source")
         return collect(question)
 
     monkeypatch.setattr(engine, "collect", fault)

@@ -15,6 +15,14 @@ from tests.server.browsing import HOSTILE, QUOTES, Browser, inert
 from tests.server.world import World, made
 
 
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long runs that could not be finished would have waited: nobody does here."""
+    found: list[float] = []
+    monkeypatch.setattr("deniable.queries.session.sleep", found.append)
+    return found
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     there = made(tmp_path_factory.mktemp("server"))

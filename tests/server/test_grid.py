@@ -93,7 +93,7 @@ def test_work_beyond_a_step_leaves_with_all_other_work_of_its_class(
 
 def test_failures_wait_for_the_grid_too(slow: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(question: Any) -> Any:
-        raise EngineFailed("engine")
+        raise EngineFailed("source")
 
     monkeypatch.setattr(engine(slow), "collect", fails)
     began = time.monotonic()

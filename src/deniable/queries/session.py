@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
+from time import monotonic, sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
@@ -56,10 +57,23 @@ class Session:
     at any time, however questions and costs were chosen. Threads may share a session.
     """
 
-    __slots__ = ("_closed", "_engine", "_keeps", "_ledger", "_lock", "_plans", "_registration", "_tables")
+    __slots__ = (
+        "_closed",
+        "_engine",
+        "_failures",
+        "_keeps",
+        "_ledger",
+        "_lock",
+        "_noted",
+        "_plans",
+        "_registration",
+        "_tables",
+    )
 
     def __init__(self, engine: Engine, tables: Mapping[str, Table], ledger: Ledger, *, keeps: bool = False) -> None:
         self._engine, self._tables, self._ledger, self._keeps = engine, dict(tables), ledger, keeps
+        self._failures: list[Failure] = []
+        self._noted: Callable[[Failure], None] = self._failures.append
         self._plans: dict[str, Plan] = {}
         reports = {name: engine.registered(name) for name in self._tables}
         self._registration = {name: each for name, each in reports.items() if each is not None}
@@ -308,6 +322,17 @@ class Session:
         """What holds about everything that is ever answered under this budget."""
         return self._ledger.guarantee
 
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The runs that could not be finished and were answered as if the tables were empty. For the owner alone: that
+        one of them failed can depend on a single person. So show neither them nor the session to an analyst.
+        """
+        return tuple(self._failures)
+
+    def report_failures(self, to: Callable[[Failure], None]) -> None:
+        """From now on tell them to this function, instead of keeping them here."""
+        self._noted = to
+
     def close(self) -> None:
         """Forget the tables. The ledger's file, if any, stays; a `Ledger` that was given stays open."""
         with self._lock:
@@ -413,7 +438,7 @@ class Session:
     def _released(self, tasks: Sequence[tuple[Plan, Noise, Cost]], entries: Sequence[Entry]) -> list[Released]:
         """Everything that was paid for, or nothing: a failure closes all entries, and they stay charged."""
         try:
-            return [release(made, drawn, cost, self._engine.collect(made.collect)) for made, drawn, cost in tasks]
+            return [self._run(*task, entry) for task, entry in zip(tasks, entries, strict=True)]
         except EngineFailed as failed:
             code = failed.code
         except Exception:  # a bug: what it says may hold data, so nobody is told
@@ -421,6 +446,31 @@ class Session:
         for entry in entries:
             self._ledger.fail(entry, code)
         raise EngineFailed(code, "what was charged stays charged")
+
+    def _run(self, made: Plan, drawn: Noise, cost: Cost, entry: Entry) -> Released:
+        """One question. A run that cannot be finished is answered as if the tables were empty, after a fixed time.
+
+        That a run failed, and when, can depend on one person, so it must not be seen: default values and fixed times as
+        in Haeberlen, Pierce & Narayan (USENIX Security 2011). What the empty tables cannot answer either fails whoever
+        is there, and may be told; so may a source that is gone.
+        """
+        began = monotonic()
+        try:
+            return release(made, drawn, cost, self._engine.collect(made.collect))
+        except EngineFailed as failed:
+            code = failed.code
+        except InvalidOperation:  # the session was closed meanwhile
+            raise
+        except Exception:  # a bug, which a person's data may have brought out
+            code = "engine"
+        if code == "source":
+            raise EngineFailed(code)
+        released = release(made, drawn, cost, self._engine.nothing(made.collect))
+        patience = self._engine.patience
+        if patience is not None:
+            sleep(max(0.0, began + patience - monotonic()))
+        self._noted(Failure(entry.number, code))
+        return released
 
     def _told(self, made: Plan, sealed: Entry, confidence: float, payer: str | None) -> Answer:
         """What a sealed entry says, again."""
@@ -446,6 +496,15 @@ class Session:
         )
         promise = Guarantee(self.budget.curve(released.cost), self._ledger.unit, assumptions=ASSUMPTIONS)
         return Answer(made, released, self.budget, promise, receipt, confidence)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run that could not be finished, for the owner: the entry that paid for it, and one of the closed codes."""
+
+    entry: int
+    code: str
 
 
 @final

@@ -420,6 +420,11 @@ class Curator:
             "spent": ledger.charged.describe(ledger.budget),
         }
 
+    def failures(self, person: Person, dataset: str) -> list[dict[str, Any]]:
+        """The owner's log: runs that could not be finished. They were answered as if the tables were empty."""
+        self.visible(person, dataset)
+        return self.datasets.failures.of(dataset)
+
     def releases(self, person: Person, dataset: str) -> list[dict[str, Any]]:
         """The newest releases: who asked what. An analyst sees their own."""
         self.visible(person, dataset)

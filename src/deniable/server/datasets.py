@@ -20,6 +20,7 @@ from deniable.queries.engines.unread import Unread
 from deniable.queries.session import Session
 from deniable.server.catalogue import Catalogue, DatasetRecord
 from deniable.server.dummy import dummy_rows
+from deniable.server.failures import Failures
 from deniable.server.families import digest
 from deniable.server.locks import exclusive
 from deniable.server.problems import Problem
@@ -141,6 +142,7 @@ class Datasets:
 
     def __init__(self, settings: Settings, catalogue: Catalogue, key: SigningKey) -> None:
         self._settings, self._catalogue, self._key = settings, catalogue, key
+        self.failures = Failures(settings.state / "failures.jsonl")
         self._open: dict[str, Open] = {}
         self._ledgers: dict[str, Ledger] = {}
         self._retired: list[tuple[threading.Timer, Open]] = []
@@ -197,6 +199,7 @@ class Datasets:
         except BaseException:
             engine.close()
             raise
+        made.report_failures(partial(self.failures.add, record.name))
         return Open(record, made.tables, made, engine)
 
     def ledger(self, record: DatasetRecord) -> Ledger:

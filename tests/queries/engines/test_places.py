@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from deniable.errors import EngineFailed
+from deniable.queries.engines import duckdb as duckdb_engine
 from deniable.queries.engines.duckdb import DuckDBEngine
 from deniable.tables.expressions import col
 from deniable.tables.kinds import Domain
@@ -71,13 +72,14 @@ def test_a_copy_is_made_for_a_bound_at_once_and_for_people_when_they_are_asked_a
     with DuckDBEngine(threads=1) as engine:
         table = engine.register("t", source(), TABLE, SECRET)
         people, bound = by(Source(table), "key"), by(Bound(Source(table), (col("n"),), 2, 1), "n")
-        run, sent = engine._ask, []
+        engine.lock()
+        run, sent = duckdb_engine._guarded, []
 
-        def noted(sql: str) -> list[tuple[Any, ...]]:
+        def noted(connection: Any, sql: str, otherwise: str) -> list[tuple[Any, ...]]:
             sent.append(sql)
-            return run(sql)
+            return run(connection, sql, otherwise)
 
-        monkeypatch.setattr(engine, "_ask", noted)
+        monkeypatch.setattr(duckdb_engine, "_guarded", noted)
         engine.collect(people)
         assert not any(sql.startswith("CREATE") for sql in sent)
         for asked in (people, bound):
@@ -99,14 +101,14 @@ def test_what_is_shown_to_be_run_tells_nothing_of_earlier_questions_or_of_room(
     """Whoever may ask for a plan would see what others asked, and how large the table is."""
     with DuckDBEngine(threads=1) as engine:
         table = engine.register("t", source(), TABLE, SECRET)
-        run = engine._ask
+        run = duckdb_engine._guarded
 
-        def full(sql: str) -> list[tuple[Any, ...]]:
+        def full(connection: Any, sql: str, otherwise: str) -> list[tuple[Any, ...]]:
             if sql.startswith("CREATE") and not room:
                 raise EngineFailed("space")
-            return run(sql)
+            return run(connection, sql, otherwise)
 
-        monkeypatch.setattr(engine, "_ask", full)
+        monkeypatch.setattr(duckdb_engine, "_guarded", full)
         asked = questions(table)
         first = [engine.sql(each) for each in asked]
         assert any("CREATE TABLE" in text for text in first)
@@ -120,15 +122,15 @@ def test_without_room_for_a_copy_questions_are_answered_all_the_same(monkeypatch
     with DuckDBEngine(threads=1) as engine:
         table = engine.register("t", source(), TABLE, SECRET)
         asked = by(Bound(Source(table), (col("key"),), 2, 1), "key")
-        run, tried = engine._ask, []
+        run, tried = duckdb_engine._guarded, []
 
-        def full(sql: str) -> list[tuple[Any, ...]]:
+        def full(connection: Any, sql: str, otherwise: str) -> list[tuple[Any, ...]]:
             if sql.startswith("CREATE"):
                 tried.append(sql)
                 raise EngineFailed("space")
-            return run(sql)
+            return run(connection, sql, otherwise)
 
-        monkeypatch.setattr(engine, "_ask", full)
+        monkeypatch.setattr(duckdb_engine, "_guarded", full)
         expected = evaluate.collected(asked, {"t": evaluate.registered(TABLE, ROWS, SECRET)})
         assert [engine.collect(asked) for _ in range(3)] == [expected] * 3
         assert len(tried) == 1

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +26,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Final, final
 
 from deniable.errors import DeniableError, EngineFailed, InvalidOperation, InvalidParameter
-from deniable.queries.engines.base import Engine, Numbers, Progress
+from deniable.queries.engines.base import Engine, Numbers, Progress, complete
 from deniable.queries.engines.report import Registration
 from deniable.tables.files import files_of
 from deniable.tables.schema import Table
@@ -33,6 +34,9 @@ from deniable.tables.statistics import Collect, Group
 
 _GRACE: Final = 5.0
 """Seconds that an engine gets beyond its own time limit to stop by itself, before its process is ended."""
+
+_SPARE: Final = 1.0
+"""Seconds after which also a process that had to be ended is gone."""
 
 _AT_ONCE: Final = 4
 """Questions that run at the same time in one process."""
@@ -76,18 +80,41 @@ class Apart(Engine):
         return self._reports.get(name)
 
     def collect(self, question: Collect) -> dict[Group, Numbers]:
-        limit = None if self._seconds is None else self._seconds + _GRACE
         with self._turn:
             self._inside += 1
         try:
             with self._places:  # who waits here loses none of their time
-                with self._turn:
-                    worker = self._running()
-                found: dict[Group, Numbers] = worker.call("collect", (question,), limit)
-            return found
+                return self._collected(question)
         finally:
             with self._turn:
                 self._inside -= 1
+
+    def _collected(self, question: Collect) -> dict[Group, Numbers]:
+        """Once more in a new process, if the first was lost: most often on account of a question that ran beside it."""
+        left = limit = None if self._seconds is None else self._seconds + _GRACE
+        for is_last in (False, True):
+            with self._turn:
+                worker = self._running()
+            began = time.monotonic()
+            try:
+                found: dict[Group, Numbers] = worker.call("collect", (question,), left)
+                return found
+            except EngineFailed as failed:
+                if is_last or worker.alive or self._closed or failed.code != "engine":
+                    raise
+            left = None if limit is None else max(0.0, limit - (time.monotonic() - began))
+        raise AssertionError("unreachable")
+
+    def nothing(self, question: Collect) -> dict[Group, Numbers]:
+        worker = self._worker
+        if worker is None or not worker.alive:  # to start another takes as long as the tables are large
+            return complete(question, {})
+        found: dict[Group, Numbers] = worker.call("nothing", (question,), self.patience)
+        return found
+
+    @property
+    def patience(self) -> float | None:
+        return None if self._seconds is None else self._seconds + _GRACE + _SPARE
 
     @property
     def busy(self) -> bool:

@@ -77,6 +77,21 @@ class Engine(ABC):
     def collect(self, question: Collect) -> dict[Group, Numbers]:
         """The statistics of a question for each group: of `known` in that order, else in an order of the keys alone."""
 
+    def nothing(self, question: Collect) -> dict[Group, Numbers]:
+        """What `collect` answers if nobody is in the private tables.
+
+        Engines run the question on empty tables for it: what fails whoever is there fails here too.
+        """
+        return complete(question, {})
+
+    @property
+    def patience(self) -> float | None:
+        """The seconds after which a question is answered that could not be finished; None if its time is not limited.
+
+        However and whenever it failed: the time at which an answer comes is then the same for all of them.
+        """
+        return None
+
     @abstractmethod
     def sql(self, question: Collect) -> str:
         """What `collect` sends to the engine, for people who want to check. Reads no data."""

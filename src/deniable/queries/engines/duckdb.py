@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -55,6 +55,12 @@ _LONGEST: Final = "SELECT coalesce(max(estimated_size), 0) FROM duckdb_tables()"
 
 _SPELLING: Final = DuckDB()
 
+_AGAIN: Final = 0.1
+"""Seconds until a question that is late is told so again."""
+
+Ask = Callable[[str], list[tuple[Any, ...]]]
+"""Runs a statement."""
+
 
 @final
 class DuckDBEngine(Engine):
@@ -77,6 +83,7 @@ class DuckDBEngine(Engine):
     ) -> None:
         if seconds is not None and not seconds > 0:
             raise InvalidParameter("seconds", seconds, "must be positive, or None for no limit")
+        self._seconds = seconds
         self._clock = None if seconds is None else _Clock(seconds)
         self._folder = tempfile.mkdtemp(prefix="deniable-", dir=folder)
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -241,11 +248,20 @@ class DuckDBEngine(Engine):
     def collect(self, question: Collect) -> dict[Group, Numbers]:
         written = generate.write(question, self._tables, _SPELLING)
         self.lock()
-        if written.wishes and self._place_rows(written.wishes):
-            written = generate.write(question, self._tables, _SPELLING)
-        main = None if written.main is None else self._ask(written.main)
-        cells = [self._ask(each) for each in written.cells]
-        return complete(question, gathered(question, main, cells))
+        with self._asking() as ask:
+            if written.wishes and self._place_rows(written.wishes, ask):
+                written = generate.write(question, self._tables, _SPELLING)
+            return _collected(question, written, ask)
+
+    def nothing(self, question: Collect) -> dict[Group, Numbers]:
+        tables = {each: stored.emptied() for each, stored in self._tables.items()}
+        self.lock()
+        with self._asking() as ask:
+            return _collected(question, generate.write(question, tables, _SPELLING), ask)
+
+    @property
+    def patience(self) -> float | None:
+        return self._seconds
 
     def sql(self, question: Collect) -> str:
         # As if it were the first question. Without the catalogue: whether a table lies in memory or in a file depends
@@ -258,7 +274,7 @@ class DuckDBEngine(Engine):
                 statements.append(statement)
         return ";\n".join([*statements, generate.write(question, tables, _SPELLING).text])
 
-    def _place_rows(self, wishes: Iterable[Wish]) -> bool:
+    def _place_rows(self, wishes: Iterable[Wish], ask: Ask) -> bool:
         """Make the copies with places that pay now; whether there is a new one.
 
         Which are made depends on the questions alone. Where there is no room for one, questions go on without it.
@@ -269,7 +285,7 @@ class DuckDBEngine(Engine):
                 if self._pays(wish):
                     stored, statement = _placed(self._tables[wish.table], wish.column)
                     try:
-                        self._ask(statement)
+                        ask(statement)
                     except EngineFailed:
                         self._unmade.add((wish.table, wish.column))
                         continue
@@ -310,13 +326,25 @@ class DuckDBEngine(Engine):
         if self._closed:
             raise InvalidOperation("this engine was closed; open another")
 
-    def _ask(self, sql: str) -> list[tuple[Any, ...]]:
+    @contextmanager
+    def _asking(self) -> Iterator[Ask]:
+        """Statements that share the time of one question."""
         cursor = self._connection.cursor()
         try:
-            with nullcontext() if self._clock is None else self._clock.running(cursor):
-                return _guarded(cursor, sql, "engine")
+            with nullcontext() if self._clock is None else self._clock.running(cursor) as late:
+
+                def ask(sql: str) -> list[tuple[Any, ...]]:
+                    if late is not None and late.is_set():
+                        raise EngineFailed("time")
+                    return _guarded(cursor, sql, "engine")
+
+                yield ask
         finally:
             cursor.close()
+
+    def _ask(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._asking() as ask:
+            return ask(sql)
 
     def _run(self, sql: str) -> list[tuple[Any, ...]]:
         return _guarded(self._connection, sql, "engine")
@@ -333,38 +361,42 @@ class _Clock:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._due: dict[Any, float] = {}
+        self._due: dict[Any, tuple[float, threading.Event]] = {}
         self._stopped = threading.Event()
         self._turn = threading.Lock()
         self._started = False
         self.stop = weakref.finalize(self, self._stopped.set)
 
     @contextmanager
-    def running(self, cursor: Any) -> Iterator[None]:
-        """While this runs, its time does."""
+    def running(self, cursor: Any) -> Iterator[threading.Event]:
+        """While this runs, its time does. The event is set when that is over."""
         if not self._started:
             with self._turn:
                 if not self._started:
                     watched = (self._due, self._seconds, self._stopped)  # not us: we may go, and the thread with us
                     threading.Thread(target=_watch, args=watched, daemon=True).start()
                     self._started = True
-        self._due[cursor] = time.monotonic() + self._seconds
+        late = threading.Event()
+        self._due[cursor] = (time.monotonic() + self._seconds, late)
         try:
-            yield
+            yield late
         finally:
             self._due.pop(cursor, None)
 
 
-def _watch(due: dict[Any, float], seconds: float, stopped: threading.Event) -> None:
+def _watch(due: dict[Any, tuple[float, threading.Event]], seconds: float, stopped: threading.Event) -> None:
     wait = seconds
     # Whatever begins while we wait is due later than whatever we wait for, so nobody needs to wake us.
     while not stopped.wait(min(wait, threading.TIMEOUT_MAX)):
         now = time.monotonic()
-        for cursor, when in list(due.items()):
-            if when <= now and due.pop(cursor, None) is not None:
+        for cursor, (when, late) in list(due.items()):
+            if when <= now:
+                late.set()
                 with suppress(duckdb.Error):  # it was done just then
                     cursor.interrupt()
-        wait = max(0.0, min((when - now for when in list(due.values())), default=seconds))
+        # What was just between two statements has not heard us: it is told again until it is gone.
+        waits = [when - now if when > now else _AGAIN for when, _ in list(due.values())]
+        wait = max(0.0, min(waits, default=seconds))
 
 
 @contextmanager
@@ -400,6 +432,12 @@ def types_of_database(source: DatabaseTable) -> dict[str, str]:
         listed(run, source.table)
         rows = run(f"DESCRIBE SELECT * FROM {_sql(table)}")
     return {str(row[0]): str(row[1]) for row in rows if natural("f", str(row[1])) is not None}
+
+
+def _collected(question: Collect, written: generate.Written, ask: Ask) -> dict[Group, Numbers]:
+    main = None if written.main is None else ask(written.main)
+    cells = [ask(each) for each in written.cells]
+    return complete(question, gathered(question, main, cells))
 
 
 def _placed(stored: Stored, by: str) -> tuple[Stored, str]:

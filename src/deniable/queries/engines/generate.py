@@ -378,6 +378,8 @@ class _Generator:
         assert stored.rows is not None
         if relation.rows < stored.rows:
             conditions = (both(exp.LTE, column(RANK), number(relation.rows)),)
+        if stored.empty:
+            conditions = (*conditions, exp.false())
         return Rows(stored.location.copy(), columns, conditions, True, True, relation.table.name)
 
     def _public(self, table: Table) -> Rows:

@@ -33,10 +33,16 @@ class Stored:
     """The most rows of a person that were kept; None for a public table."""
     placed: Mapping[str, exp.Table] = field(default_factory=dict)
     """The copies with places, each by the stored name of its column."""
+    empty: bool = False
+    """Whether it is read as if it had no rows."""
 
     def nameless(self) -> Stored:
         """The same without its catalogue and without copies: what of its place may be shown."""
         return replace(self, location=exp.Table(this=self.location.this.copy()), placed={})
+
+    def emptied(self) -> Stored:
+        """The same as if nobody were in it; a public table as it is."""
+        return self if self.rows is None else replace(self, placed={}, empty=True)
 
 
 @final

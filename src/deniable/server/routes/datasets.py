@@ -89,6 +89,11 @@ def router(desk: Desk) -> APIRouter:
         await desk.run(curator.revoke_grant, person, name, analyst)
         return Response(status_code=204)
 
+    @routes.get("/datasets/{name}/failures")
+    async def failures(name: Dataset, person: Person = may("see failures")) -> Any:
+        """Runs that could not be finished and were answered as if the tables were empty. For the owner alone."""
+        return {"failures": await desk.run(curator.failures, person, name)}
+
     @routes.post("/datasets/{name}/adjustments", status_code=201)
     async def adjust(name: Dataset, body: Adjustment, person: Person = may("adjust")) -> Any:
         """Change the limit of a dataset: a signed entry for everybody to see. What was spent stays spent."""
