@@ -112,7 +112,8 @@ CASES: dict[str, list[Expression]] = {
     "length": [call("length", T), call("length", W)],
     "prefix": [call("prefix", T, size) for size in (0, 1, 2, 1000)],
     "concat": [call("concat", T, U), call("concat", T, "-", W)],
-    "like": [call("like", T, pattern) for pattern in ("a%", "%b", "_", "__", "a_b", "%", "", "Ä_", "👩%x", "%é%", "a'b", "[a]%", "a%b%", "$%")],
+    "like": [call("like", T, pattern) for pattern in ("a%", "%b", "_", "__", "a_b", "%", "", "Ä_", "👩%x", "%é%", "a'b", "[a]%", "a%b%", "$%",
+             "%_%", "_%_%", "%a%b%", "%a%_b%", "a%%b", "%.%b%", "%_.%_", "%(%)%", "%[a]%_%", "%^%$%", "%a_%b_%", "%👩_%x%", "%-%_%", "%é%_%", "%{2}%", "%|%_")],
     **{name: [call(name, D), call(name, P)] for name in ("year", "quarter", "month", "day", "weekday")},
     "hour": [call("hour", P)],
     "date_trunc": [call("date_trunc", unit, a) for unit in ("year", "quarter", "month", "week", "day") for a in (D, P)]

@@ -9,6 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from concurrent.futures import TimeoutError as Late
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -52,6 +55,8 @@ _SPELLING: Final = Spark()
 _LOGGER: Final = logging.getLogger("SQLQueryContextLogger")
 """Where pyspark writes the text of every failure."""
 _LARGEST_REAL: Final = 1.7976931348623157e308
+_AGAIN: Final = 1.0
+"""Seconds until a question that is late is interrupted again."""
 
 
 def session() -> Any:
@@ -68,7 +73,7 @@ class SparkEngine(Engine):
     `store` says where a registered table goes, by its name: a table of the catalog, which outlives the session. A table
     that it does not name is persisted on the executors' disks as a temporary view, which `close` drops. A source is a
     DataFrame, the name of a table or view, or the `Path` of a CSV or Parquet file that every executor can read.
-    `seconds` caps each question.
+    `seconds` caps each question, from planning to the last row.
     """
 
     def __init__(self, session: Any, *, store: Mapping[str, str] | None = None, seconds: float | None = None) -> None:
@@ -123,7 +128,7 @@ class SparkEngine(Engine):
         if table.unit is not None:
             return replace(table, name=name)
         most = tuple(
-            (joined, int(self._rows(_sql(partners(stored.location, stored.columns, joined)), "source")[0][0]))
+            (joined, int(self._read(_sql(partners(stored.location, stored.columns, joined)))[0][0]))
             for joined in partner_sets(table)
         )
         return replace(table, name=name, most_partners=most)
@@ -183,11 +188,25 @@ class SparkEngine(Engine):
         return _guarded(write, "source")
 
     def collect(self, question: Collect) -> dict[Group, Numbers]:
+        return self._collected(question, self._tables)
+
+    def nothing(self, question: Collect) -> dict[Group, Numbers]:
+        return self._collected(question, {each: stored.emptied() for each, stored in self._tables.items()})
+
+    @property
+    def patience(self) -> float | None:
+        return self._seconds
+
+    def _collected(self, question: Collect, tables: Mapping[str, Stored]) -> dict[Group, Numbers]:
         self._check_open()
-        written = generate.write(question, self._tables, _SPELLING)
-        main = None if written.main is None else self._rows(written.main, "engine")
-        cells = [self._rows(each, "engine") for each in written.cells]
-        return complete(question, gathered(question, main, cells))
+        written = generate.write(question, tables, _SPELLING)
+
+        def run(late: threading.Event) -> dict[Group, Numbers]:
+            main = None if written.main is None else self._rows(written.main, late)
+            cells = [self._rows(each, late) for each in written.cells]
+            return complete(question, gathered(question, main, cells))
+
+        return self._in_time(run)
 
     def sql(self, question: Collect) -> str:
         return generate.write(question, self._tables, _SPELLING).text
@@ -199,31 +218,44 @@ class SparkEngine(Engine):
             for view in self._persisted:
                 self._session.catalog.dropTempView(view)  # this also lets go of what was persisted for it
 
+    def _read(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a statement that is part of registering: its time is not limited."""
+        return _guarded(lambda: self._rows(sql, threading.Event()), "source")
+
     def _check_open(self) -> None:
         if self._closed:
             raise InvalidOperation("this engine was closed; open another")
 
-    def _rows(self, sql: str, otherwise: str) -> list[tuple[Any, ...]]:
-        def ask() -> list[tuple[Any, ...]]:
-            return [tuple(row) for row in self._session.sql(sql).collect()]
+    def _rows(self, sql: str, late: threading.Event) -> list[tuple[Any, ...]]:
+        if late.is_set():
+            raise EngineFailed("time")
+        return [tuple(row) for row in self._session.sql(sql).collect()]
 
+    def _in_time(self, run: Callable[[threading.Event], T]) -> T:
+        """All that Spark does for a question, planning included, in a thread of its own.
+
+        Spark can interrupt its jobs, but not the planning of them, which may take longer than they do. So nobody waits
+        for it beyond the limit: whatever still runs then is interrupted again and again until it is gone.
+        """
+        late = threading.Event()
         if self._seconds is None:
-            return _guarded(ask, otherwise)
-        tag, late = f"deniable-{uuid4().hex}", threading.Event()
+            return _guarded(lambda: run(late), "engine")
+        tag, outcome = f"deniable-{uuid4().hex}", Future[T]()
 
-        def interrupt() -> None:
-            late.set()
-            self._session.interruptTag(tag)
+        def work() -> None:
+            try:
+                self._session.addTag(tag)  # a tag holds for the thread that sets it
+                outcome.set_result(_guarded(lambda: run(late), "engine"))
+            except Exception as error:
+                outcome.set_exception(error if isinstance(error, EngineFailed) else EngineFailed("engine"))
 
-        alarm = threading.Timer(self._seconds, interrupt)
-        alarm.daemon = True
-        self._session.addTag(tag)
-        alarm.start()
+        threading.Thread(target=work, daemon=True).start()
         try:
-            return _guarded(ask, otherwise, late)
-        finally:
-            alarm.cancel()
-            self._session.removeTag(tag)
+            return outcome.result(self._seconds)
+        except Late:
+            late.set()
+        threading.Thread(target=_interrupt, args=(self._session, tag, outcome), daemon=True).start()
+        raise EngineFailed("time")
 
 
 def _rows_of(source: object) -> int | None:
@@ -233,16 +265,46 @@ def _rows_of(source: object) -> int | None:
     return sum(rows_of(each, len(header(each))) for each in files_of(str(source)))
 
 
-def _guarded(run: Callable[[], T], otherwise: str, late: threading.Event | None = None) -> T:
+def _interrupt(session: Any, tag: str, outcome: Future[Any]) -> None:
+    while not outcome.done():
+        with suppress(Exception):  # the session may be gone by now
+            session.interruptTag(tag)
+        wait([outcome], _AGAIN)
+
+
+@final
+class _Silence:
+    """Switches a logger off while anybody needs that."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger, self._turn, self._inside, self._before = logger, threading.Lock(), 0, False
+
+    def __enter__(self) -> None:
+        with self._turn:
+            if self._inside == 0:
+                self._before = self._logger.disabled
+            self._inside += 1
+            self._logger.disabled = True
+
+    def __exit__(self, *_: object) -> None:
+        with self._turn:
+            self._inside -= 1
+            if self._inside == 0:
+                self._logger.disabled = self._before
+
+
+_SILENCE: Final = _Silence(_LOGGER)
+
+
+def _guarded(run: Callable[[], T], otherwise: str) -> T:
     """Do it. What Spark says when it fails can hold a value of the data, so nobody is told, nor is it logged."""
-    spoken = _LOGGER.disabled
-    _LOGGER.disabled = True
-    try:
-        return run()
-    except Exception:
-        code = "time" if late is not None and late.is_set() else otherwise
-    finally:
-        _LOGGER.disabled = spoken
+    with _SILENCE:
+        try:
+            return run()
+        except EngineFailed as failed:
+            code = failed.code
+        except Exception:
+            code = otherwise
     # Out here, so that the failure does not hang on to Spark's exception as its context.
     raise EngineFailed(code)
 

@@ -14,6 +14,8 @@ from deniable.tables.kinds import Domain, Kind, Scalar
 
 SQL = exp.Expression
 
+_SPECIAL: Final = frozenset(r"\.+*?()[]{}|^$-&~#")
+
 _FEW: Final = 8
 """Up to so many constants are compared with one by one."""
 
@@ -82,6 +84,11 @@ def text(value: str) -> SQL:
     return function("DECODE_UTF8", exp.Literal.string(value.encode("utf-8", "surrogatepass").hex().upper()))
 
 
+def _pieced(piece: str) -> str:
+    """A piece of a pattern of LIKE as a regular expression; what could mean more than itself has a backslash."""
+    return "".join("." if each == "_" else f"\\{each}" if each in _SPECIAL else each for each in piece)
+
+
 def first_of(value: SQL, size: int) -> SQL:
     """The first code points of a text."""
     return function("SUBSTRING", value, number(1), number(size))
@@ -130,6 +137,23 @@ class Spelling(ABC):
     @abstractmethod
     def matches(self, value: SQL, pattern: str) -> SQL:
         """Whether all of a text matches a pattern of plain character classes."""
+
+    def like(self, value: SQL, pattern: str) -> SQL:
+        """LIKE, in time that grows as the length of the text times that of the pattern, whatever they are.
+
+        An engine's own may go back to every earlier % when a later piece does not fit: with k of them it takes as long
+        as the length of the text to the power of k.
+        """
+        if pattern.count("%") < 2 or ("_" not in pattern and self.likes_pieces):
+            return both(exp.Like, value, self.text(pattern))
+        return self.matches_pieces(value, [_pieced(piece) for piece in pattern.split("%")])
+
+    likes_pieces: bool
+    """Whether the engine's own LIKE looks for one piece after the other, where none has a wildcard of its own."""
+
+    @abstractmethod
+    def matches_pieces(self, value: SQL, pieces: Sequence[str]) -> SQL:
+        """Whether a text is these regular expressions of a fixed length with anything between them; at least three."""
 
     @abstractmethod
     def utf8(self, digits: SQL) -> SQL:
@@ -238,6 +262,7 @@ class DuckDB(Spelling):
         Kind.TIMESTAMP: "TIMESTAMP",
     }
     wide = "HUGEINT"
+    likes_pieces = True
 
     def real(self, value: float) -> SQL:
         # With an exponent it is a real at once; without, a decimal that is cast.
@@ -259,6 +284,10 @@ class DuckDB(Spelling):
 
     def matches(self, value: SQL, pattern: str) -> SQL:
         return function("REGEXP_FULL_MATCH", value, exp.Literal.string(pattern))
+
+    def matches_pieces(self, value: SQL, pieces: Sequence[str]) -> SQL:
+        # RE2 reads a text once, with all places in the pattern where it could be.
+        return function("REGEXP_FULL_MATCH", value, self.text("(?s)" + ".*".join(pieces)))
 
     def utf8(self, digits: SQL) -> SQL:
         return function("DECODE", function("UNHEX", digits))
@@ -319,6 +348,7 @@ class Spark(Spelling):
         Kind.TIMESTAMP: "TIMESTAMP_NTZ",
     }
     wide = "DECIMAL(38,0)"
+    likes_pieces = False
 
     def element(self, items: Sequence[SQL], at: SQL) -> SQL:
         return function("ELEMENT_AT", function("ARRAY", *items), cast(at, "INT"))
@@ -326,6 +356,12 @@ class Spark(Spelling):
     def matches(self, value: SQL, pattern: str) -> SQL:
         # Java's $ also matches before a last line break; written as bytes, no escape is taken for something else.
         return function("REGEXP_LIKE", value, self.text(rf"\A(?:{pattern})\z"))
+
+    def matches_pieces(self, value: SQL, pieces: Sequence[str]) -> SQL:
+        # The first place of each piece behind the one before is as good as any later one, so (?>...) never goes back.
+        first, *inner, last = pieces
+        found = "".join(f"(?>.*?{piece})" for piece in inner if piece)
+        return function("REGEXP_LIKE", value, self.text(rf"(?s)\A{first}{found}.*{last}\z"))
 
     def utf8(self, digits: SQL) -> SQL:
         return function("DECODE", function("UNHEX", digits), exp.Literal.string("UTF-8"))

@@ -348,7 +348,9 @@ def _concat(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
 
 
 def _like(writer: Writer, result: Domain, parts: tuple[Piece, ...]) -> Made:
-    return both(exp.Like, parts[0].sql, parts[1].sql), parts
+    pattern = parts[1].domain.keys
+    assert pattern is not None
+    return writer.spelling.like(parts[0].sql, str(pattern[0])), parts
 
 
 def _date_part(called: str) -> Write:

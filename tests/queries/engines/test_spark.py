@@ -1,0 +1,110 @@
+"""What only Spark has: a LIKE that goes back, planning that nothing interrupts, a logger that repeats data."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from typing import Any
+
+import pytest
+
+from deniable import Budget, Domain, Unit, session
+from deniable.errors import EngineFailed
+from deniable.queries.engines.spelling import Spark, column
+from deniable.tables.meanings import like
+
+spark_engine = pytest.importorskip("deniable.queries.engines.spark", exc_type=ImportError)
+
+
+class Planner:
+    """A session of Spark that plans for as long as it is left to."""
+
+    def __init__(self) -> None:
+        self.planned, self.interrupted = threading.Event(), threading.Event()
+        self.tags: list[tuple[int, str]] = []
+
+    def createDataFrame(self) -> None:  # noqa: N802  # what tells a session
+        pass
+
+    def addTag(self, tag: str) -> None:  # noqa: N802
+        self.tags.append((threading.get_ident(), tag))
+
+    def interruptTag(self, tag: str) -> None:  # noqa: N802
+        assert tag in {each for _, each in self.tags}
+        self.interrupted.set()  # it cancels jobs, and there is none yet
+
+    def sql(self, text: str) -> Any:
+        assert self.planned.wait(60)
+        return self
+
+    def collect(self) -> list[Any]:
+        return [(text,) for text in ("a-secret@example.org",)]
+
+
+def test_planning_is_part_of_the_time_of_a_question() -> None:
+    there = Planner()
+    engine = spark_engine.SparkEngine(there, seconds=0.2)
+    ran: list[Any] = []
+    with pytest.raises(EngineFailed) as failed:
+        engine._in_time(lambda late: [ran.append(engine._rows(sql, late)) for sql in ("SELECT 1", "SELECT 2")])
+    assert failed.value.code == "time"
+    assert not there.planned.is_set(), "nobody waited for it"
+    assert there.interrupted.wait(60), "what it would run is interrupted"
+    assert there.tags[0][0] != threading.get_ident(), "a tag holds for the thread that sets it"
+    there.planned.set()
+    for each in threading.enumerate():
+        if each.name.endswith(("(work)", "(_interrupt)")):
+            each.join(60)
+    assert ran == [[("a-secret@example.org",)]], "no further statement is begun"
+
+
+def test_a_question_in_time_is_answered() -> None:
+    there = Planner()
+    there.planned.set()
+    engine = spark_engine.SparkEngine(there, seconds=60)
+    assert engine._in_time(lambda late: engine._rows("SELECT 1", late)) == [("a-secret@example.org",)]
+    assert engine.patience == 60
+
+
+def test_the_logger_is_silent_as_long_as_any_question_runs() -> None:
+    logger = logging.getLogger("SQLQueryContextLogger")
+    spoken, inside, leave = logger.disabled, threading.Event(), threading.Event()
+
+    def slow() -> None:
+        inside.set()
+        leave.wait(60)
+
+    other = threading.Thread(target=lambda: spark_engine._guarded(slow, "engine"))
+    other.start()
+    assert inside.wait(60)
+    spark_engine._guarded(lambda: None, "engine")  # ends before the other, and must not switch it on again
+    assert logger.disabled
+    leave.set()
+    other.join()
+    assert logger.disabled == spoken
+
+
+@pytest.mark.parametrize("pattern", ["%a%b%", "%_a%_%b", "a%.%(%", "%%_%%", "%é_%👩%"])
+def test_a_pattern_of_several_pieces_is_written_so_that_it_never_goes_back(pattern: str) -> None:
+    """Python has the same (?>…) as Java, so its meaning can be seen without Spark."""
+    written = Spark().like(column("x"), pattern)
+    [digits] = re.findall("UNHEX\\('([0-9A-F]+)'\\)", written.sql("spark"))
+    regex = re.compile(bytes.fromhex(digits).decode().replace(r"\z", r"\Z"))
+    for text in ("", "a", "ab", "xaxb", "a.(", "a(.", "aa\nbb", "é👩", "éx👩", "xé👩y👩", "baab"):
+        assert (regex.search(text) is not None) == like(text, pattern), (pattern, text)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_like_with_many_wildcards_ends(spark: Any) -> None:
+    """Spark's own took more than 100 seconds for three wildcards and a thousand characters; a seventh would take years."""
+    rows = spark.createDataFrame([(number, "a" * 1000) for number in range(20)], ["id", "note"])
+    engine = spark_engine.SparkEngine(spark, seconds=300)
+    with session({"t": rows}, unit=Unit.person("id", rows=1), budget=Budget.gaussian(mu=1000), schema={"note": Domain.text()}, engine=engine) as s:  # fmt: skip
+        found = s.sql(
+            "SELECT COUNT_IF(note LIKE '%a%a%_a%a%a%a%a%c') AS none, COUNT_IF(note LIKE '%a%_a%a%') AS all_of FROM t",
+            mu=900,
+        )
+        assert found.rows[0] == (0, 20)
+        assert s.failures == ()
