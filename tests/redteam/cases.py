@@ -23,6 +23,7 @@ GROUPS = {
     "T": "Side channels",
     "A": "Auth and audit",
     "N": "Noise, audited end to end",
+    "W": "Work of one person, stores and separation",
 }
 """The first letter of a code says which group a case belongs to."""
 
