@@ -77,7 +77,7 @@ ELSEWHERE: tuple[Case, ...] = (
     Case("T7", "the run is out of memory or time, its process is killed, it hangs", "answered as if nobody were there, after a fixed time, charged; the owner alone is told",
          _queries("engines/test_apart", "a_failure_is_one_of_the_closed_codes_for_the_owner_alone", "a_process_that_hangs_is_ended",
                   "a_killed_process_is_replaced_and_what_was_asked_next_is_answered")
-         + _queries("test_session", "a_run_that_fails_is_answered_as_if_nobody_were_there", "whenever_a_run_fails_its_answer_comes_at_one_time")
+         + _queries("test_unfinished", "a_run_that_fails_is_answered_as_if_nobody_were_there", "whenever_a_run_fails_its_answer_comes_at_one_time")
          + _server("questions", "a_run_that_fails_is_charged_and_looks_like_any_other")),
     Case("T8", "how long the noise takes, by how large it is; refusals, failures, replays by their time", "everything waits for the grid",
          _server("grid", "every_kind_of_answer_waits_for_the_grid", "failures_wait_for_the_grid_too",

@@ -49,6 +49,8 @@ AMPLIFIERS = {
     "patterns": (10, joined(4) + ", ".join(f"COUNT_IF(m LIKE '%x%_{i}%x_%') AS c{i}" for i in range(20)) + " FROM j"),
     "medians, each of which reads all again": (300, "WITH v AS (SELECT id, w FROM t WHERE age = 117), j AS (SELECT a.w FROM v AS a JOIN v AS b ON a.id = b.id) SELECT " + ", ".join(f"MEDIAN(LEAST(w, {i})) AS m{i}" for i in range(1, 40)) + " FROM j"),
     "a condition": (10, joined(4) + "COUNT(*) AS n FROM j WHERE " + " OR ".join(f"LOWER(m||'{i}') = 'y'" for i in range(10))),
+    "the rows of others, if nobody is on the other side of a join": (1, "WITH v AS (SELECT id FROM t WHERE age = 117), h AS (SELECT id, LENGTH(" + "LOWER(UPPER(" * 12 + "note" + "))" * 12 + ") AS x FROM t) SELECT SUM(LEAST(x, 100)) AS s FROM h JOIN v USING (id)"),
+    "the same by a condition": (1, "WITH v AS (SELECT id FROM t WHERE age = 117) SELECT COUNT(*) AS n FROM t JOIN v USING (id) WHERE " + "LOWER(UPPER(" * 12 + "note" + "))" * 12 + " = 'x'"),
 }  # fmt: skip
 
 

@@ -60,6 +60,9 @@ _KEY: Final = 5_000
 """Steps of a key that nobody listed, on its way through Python: read, ordered, compared with the threshold."""
 _NUMBER_OF_KEY: Final = 500
 _CELL: Final = 20
+_BATCH: Final = 2048
+"""Rows of others that an engine works on at once. Where nobody is on one side of a join, it stops with the other side
+after such a batch, and where somebody is there, it may look for their rows alone: so one person decides about it."""
 _KEPT: Final = 2
 """Steps for each byte that is kept: in a hash table, in a sort."""
 _BYTES: Final = {"lower": 3, "upper": 3, "trim": 2, "concat": 2, "prefix": 1, "cast_boolean": 4}
@@ -219,6 +222,8 @@ class _Tally:
     def __init__(self) -> None:
         self._sizes: dict[int, Sizes] = {}
         self._work: dict[tuple[int, frozenset[str]], int] = {}
+        self._of_row: dict[tuple[int, frozenset[str]], int] = {}
+        self._joined: dict[int, bool] = {}
 
     def sizes(self, relation: Relation) -> Sizes:
         found = self._sizes.get(id(relation))
@@ -264,7 +269,9 @@ class _Tally:
             case Source():
                 return rows * (_ROW + width)
             case Filter(child=child, condition=condition):
-                return self.work(child, needed | _used([condition])) + rows * steps(condition, sizes)
+                # A condition on one side of a join is brought below it.
+                many = rows + (_BATCH if self._joins(child) else 0)
+                return self.work(child, needed | _used([condition])) + many * steps(condition, sizes)
             case Project(child=child, expressions=expressions):
                 made = [each for name, each in expressions if name in needed]
                 below = self.sizes(child)
@@ -277,8 +284,9 @@ class _Tally:
                 keys = sum(sizes[name] for name, _ in on)
                 sides = self.work(left, frozenset((needed & set(left.columns)) | {a for a, _ in on}))
                 sides += self.work(right, frozenset((needed & set(right.columns)) | {b for _, b in on}))
+                each = self._each(left, needed | {a for a, _ in on}) + self._each(right, needed | {b for _, b in on})
                 # Rows meet by the person first; the other columns are compared for each pair.
-                return sides + rows * (_JOIN + _KEPT * (width + keys))
+                return sides + rows * (_JOIN + _KEPT * (width + keys)) + _BATCH * each
             case PerPerson():
                 return self._gathered(relation)
             case Union(parts=parts):
@@ -286,6 +294,34 @@ class _Tally:
             case Bound(child=child, keys=keys):
                 return self._bounded(relation, child, needed, keys)
         raise AssertionError(relation)
+
+    def _each(self, relation: Relation, needed: frozenset[str]) -> int:
+        """Steps of one row, up to where all rows are gathered or sorted first, which is done whoever else is there."""
+        at = (id(relation), needed)
+        found = self._of_row.get(at)
+        if found is None:
+            found = self._of_row[at] = self._each_counted(relation, needed)
+        return found
+
+    def _each_counted(self, relation: Relation, needed: frozenset[str]) -> int:
+        match relation:
+            case Filter(child=child, condition=condition):
+                return self._each(child, needed | _used([condition])) + steps(condition, self.sizes(child))
+            case Project(child=child, expressions=expressions):
+                made = [each for name, each in expressions if name in needed]
+                return self._each(child, _used(made)) + sum(steps(each, self.sizes(child)) for each in made)
+            case PerPerson() | Bound():
+                return 0
+        return sum(self._each(child, needed) for child in relation.children)
+
+    def _joins(self, relation: Relation) -> bool:
+        """Whether people are joined below, with nothing gathered or sorted in between."""
+        found = self._joined.get(id(relation))
+        if found is None:
+            on = not isinstance(relation, PerPerson | Bound)
+            found = isinstance(relation, JoinPrivate) or (on and any(self._joins(each) for each in relation.children))
+            self._joined[id(relation)] = found
+        return found
 
     def _gathered(self, relation: PerPerson) -> int:
         child = relation.child

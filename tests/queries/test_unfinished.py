@@ -1,0 +1,93 @@
+"""Runs that cannot be finished: answered as if nobody were there, at one time, and told to the owner alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deniable.errors import EngineFailed
+from deniable.ledger import State
+from deniable.tables.statistics import Collect
+from tests.queries.hospital import opened, visits
+from tests.queries.test_session import WARDS, Tripwire
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (EngineFailed("time"), "time"),
+        (EngineFailed("space"), "space"),
+        (EngineFailed("engine"), "engine"),
+        (KeyError("a-secret@example.org"), "engine"),
+        (MemoryError("7717"), "engine"),
+    ],
+    ids=["time", "space", "engine", "bug", "memory"],
+)
+def test_a_run_that_fails_is_answered_as_if_nobody_were_there(error: Exception, code: str) -> None:
+    """At mu = 300 noise has σ = 3/300 before it is rounded: 50 deviations away from being seen."""
+    town = "SELECT town, COUNT(*) AS n FROM visits GROUP BY town"
+    with opened(engine=Tripwire(error)) as s, opened(visits().iloc[:0]) as nobody:
+        for text, cost in ((WARDS, {"mu": 300}), (town, {"mu": 300, "delta": 1e-9})):
+            answer, true = s.sql(text, **cost), nobody.sql(text, **cost)
+            assert answer.rows == true.rows
+            assert (answer.columns, answer.notes, answer.guarantee) == (true.columns, true.notes, true.guarantee)
+            assert answer.receipt.cost == true.receipt.cost
+            assert (answer.receipt.entry, answer.receipt.left) == (true.receipt.entry, true.receipt.left)
+            assert "secret" not in str(answer.to_dict())
+            assert s.sql(text, **cost).rows == answer.rows, "kept, and told again for nothing"
+        assert [each.n for each in s.sql(WARDS, mu=300).to_pandas().itertuples()] == [0, 0, 0]
+        ours, others = list(s.ledger.entries()), list(nobody.ledger.entries())
+        assert [each.state for each in ours] == [State.RESERVED, State.SEALED] * 2 == [each.state for each in others]
+        assert s.ledger.charged == nobody.ledger.charged
+        assert [(each.entry, each.code) for each in s.failures] == [(1, code), (3, code)]
+        assert nobody.failures == ()
+
+
+@pytest.mark.parametrize("also", [False, True], ids=["the source is gone", "no table could be asked"])
+def test_what_fails_whoever_is_there_is_told_and_stays_charged(also: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Tripwire(EngineFailed("engine" if also else "source"))
+    if also:
+        monkeypatch.setattr(engine, "nothing", engine.collect, raising=False)
+    with opened(engine=engine) as s:
+        with pytest.raises(EngineFailed) as failed:
+            s.sql(WARDS, mu=1)
+        assert failed.value.code == ("engine" if also else "source")
+        assert s.ledger.charged == s.budget.cost(mu=1)
+        assert [entry.state for entry in s.ledger.entries()] == [State.RESERVED, State.FAILED]
+        assert s.failures == ()
+
+
+@pytest.mark.parametrize("took", [0.0, 2.5, 7.0])
+def test_whenever_a_run_fails_its_answer_comes_at_one_time(took: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, waited = [100.0], []
+
+    class Fails(Tripwire):
+        patience = 6.0  # type: ignore[assignment]
+
+        def collect(self, question: Collect) -> Any:
+            now[0] += took
+            raise EngineFailed("space")
+
+    monkeypatch.setattr("deniable.queries.session.monotonic", lambda: now[0])
+    monkeypatch.setattr("deniable.queries.session.sleep", waited.append)
+    with opened(engine=Fails()) as s:
+        s.sql(WARDS, mu=1)
+    assert waited == [max(0.0, 6.0 - took)]
+
+
+def test_failures_are_told_to_whom_the_owner_says() -> None:
+    heard: list[Any] = []
+    with opened(engine=Tripwire(EngineFailed("time"))) as s:
+        s.report_failures(heard.append)
+        s.sql(WARDS, mu=1)
+        assert [(each.entry, each.code) for each in heard] == [(1, "time")]
+        assert s.failures == ()
+
+
+def test_a_second_answer_may_fail_like_a_first() -> None:
+    with opened(engine=Tripwire(EngineFailed("time"))) as s:
+        refined = s.refine(s.sql(WARDS, mu=300), mu=300)
+        assert [round(row[1], 3) for row in refined.rows] == [0, 0, 0]
+        assert len(s.failures) == 2
+        assert [entry.state for entry in s.ledger.entries()] == [State.RESERVED, State.SEALED] * 2
