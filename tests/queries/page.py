@@ -190,7 +190,7 @@ def page() -> str:
         f"**The work of one person** is at most {MOST_WORK:,} steps, counted from the plan before anything is read: the most rows that a person can",
         "own at each step of it, times what is done to a row there, times the bytes that its texts can have. A step is about a nanosecond, and a byte",
         "that is copied or kept is at least one. What is above is refused with the code `work`, by `price` as by `sql`: else a question could run out of time or memory only if one",
-        "chosen person is in the table. The questions of this page need less than a hundredth of it. A text without listed keys counts as",
+        "chosen person is in the table. The questions of this page need less than a tenth of it, most a thousandth. A text without listed keys counts as",
         f"{4 * LONGEST:,} bytes; `LEFT(a, 50)` makes it 200. If a unit has more than 100,000 rows for a person, the limit grows with them.",
         "",
         "## What is refused",

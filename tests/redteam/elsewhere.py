@@ -33,7 +33,7 @@ ELSEWHERE: tuple[Case, ...] = (
          _ledger("crash", "a_full_disk_grants_nothing_that_is_not_written", "a_file_that_may_only_be_read")),
     Case("B7c", "the same key and body again, a crowd with one key, a failed run again", "one charge, the same bytes",
          _server("questions", "the_same_key_and_body_are_one_charge_and_the_same_bytes", "a_crowd_with_one_key_is_one_charge",
-                 "a_refine_is_charged_once_for_one_key", "a_run_that_fails_is_charged_and_told_the_same_each_time")
+                 "a_refine_is_charged_once_for_one_key", "a_run_that_fails_is_charged_and_looks_like_any_other")
          + _server("grid", "a_client_that_hangs_up_changes_nothing")),
     Case("B7d", "the same key for another body or another route", "409, nothing charged",
          _server("questions", "the_same_key_for_another_body_or_route_is_a_conflict")),

@@ -55,6 +55,8 @@ _JOIN: Final = 50
 _SORT: Final = 20
 _GATHER: Final = 50
 _DISTINCT: Final = 50
+_DISTINCT_TABLE: Final = 3_000_000
+"""Steps of a hash table that holds different values: some two megabytes as soon as there is one of them."""
 _ADD: Final = 20
 _KEY: Final = 5_000
 """Steps of a key that nobody listed, on its way through Python: read, ordered, compared with the threshold."""
@@ -65,7 +67,7 @@ _BATCH: Final = 2048
 after such a batch, and where somebody is there, it may look for their rows alone: so one person decides about it."""
 _KEPT: Final = 2
 """Steps for each byte that is kept: in a hash table, in a sort."""
-_BYTES: Final = {"lower": 3, "upper": 3, "trim": 2, "concat": 2, "prefix": 1, "cast_boolean": 4}
+_BYTES: Final = {"lower": 3, "upper": 3, "trim": 2}
 """Steps for each byte of an argument, where it is more than one (measured; see docs/engines.md)."""
 _TWICE: Final = frozenset(
     {"nullif", "least", "greatest", "cast_boolean", "cast_integer", "cast_real", "cast_date", "cast_timestamp"}
@@ -95,7 +97,7 @@ def work(collect: Collect) -> int:
     """The most steps that one person's rows can cause. The engine reads the relation once for all plain statistics
     together, and once more for each that counts cells.
     """
-    from deniable.tables.statistics import Cells
+    from deniable.tables.statistics import Cells, CountDistinct, CountPersons
 
     tally = _Tally()
     sizes = tally.sizes(collect.relation)
@@ -111,6 +113,7 @@ def work(collect: Collect) -> int:
         grouped = sum(_KEPT * bytes_of(key, sizes) for key in keys) + (_GATHER if keys else 0)
         each = sum(steps(expression, sizes) for expression in read) + grouped
         total += rows * (each + sum(_of_statistic(statistic, sizes, keys) for statistic in statistics))
+        total += _DISTINCT_TABLE * sum(isinstance(each, CountDistinct | CountPersons) for each in statistics)
     if collect.known is None:
         of_key = _KEY + 5 * sum(bytes_of(key, sizes) for key in keys) + _NUMBER_OF_KEY * len(collect.statistics)
         total += collect.reach.touched * (of_key + _CELL * sum(each.width for each in collect.statistics))
@@ -185,7 +188,7 @@ def steps(expression: Expression, sizes: Sizes) -> int:
         below *= 2
     texts = sum(each for each in (bytes_of(argument, sizes) for argument in arguments) if each > _NUMBER)
     if expression.operator == "concat":
-        texts += (len(arguments) - 1) * 2 * bytes_of(expression, sizes)  # cut after each part
+        texts += (len(arguments) - 1) * bytes_of(expression, sizes)  # cut after each part
     return below + _CALL * len(arguments) + texts * _of_byte(expression)
 
 
@@ -331,7 +334,8 @@ class _Tally:
         each = _GATHER + sum(steps(one, below) for one in (*keys, *of))
         each += sum(_KEPT * bytes_of(key, below) for key in keys)
         each += sum(_exact(exact, below) for _, exact in relation.aggregates)
-        return self.work(child, _used([*keys, *of])) + child.rows * each
+        tables = sum(exact.function == "count_distinct" for _, exact in relation.aggregates)
+        return self.work(child, _used([*keys, *of])) + child.rows * each + tables * _DISTINCT_TABLE
 
     def _bounded(self, relation: Bound, child: Relation, needed: frozenset[str], keys: tuple[Expression, ...]) -> int:
         # Rows whose ranks tie are ordered by all that they hold.
