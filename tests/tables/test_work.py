@@ -116,7 +116,7 @@ def test_the_work_grows_with_rows_texts_and_aggregates() -> None:
     assert (
         of("SELECT COUNT(note) AS n FROM (SELECT note FROM t UNION ALL SELECT note FROM t) WHERE note > 'a'") > 2 * one
     )
-    tables = [
+    counted = [
         of(f"SELECT {', '.join(f'COUNT(DISTINCT age + {i}) AS n{i}' for i in range(many))} FROM t") for many in (1, 2)
     ]
     assert counted[1] > 1.9 * counted[0] > 5_000_000

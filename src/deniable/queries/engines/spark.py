@@ -115,7 +115,7 @@ class SparkEngine(Engine):
             elif table.unit is not None:
                 rows = exp.Subquery(this=select, alias=exp.TableAlias(this=_quoted("t")))
                 select = ranked(rows, read, column(PERSON), table.unit.rows)
-            tally = self._rows(_sql(read.tally), "source")
+            tally = self._read(_sql(read.tally))
             check_rows(sum(int(each[1]) for each in tally), expected)
             location = self._keep(name, select)
         finally:
@@ -140,7 +140,7 @@ class SparkEngine(Engine):
         self, title: str, read: Reading, tally: list[tuple[Any, ...]], location: exp.Table, table: Table, secret: bytes
     ) -> Registration:
         first = "count(*)" if table.unit is None else f"count_if({RANK} = 1)"
-        [[kept, people]] = self._rows(f"SELECT count(*), {first} FROM {_sql(location)}", "source")
+        [[kept, people]] = self._read(f"SELECT count(*), {first} FROM {_sql(location)}")
         return counted(title, read.reasons, tally, kept, None if table.unit is None else people, secret)
 
     def _frame(self, source: object) -> Any:
