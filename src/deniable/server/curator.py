@@ -224,7 +224,7 @@ class Curator:
         return [{"name": record.name, "owner": record.owner, "tables": sorted(record.sources)} for record in found]
 
     def described(self, person: Person, dataset: str) -> dict[str, Any]:
-        """All that is public about a dataset, and its account."""
+        """All that is public about a dataset, and its account; to its owner also what became of its rows, exactly."""
         opened = self.open(person, dataset)
         session, ledger = opened.session, opened.session.ledger
         left = ledger.remaining if person.role is Role.AUDITOR else ledger.left(person.name)
@@ -249,6 +249,7 @@ class Curator:
             "left": left.describe_rest(session.budget),
             "left_in_words": str(Remaining(session.budget, left, ledger.unit)),
             "answers_leave_every": self.settings.grid,
+            **({"registration": reported(session)} if person.name == opened.record.owner else {}),
         }
 
     def register(
@@ -298,9 +299,7 @@ class Curator:
                 self.datasets.forget(name)  # the next one of this name may be of another family
                 raise
         warning = "this data was known: it goes on spending from the budget that it had" if kin else ""
-        # Exact numbers, for whoever registered it alone: no other answer of the server has them.
-        report = {table: each.to_dict() for table, each in opened.session.registration.items()}
-        return {**self.described(person, name), "linked": bool(kin), "warning": warning, "registration": report}
+        return {**self.described(person, name), "linked": bool(kin), "warning": warning}
 
     def _kin(self, person: Person, marks: Mapping[str, Marks], family: str | None) -> list[DatasetRecord]:
         """The datasets that the new one shares its budget with, oldest first."""
@@ -571,6 +570,11 @@ def _moment(answer: Answer) -> float:
 def told(dataset: str, answer: Answer) -> dict[str, Any]:
     """An answer as it goes over the wire."""
     return {**answer.to_dict(), "dataset": dataset, "release": f"{dataset}:{answer.receipt.entry}"}
+
+
+def reported(session: Session) -> dict[str, Any]:
+    """What became of the rows of each table: exact numbers, for the owner alone."""
+    return {table: each.to_dict() for table, each in session.registration.items()}
 
 
 def described_budget(budget: Budget) -> dict[str, Any]:
