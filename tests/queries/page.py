@@ -25,6 +25,11 @@ QUESTIONS: Final = {
     "Numbers with public bounds": [
         ("SELECT SUM(cost), AVG(cost) FROM visits", "sum and average"),
         ("SELECT VAR_POP(cost), VAR_SAMP(cost), STDDEV_POP(cost), STDDEV(cost) FROM visits", "spread"),
+        ("SELECT COVAR_POP(cost, age), COVAR_SAMP(cost, age), CORR(cost, age) FROM visits", "covariance, correlation"),
+        (
+            "SELECT REGR_SLOPE(cost, age), REGR_INTERCEPT(cost, age), REGR_R2(cost, age) FROM visits",
+            "the line of least squares; also REGR_COUNT, REGR_AVGX, REGR_AVGY",
+        ),
         ("SELECT MEDIAN(cost), QUANTILE(cost, 0.9) FROM visits", "quantiles"),
         ("SELECT PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY cost) FROM visits", "the same, as the standard has it"),
         ("SELECT MIN(age), MAX(age) FROM visits", "private extremes"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, final
+from typing import Final, NoReturn, Protocol, final
 
 from deniable.errors import QuestionRefused
+from deniable.queries.bivariate import bivariate, is_bivariate
 from deniable.queries.canonical import Form, expression_form
 from deniable.queries.dialect import BOUNDED, exp, number, only, unwrapped
 from deniable.queries.names import fresh
@@ -33,6 +34,14 @@ _QUANTILES: Final[dict[type[exp.Expression], str]] = {
     exp.PercentileDisc: "expression",
     exp.ApproxQuantile: "quantile",
 }
+_TELLING: Final = (
+    exp.AnyValue, exp.ArgMax, exp.ArgMin, exp.ArrayAgg, exp.ArrayConcatAgg, exp.ArrayUnionAgg, exp.ArrayUniqueAgg,
+    exp.First, exp.FirstValue, exp.GroupConcat, exp.JSONArrayAgg, exp.JSONBObjectAgg, exp.JSONObjectAgg, exp.Last,
+    exp.LastValue, exp.NthValue, exp.ObjectAgg,
+)  # fmt: skip
+"""Aggregates that give back what stands in rows: no noise on a number makes them private."""
+_FREQUENT: Final = (exp.Mode, exp.ApproxTopK, exp.ApproxTopSum)
+"""Aggregates that name the most frequent values: a question by group tells them, with noise."""
 
 
 class Rows(Protocol):
@@ -89,7 +98,17 @@ def aggregate(node: exp.Expression, rows: Rows) -> Aggregate:
         if fraction is None:
             refuse("constant", what="the fraction of a quantile")
         return Aggregate("quantile", _value(node.this, rows), {"q": _fraction(fraction)})
-    refuse("private aggregate", what=str(node.sql_name()) if isinstance(node, exp.Func) else kind.__name__.upper())
+    _refuse(node)
+
+
+def _refuse(node: exp.Expression) -> NoReturn:
+    """Say what is true of an aggregate that is not taken: that it lists what people said, or that nobody built it."""
+    while isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
+        node = node.this
+    what = str(node.sql_name()) if isinstance(node, exp.Func) else type(node).__name__.upper()
+    if isinstance(node, _TELLING):
+        refuse("private aggregate", what=what)
+    refuse("mode" if isinstance(node, _FREQUENT) else "unsupported aggregate", what=what)
 
 
 def _value(node: exp.Expression, rows: Rows) -> Expression:
@@ -137,10 +156,10 @@ def _within(node: exp.WithinGroup, rows: Rows) -> Aggregate:
     only(node, "this", "expression")
     inner, order = node.this, node.args["expression"]
     if type(inner) not in {exp.PercentileCont, exp.PercentileDisc} or not isinstance(order, exp.Order):
-        refuse("private aggregate", what="WITHIN GROUP")
+        _refuse(inner)
     only(inner, "this")
     if len(order.expressions) != 1:
-        refuse("private aggregate", what="WITHIN GROUP over several columns")
+        refuse("unsupported aggregate", what="WITHIN GROUP over several columns")
     by = order.expressions[0]
     only(by, "this", "desc")
     fraction = _fraction(inner.this)
@@ -199,9 +218,25 @@ class Asked:
     wish: str = ""
     found: dict[Form, tuple[str, Aggregate]] = field(default_factory=dict)
 
-    def add(self, node: exp.Expression, rows: Rows) -> str:
-        """The name of the measure that an aggregate is."""
-        read = aggregate(node, rows)
+    def made(self, node: exp.Expression, rows: Rows) -> Expression:
+        """What an aggregate is: a measure, or an expression over measures if it is one of two columns."""
+        where, inner = None, node
+        if isinstance(node, exp.Filter) and is_bivariate(node.this):
+            only(node, "this", "expression")
+            where, inner = rows.fitted(node.args["expression"].this), node.this
+        if not is_bivariate(inner):
+            return Column(self._add(aggregate(node, rows)))
+        only(inner, "this", "expression")
+        self.wish = ""
+        y, x = _value(inner.this, rows), _value(inner.expression, rows)
+
+        def ask(function: str, expression: Expression, **options: float) -> Column:
+            return Column(self._add(Aggregate(function, expression, options)))
+
+        return bivariate(inner, y, x, self.relation, where, ask)
+
+    def _add(self, read: Aggregate) -> str:
+        """The name of the measure."""
         if read.form not in self.found:
             taken = [key.name for key in self.keys] + [name for name, _ in self.found.values()]
             self.found[read.form] = fresh(self.wish or read.function, taken), read
@@ -239,8 +274,8 @@ class Gathered:
     taken: list[str]
     found: dict[Form, tuple[str, Exact]] = field(default_factory=dict)
 
-    def add(self, node: exp.Expression, rows: Rows) -> str:
-        """The name of the column that an aggregate is."""
+    def made(self, node: exp.Expression, rows: Rows) -> Expression:
+        """The column that an aggregate is."""
         read = aggregate(node, rows)
         if read.bounds is not None or read.function not in EXACT:
             raise QuestionRefused(
@@ -250,4 +285,4 @@ class Gathered:
         if read.form not in self.found:
             taken = [*self.taken, *(name for name, _ in self.found.values())]
             self.found[read.form] = fresh(read.function, taken), Exact(read.function, read.expression)
-        return self.found[read.form][0]
+        return Column(self.found[read.form][0])

@@ -47,7 +47,7 @@ class Items(Scalars):
         refuse("group", name=name)
 
     def aggregate(self, node: exp.Expression) -> Expression:
-        return Column(self.aggregates.add(node, self.rows))
+        return self.aggregates.made(node, self.rows)
 
 
 def grouped(

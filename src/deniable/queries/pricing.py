@@ -15,7 +15,7 @@ from deniable.mechanisms import tails
 from deniable.numbers import plain
 from deniable.queries.notes import cost_said, empty_note, rest_said, wrapped
 from deniable.queries.planner import Plan, noise, pairs, shares
-from deniable.queries.recipes import Drawn
+from deniable.queries.recipes import Drawn, Ranked, rank_error
 from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
 
 if TYPE_CHECKING:
@@ -72,9 +72,20 @@ class Price:
     def errors(self, *, rows: int = TYPICAL_ROWS) -> dict[str, float | None]:
         """The half-width of the noise interval of each measure, in a group of this many rows.
 
-        None: it depends on how the values lie (quantiles, extremes).
+        None: it depends on how the values lie (quantiles, extremes); see `rank_errors`.
         """
         return errors(self.plan, self.budget, self.cost, self.confidence, rows)
+
+    def rank_errors(self) -> dict[str, float]:
+        """For each quantile, how many rows the noisy rank of a value may be off, at `confidence`: the answer is a value
+        whose rank is about as near to the one asked for, wherever the values lie.
+        """
+        made, found = noise(self.plan, self.budget, self.cost), {}
+        for recipe, uses in zip(self.plan.recipes, self.plan.uses, strict=True):
+            if isinstance(recipe, Ranked):
+                mechanism: Any = made.mechanisms[uses[0]]
+                found[recipe.name] = rank_error(mechanism.differences(float(recipe.q)), made.shape, self.confidence)
+        return found
 
     def split(self) -> tuple[tuple[str, Fraction], ...]:
         """Which statistics are paid for, and the share of the cost that each takes (AVG = SUM + COUNT)."""
@@ -98,6 +109,7 @@ class Price:
             "confidence": self.confidence,
             "errors": self.errors(),
             "errors_at_rows": TYPICAL_ROWS,
+            "rank_errors": self.rank_errors(),
             "threshold": self.threshold,
             "split": [[name, str(share)] for name, share in self.split()],
             "note": empty_note(self.plan),
@@ -108,10 +120,13 @@ class Price:
         """For people, as wide as a terminal."""
         named = {recipe.name: recipe for recipe in self.plan.recipes}
         said = [f"cost     {cost_said(self.cost, self.budget)}"]
+        ranks = self.rank_errors()
         for name, error in self.errors().items():
-            if error is None:
-                said.append(f"error    {name}: depends on how the values lie")
+            if name in ranks:
+                off = f"its rank is within ± {_short(ranks[name])} rows, at {100 * self.confidence:g} %"
+                said.append(f"error    {name}: {off}; how far that is depends on how the values lie")
             else:
+                assert error is not None
                 per = f" in a group of {TYPICAL_ROWS:,} rows" if named[name].depends_on_rows else ""
                 said.append(f"error    {name}: ± {_short(error)}{per}, at {100 * self.confidence:g} %")
         if self.threshold is not None:

@@ -398,6 +398,11 @@ def _reaches(shape: Shape, law: Differences, confidence: float) -> Any:
     return normal + (reach(shape, (1.0,), confidence) - normal) * law.kurtosis / 3
 
 
+def rank_error(law: Differences, shape: Shape, confidence: float) -> float:
+    """How far the noisy rank of a value lies from its rank, at the worst of all places."""
+    return float(np.max(_reaches(shape, law, confidence) * law.deviations))
+
+
 def _place(apart: Any, far: Any, law: Differences, cell: int, sign: int) -> float:
     """Where within a cell the difference comes up to `sign` times the reach of its noise below 0.
 

@@ -174,6 +174,15 @@ RULES: Final = {
         "function", "{what} shows what single people said; counts, sums, averages, spreads and quantiles do not",
         "SELECT ANY_VALUE(ward) FROM visits", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
     ),
+    "mode": Rule(
+        "function", "{what} is not supported: the most frequent values are the largest groups of a question by group",
+        "SELECT MODE(ward) FROM visits",
+        "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY n DESC LIMIT 1",
+    ),
+    "unsupported aggregate": Rule(
+        "function", "{what} is not supported; moments are averages of powers, and conditions can be counted",
+        "SELECT SKEWNESS(cost) FROM visits", "SELECT AVG(cost), VAR_POP(cost), AVG(POWER(cost, 3)) FROM visits",
+    ),
     "integer division": Rule(
         "function", "// rounds differently from one database to another",
         "SELECT age // 10, COUNT(*) FROM visits GROUP BY 1", "SELECT FLOOR(age / 10), COUNT(*) FROM visits GROUP BY 1",

@@ -1,0 +1,114 @@
+"""Aggregates of two columns, as expressions over noisy moments: covariance, correlation, the line of least squares.
+
+With u = x - m and v = y - k around the middles of the public bounds, over the rows where both are known:
+
+    COVAR_POP(y, x) = AVG(u·v) - AVG(u)·AVG(v)        CORR = COVAR_POP / (STDDEV_POP(u)·STDDEV_POP(v))
+
+The moments are measures like any other: bounded, paid for and noisy. All else is post-processing, with the noise
+interval that an expression over noisy numbers has. A noisy correlation may lie a little beyond 1, as a noisy count may
+lie below 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, final
+
+from deniable.queries.dialect import exp
+from deniable.tables.expressions import Column, Expression, case, lit
+from deniable.tables.kinds import NUMBERS
+from deniable.tables.operators import typed
+from deniable.tables.plan import Relation
+
+
+class Asking(Protocol):
+    """Takes a measure, and gives the column that it will be."""
+
+    def __call__(self, function: str, expression: Expression, **options: float) -> Column: ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """Two columns over the rows where both are known, around the middles of their bounds."""
+
+    ask: Asking
+    u: Expression
+    v: Expression
+    m: Expression
+    """The middle that was taken off x."""
+    k: Expression
+    """The middle that was taken off y."""
+
+    def covariance(self) -> Expression:
+        mean = self.ask("avg", self.u * self.v)
+        return mean - self.ask("avg", self.u) * self.ask("avg", self.v)
+
+    def sample(self) -> Expression:
+        n = self.ask("count", self.u * self.v)
+        return self.covariance() * n / (n - 1)
+
+    def correlation(self) -> Expression:
+        return self.covariance() / (self.ask("stddev", self.u, ddof=0) * self.ask("stddev", self.v, ddof=0))
+
+    def slope(self) -> Expression:
+        return self.covariance() / self.ask("var", self.u, ddof=0)
+
+    def intercept(self) -> Expression:
+        return self.average_of_y() - self.slope() * self.average_of_x()
+
+    def determination(self) -> Expression:
+        covariance = self.covariance()
+        return covariance * covariance / (self.ask("var", self.u, ddof=0) * self.ask("var", self.v, ddof=0))
+
+    def average_of_x(self) -> Expression:
+        return self.ask("avg", self.u) + self.m
+
+    def average_of_y(self) -> Expression:
+        return self.ask("avg", self.v) + self.k
+
+    def count(self) -> Expression:
+        return self.ask("count", self.u * self.v)
+
+
+_ASKED: Final[dict[type[exp.Expression], Callable[[_Both], Expression]]] = {
+    exp.CovarPop: _Both.covariance,
+    exp.CovarSamp: _Both.sample,
+    exp.Corr: _Both.correlation,
+    exp.RegrSlope: _Both.slope,
+    exp.RegrIntercept: _Both.intercept,
+    exp.RegrR2: _Both.determination,
+    exp.RegrAvgx: _Both.average_of_x,
+    exp.RegrAvgy: _Both.average_of_y,
+    exp.RegrCount: _Both.count,
+}
+
+
+def is_bivariate(node: exp.Expression) -> bool:
+    """Whether this is an aggregate of two columns."""
+    return type(node) in _ASKED
+
+
+def bivariate(
+    node: exp.Expression, y: Expression, x: Expression, relation: Relation, where: Expression | None, ask: Asking
+) -> Expression:
+    """An aggregate of two columns as an expression over measures; `where` chooses rows, as FILTER does."""
+    conditions = [] if where is None else [where]
+    conditions += [~each.is_null() for each in (y, x) if typed(each, relation.columns).domain.nullable]
+    (v, k), (u, m) = _centred(y, relation), _centred(x, relation)
+    if conditions:
+        known = conditions[0]
+        for each in conditions[1:]:
+            known = known & each
+        u, v = case((known, u)), case((known, v))
+    return _ASKED[type(node)](_Both(ask, u, v, m, k))
+
+
+def _centred(value: Expression, relation: Relation) -> tuple[Expression, Expression]:
+    """A number around the middle of its bounds; as it is if it has none, which is refused like any average of it."""
+    domain = typed(value, relation.columns).domain
+    if domain.kind not in NUMBERS or domain.bounds is None:
+        return value, lit(0.0)
+    middle = lit(float((domain.bounds[0] + domain.bounds[1]) / 2))
+    return value - middle, middle
