@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from deniable import audit, curves
-from deniable.audit import zoo
+from deniable.audit import commands, zoo
 from deniable.errors import InvalidOperation
 from deniable.testing import statistics
 from tests.audit.cases import Case, cases
@@ -41,7 +41,12 @@ def ours(quick: int, slow: int) -> bool:
             likelihood_ratio=case.likelihood_ratio,
             seconds=7200,
         )
-        fine = not found.refuted and found.epsilon <= found.claimed and (not case.tight or found.ratio >= TIGHT)
+        # Not blamed is not enough: something of each must be seen.
+        fine = (
+            found.verdict == "consistent"
+            and found.epsilon <= found.claimed
+            and (not case.tight or found.ratio >= TIGHT)
+        )
         well &= fine
         mark = "" if fine else " **NOT SO**"
         tight = " (tight)" if case.tight else ""
@@ -70,7 +75,7 @@ def the_zoo(trials: int) -> bool:
         seen = zoo.look(entry, trials=trials, confidence=0.999)
         well &= seen.as_it_should
         measured = "exactly" if seen.finding is None else f"{seen.finding.epsilon:.3f}"
-        caught = "yes" if seen.caught else "no, rightly" if entry.sound else "NO"
+        caught = commands.caught_or_not(seen)
         print(
             f"| {entry.name} | {entry.delta:g} | {entry.claimed:.4g} | {entry.truth:.4g} | {measured} | {caught} |",
             flush=True,

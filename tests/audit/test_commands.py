@@ -78,8 +78,12 @@ def test_a_refuted_one_has_its_own_exit_code(folder: Path) -> None:
 def test_json(folder: Path) -> None:
     code, out, _ = run("mine_to_audit:echo", "--neighbours", "[0]", "'word'", "--trials", "200", "--json")
     told = json.loads(out)
-    assert code == 0
+    assert code == 4, "nothing was seen, and that is no success"
     assert told["refuted"] is None
+    assert told["verdict"] == "nothing seen"
+    assert told["read"] == {
+        "answers": 400, "types": ["float"], "numbers": 1, "words": 0, "changing": 1, "not read": [],
+    }  # fmt: skip
     assert told["claimed"] == "Infinity"
     assert told["band"]["alpha"][0] == 0
 
@@ -111,7 +115,7 @@ def test_asked_wrongly(folder: Path, wrong: tuple[str, ...]) -> None:
 @pytest.mark.slow
 def test_the_zoo_prints_its_table() -> None:
     code, out, _ = run("--zoo", "--trials", "1000")
-    assert code in (0, 1)  # with so few trials the rare ones escape
+    assert code in (0, 1, 4)  # with so few trials the rare ones escape
     for word in (
         "half the sensitivity",
         "δ",
@@ -136,7 +140,7 @@ def test_the_zoo_fits_a_terminal_of_eighty_columns() -> None:
     rows = lines[1 : 1 + len(zoo.entries)]
     for name, row in zip(zoo.entries, rows, strict=True):
         assert row.startswith(name + " ")
-        assert row.rstrip().endswith(("yes", "no, rightly", "NO"))
+        assert row.rstrip().endswith(("yes", "no, rightly", "nothing seen", "NO"))
 
 
 @pytest.mark.slow

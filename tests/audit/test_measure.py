@@ -443,7 +443,7 @@ def test_the_band_has_a_quarter_of_a_border_for_each_bound() -> None:
     first, second = np.repeat([1.0, 0.0], [700, 300]), np.repeat([1.0, 0.0], [200, 800])
     is_first = np.repeat([True, False], 1000)
     sample = Sample(Answers.of(np.concatenate([first, second])), is_first)
-    found = band([(Combined.column(0), np.array([0.5, 2.0]))], sample, 0.08)
+    found = band([(Combined.column(), np.array([0.5, 2.0]))], sample, 0.08)
     alarms = binomial.upper_bound(200, 1000, miss=0.01)
     misses = 1 - binomial.lower_bound(700, 1000, miss=0.01)
     assert (alarms, misses) in list(zip(found.alpha, found.beta, strict=True))
@@ -508,7 +508,7 @@ def test_infinite_answers_are_guessed_as_the_event_says() -> None:
 
 
 def test_an_event_without_borders_guesses_nothing() -> None:
-    event = Event(Combined.column(0), math.inf, -math.inf)
+    event = Event(Combined.column(), math.inf, -math.inf)
     assert [event.guess(y) for y in (math.inf, -math.inf, math.nan, 0.0)] == [0, 0, 0, 0]
 
 

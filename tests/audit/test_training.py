@@ -249,3 +249,15 @@ def test_several_numbers_of_guesses_share_the_error_rate() -> None:
         cheaper = bound(scores, included, delta=best.delta, confidence=0.7, guesses=60)
         assert best.epsilon == pytest.approx(alone.epsilon, rel=1e-6)
         assert cheaper.epsilon > 1.02 * alone.epsilon, "the test can tell"
+
+
+def test_guesses_that_prove_nothing_are_no_evidence() -> None:
+    """ "ε is at least 0" read like a result; constant scores are a broken attack."""
+    rng = np.random.default_rng()
+    for ask in (audit.one_run, audit.one_run_fdp):
+        blind = ask(np.zeros(200), rng.random(200) < 0.5, delta=1e-5, confidence=1 - 1e-9)
+        assert not blind.seen
+        assert "nothing seen. With confidence 0.999999999, the guesses prove no leak" in blind.sentence
+        assert "ε is at least" not in blind.sentence
+        included = rng.random(400) < 0.5
+        assert ask(included * 1.0, included, delta=1e-5, confidence=0.95).seen

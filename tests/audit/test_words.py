@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from deniable import audit, curves
-from deniable.audit import scores, zoo
+from deniable.audit import learning, scores, zoo
 from deniable.audit.answers import Answers
 from deniable.audit.game import Event
 from deniable.audit.scores import Combined
@@ -36,7 +36,7 @@ def test_the_sentence_leads_with_what_breaks() -> None:
 
 
 def test_events_speak_plainly() -> None:
-    high, low = Combined.column(0), Combined.column(0).negated()
+    high, low = Combined.column(), Combined.column().negated()
     assert Event(high, 2.0, -math.inf).words == "guess the first neighbour where the answer is at least 2"
     assert Event(low, 2.0, -3.0).words == (
         "guess the first neighbour where the answer is at most -2, the second where the answer is at least 3"
@@ -53,12 +53,12 @@ def test_events_speak_plainly() -> None:
 def test_missing_answers_are_called_by_their_name(missing: Any, name: str) -> None:
     """Not by the last binary digit that they have not: of that nothing is said where there is none."""
     first, second = ([missing] * gaps + [i / 7 for i in range(100 - gaps)] for gaps in (20, 70))
-    found = scores.learn(Answers.of(first), Answers.of(second))
+    found = learning.learn(Answers.of(first), Answers.of(second))
     digits = [score for score in found if isinstance(score, scores.Digits | scores.DigitsRatio)]
     assert len(digits) == 3
     for score in digits:
         assert score.passes(Answers.of([missing, 0.0, 0.5])).tolist() == [True, True, False]
-    kinds = [score for score in found if isinstance(score, scores.Outcomes) and score.name == "kinds"]
+    kinds = [score for score in found if isinstance(score, scores.Outcomes) and score.what == "kinds"]
     assert [Event(score, math.inf, -0.5).words for score in kinds] == [
         f"guess the second neighbour where the answer is {name}"
     ]
@@ -68,7 +68,7 @@ def test_dicts_are_spoken_of_by_key() -> None:
     def answers(value: int) -> Answers:
         return Answers.of([{"where": "here", "total": i % 7, "mean": value + i % 3} for i in range(60)])
 
-    words = {score.words for score in scores.learn(answers(0), answers(1))}
+    words = {score.words for score in learning.learn(answers(0), answers(1))}
     assert {
         "the number at 'mean'",
         "the number at 'total'",
@@ -76,7 +76,8 @@ def test_dicts_are_spoken_of_by_key() -> None:
     } <= words
     assert not any("number 1" in said for said in words)
     nested = [Answers.of([{"both": [value, i % 3]} for i in range(60)]) for value in (0, 1)]
-    assert {"number 1", "number 2"} <= {score.words for score in scores.learn(*nested)}
+    words = {score.words for score in learning.learn(*nested)}
+    assert {"the number at 'both'[0]", "the number at 'both'[1]"} <= words
 
 
 def test_numbers_of_a_row_are_numbered_from_one() -> None:
@@ -84,16 +85,16 @@ def test_numbers_of_a_row_are_numbered_from_one() -> None:
         return [round(5 * value + random.gauss(0, 1), 2), round(random.gauss(0, 1), 2)]
 
     first, second = ([row(value) for _ in range(500)] for value in (0, 1))
-    words = {score.words for score in scores.learn(Answers.of(first), Answers.of(second))}
+    words = {score.words for score in learning.learn(Answers.of(first), Answers.of(second))}
     assert {"number 1", "number 2", "number 1 minus number 2", "the sum of the numbers"} <= words
     assert "the answer" not in words
     assert "the place of the last binary digit of the finest of its numbers" in words
-    of_one = scores.learn(Answers.of([y[0] for y in first]), Answers.of([y[0] for y in second]))
+    of_one = learning.learn(Answers.of([y[0] for y in first]), Answers.of([y[0] for y in second]))
     assert {"the answer", "the place of the last binary digit"} <= {score.words for score in of_one}
 
 
 def test_borders_have_no_minus_zero() -> None:
-    high, low = Combined.column(0), Combined.column(0).negated()
+    high, low = Combined.column(), Combined.column().negated()
     assert Event(low, -0.0, 0.0).words.count(" 0") == 2
     for event in (Event(high, -0.0, -0.0), Event(low, 0.0, 0.0), Event(low, -0.0, -0.0)):
         assert "-0" not in event.words
@@ -118,12 +119,12 @@ def test_digits_are_told_upright_and_with_what_to_do() -> None:
     )
     assert found.refuted
     assert "audit rounded answers" in found.proof[0].hint
-    assert Event(Combined.column(0), 1.0, -math.inf).hint == ""
+    assert Event(Combined.column(), 1.0, -math.inf).hint == ""
 
 
 def test_bins_are_told_as_pieces() -> None:
     """The words hold where the score does, for every answer that was binned."""
-    number = Combined.column(0)
+    number = Combined.column()
     binned = scores.Binned(
         (number,), (np.array([scores.NO_NUMBER / 2, 1.0, 2.0, 3.0]),), (np.array([-2.0, 1, -2, 1, 1]),)
     )

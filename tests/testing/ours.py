@@ -13,6 +13,7 @@ import numpy as np
 
 from deniable import Unit, curves, local, mechanisms, testing
 from deniable.mechanisms import cautionary
+from tests.audit.cases import hashed
 
 Pmf = Callable[[int], float]
 Case = tuple[Any, tuple[Any, Any], dict[str, Any]]
@@ -139,6 +140,7 @@ WEIGHTS = [[1, 1, 1], [1, 0, 1]]
 BITS = ([1, 0, 1], [1, 0, 0])
 
 SOUND = mechanisms.DiscreteLaplace(sensitivity=1, scale=1)
+SHARP = mechanisms.DiscreteLaplace(sensitivity=1, scale=Fraction(1, 3))
 EXPONENTIAL = mechanisms.Exponential(sensitivity=1, epsilon=1, candidates=3)
 FLIPPING = mechanisms.PermuteAndFlip(sensitivity=1, epsilon=1, candidates=3)
 NOISY_MAX = mechanisms.NoisyMax(sensitivity=1, epsilon=1, candidates=3)
@@ -149,12 +151,21 @@ TOWNS = mechanisms.Histogram(categories=["a", "b"], unit=ROW, epsilon=1.0)
 MEDIAN = mechanisms.InverseSensitivity.median(answers=range(4), epsilon=1)
 MAJORITY = mechanisms.BinaryInverseSensitivity.median(epsilon=1)
 POISSON = mechanisms.PoissonMechanism.linear(low=2, high=5, top=10)
-KEYS = mechanisms.UnknownKeys(unit=ROW, scale=1, threshold=3)
-ANSWERS = mechanisms.LinearQueries.laplace(weights=WEIGHTS, epsilon=1.0)
+KEYS = mechanisms.UnknownKeys(unit=ROW, scale=1, threshold=2)
+ANSWERS = mechanisms.LinearQueries.laplace(weights=WEIGHTS, epsilon=4.0)
+RANGE = mechanisms.Bounds(unit=ROW, epsilon=3, exponents=(0, 3))
+SHOWN = int(RANGE.noise.error(confidence=RANGE.confidence))
+"""Rows in one bin beyond which it is shown."""
+HASHING = local.LocalHashing(categories=4, epsilon=4.0)
 
 
 def person(protocol: Any) -> testing.OnePerson:
     return testing.OnePerson(protocol)
+
+
+def read_hash(report: Any) -> float:
+    """Whether a report speaks for 0 or for 1."""
+    return hashed(0, 1, HASHING.buckets)(report)
 
 
 def same(answers: tuple[int, ...]) -> mechanisms.Mechanism:
@@ -166,12 +177,12 @@ OURS: dict[str, Case] = {
     "Laplace": (mechanisms.Laplace(sensitivity=1, epsilon=1), (0, 1), {"law": geometric(1)}),
     "Laplace on floats": (mechanisms.Laplace(sensitivity=1.0, epsilon=1), (0.0, 1.0), {"trials": 2000}),
     "Laplace on vectors": (
-        mechanisms.Laplace(sensitivity=2, epsilon=1, dimension=2),
+        mechanisms.Laplace(sensitivity=2, epsilon=3, dimension=2),
         ([0, 0], [1, -1]),
         {"trials": 2000},
     ),
     "Gaussian": (mechanisms.Gaussian(sensitivity=1, sigma=1.5), (0, 1), {"law": rounded(1.5)}),
-    "Gaussian on floats": (mechanisms.Gaussian(sensitivity=0.1, sigma=0.1), (0.2, 0.3), {"trials": 2000}),
+    "Gaussian on floats": (mechanisms.Gaussian(sensitivity=0.1, sigma=0.05), (0.2, 0.3), {"trials": 2000}),
     "Gaussian floored": (
         mechanisms.Gaussian(sensitivity=1.0, sigma=2).then(math.floor),
         (0.3, 1.3),
@@ -188,11 +199,11 @@ OURS: dict[str, Case] = {
     ),
     # -- composed
     "Composed": (
-        mechanisms.DiscreteLaplace(sensitivity=1, scale=2) * mechanisms.DiscreteGaussian(sensitivity=1, sigma=2),
+        mechanisms.DiscreteLaplace(sensitivity=1, scale=1) * mechanisms.DiscreteGaussian(sensitivity=1, sigma=1),
         (0, 1),
         {"trials": 1500},
     ),
-    "Adaptive": (SOUND.followed_by(same, curve=curves.pure(epsilon=1.0)), (0, 1), {"trials": 300}),
+    "Adaptive": (SHARP.followed_by(same, curve=curves.pure(epsilon=1.0)), (0, 1), {"trials": 300}),
     "Parallel": (mechanisms.Parallel.by_value([SOUND, SOUND], unit=ROW), ((2, 3), (2, 4)), {"trials": 1500}),
     # -- selections
     "Exponential": (EXPONENTIAL, SCORES, {"law": by_index(EXPONENTIAL), "distance": below_best, "trials": 1000}),
@@ -250,33 +261,33 @@ OURS: dict[str, Case] = {
         },
     ),
     "Quantile": (
-        mechanisms.Quantile(q=0.25, bounds=(0, 8), spacing=1, epsilon=1, unit=ROW),
+        mechanisms.Quantile(q=0.25, bounds=(0, 8), spacing=1, epsilon=6, unit=ROW),
         ([1, 4, 6], [1, 4, 6, 0]),
         {"trials": 800},
     ),
     "Median": (
-        mechanisms.Median(bounds=(0, 8), spacing=1, epsilon=1, unit=ROW),
+        mechanisms.Median(bounds=(0, 8), spacing=1, epsilon=6, unit=ROW),
         ([1, 4, 6], [1, 4, 6, 0]),
         {"trials": 800},
     ),
     # -- thresholds
     "AboveThreshold": (
-        mechanisms.AboveThreshold(threshold=3, sensitivity=1, epsilon=2, questions=3),
+        mechanisms.AboveThreshold(threshold=3, sensitivity=1, epsilon=8, questions=3),
         QUESTIONS,
         {"distance": missed, "trials": 1000},
     ),
     "MonotoneAboveThreshold": (
-        mechanisms.MonotoneAboveThreshold(threshold=3, sensitivity=1, epsilon=2, questions=3),
+        mechanisms.MonotoneAboveThreshold(threshold=3, sensitivity=1, epsilon=8, questions=3),
         MORE,
         {"distance": missed, "trials": 1000},
     ),
     "SparseVector": (
-        mechanisms.SparseVector(threshold=3, sensitivity=1, epsilon=2, positives=2, questions=3),
+        mechanisms.SparseVector(threshold=3, sensitivity=1, epsilon=12, positives=2, questions=3),
         QUESTIONS,
         {"distance": missed_any, "trials": 1000},
     ),
     "MonotoneSparseVector": (
-        mechanisms.MonotoneSparseVector(threshold=3, sensitivity=1, epsilon=2, positives=2, questions=3),
+        mechanisms.MonotoneSparseVector(threshold=3, sensitivity=1, epsilon=12, positives=2, questions=3),
         MORE,
         {"distance": missed_any, "trials": 1000},
     ),
@@ -289,23 +300,23 @@ OURS: dict[str, Case] = {
         {"distance": lambda _, shown: abs(shown.get("a", 9) - 9), "trials": 1500},
     ),
     "TreeCounter": (
-        mechanisms.TreeCounter(horizon=4, sensitivity=1, epsilon=1.0),
+        mechanisms.TreeCounter(horizon=4, sensitivity=1, epsilon=4.0),
         STEPS,
         {"distance": off_totals, "trials": 1500},
     ),
     "FactorisedCounter": (
-        mechanisms.FactorisedCounter(horizon=4, sensitivity=1, mu=1.0),
+        mechanisms.FactorisedCounter(horizon=4, sensitivity=1, mu=3.0),
         STEPS,
         {"distance": off_totals, "trials": 1000},
     ),
     "LinearQueries": (ANSWERS, BITS, {"distance": off_shares, "trials": 1000}),
     "LinearQueries by Gaussian noise": (
-        mechanisms.LinearQueries.gaussian(weights=WEIGHTS, mu=1.0),
+        mechanisms.LinearQueries.gaussian(weights=WEIGHTS, mu=3.0),
         BITS,
         {"distance": off_shares, "trials": 1000},
     ),
     "LinearQueries by randomized response": (
-        mechanisms.LinearQueries.randomized_response(weights=WEIGHTS, epsilon=1.0),
+        mechanisms.LinearQueries.randomized_response(weights=WEIGHTS, epsilon=3.0),
         BITS,
         {"distance": off_shares, "trials": 1000},
     ),
@@ -318,13 +329,13 @@ OURS: dict[str, Case] = {
             "trials": 2000,
         },
     ),
-    "Mean": (mechanisms.Mean(low=0, high=2, unit=ROW, epsilon=1), ([1.0, 2.0], [1.0, 2.0, 0.0]), {"trials": 1000}),
+    "Mean": (mechanisms.Mean(low=0, high=2, unit=ROW, epsilon=4), ([1.0, 2.0], [1.0, 2.0, 0.0]), {"trials": 1000}),
     "Variance": (
-        mechanisms.Variance(low=0, high=2, unit=ROW, epsilon=1),
+        mechanisms.Variance(low=0, high=2, unit=ROW, epsilon=12),
         ([1.0, 2.0], [1.0, 2.0, 0.0]),
         {"trials": 1000},
     ),
-    "Bounds": (mechanisms.Bounds(unit=ROW, epsilon=1.0), ([3.0] * 9, [3.0] * 9 + [400.0]), {"trials": 1000}),
+    "Bounds": (RANGE, ([1.5] * SHOWN, [1.5] * (SHOWN + 1)), {"trials": 1000}),
     # -- the cautionary ones: what they do is bad, what they say about it is true
     "Catastrophe": (
         cautionary.Catastrophe(SOUND, statistic=sum, delta=0.1),
@@ -370,14 +381,15 @@ OURS: dict[str, Case] = {
         {"law": kept_bits(0.5, 1 / (1 + math.e), 3), "trials": 1500},
     ),
     "SubsetSelection": (person(local.SubsetSelection(categories=4, epsilon=1.0)), (0, 1), {"trials": 1500}),
-    "LocalHashing": (person(local.LocalHashing(categories=4, epsilon=1.0)), (0, 1), {"trials": 1000}),
-    "Rappor": (person(local.Rappor(categories=3, f=0.5, p=0.25, q=0.75)), (0, 1), {"trials": 1500}),
+    # Which hash it is, is public: who works it out reads the report.
+    "LocalHashing": (person(HASHING).then(read_hash), (0, 1), {"trials": 1000}),
+    "Rappor": (person(local.Rappor(categories=3, f=0.25, p=0.1, q=0.9)), (0, 1), {"trials": 1500}),
     "BloomRappor": (
-        person(local.BloomRappor(bits=8, hashes=2, cohorts=2, f=0.5, p=0.25, q=0.75)),
+        person(local.BloomRappor(bits=8, hashes=2, cohorts=2, f=0.25, p=0.1, q=0.9)),
         ("pear", "plum"),
         {"trials": 1000},
     ),
     "DuchiMean": (person(local.DuchiMean(low=-1, high=1, epsilon=1.0)), (-1.0, 1.0), {"trials": 1500}),
     "PiecewiseMean": (person(local.PiecewiseMean(low=-1, high=1, epsilon=1.0)), (-1.0, 1.0), {"trials": 1500}),
-    "HybridMean": (person(local.HybridMean(low=-1, high=1, epsilon=1.0)), (-1.0, 1.0), {"trials": 600}),
+    "HybridMean": (person(local.HybridMean(low=-1, high=1, epsilon=3.0)), (-1.0, 1.0), {"trials": 600}),
 }

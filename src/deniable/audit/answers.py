@@ -1,56 +1,84 @@
-"""Whatever a mechanism answers, in columns that can be searched: numbers, fingerprints and kinds.
+"""Whatever a mechanism answers, in columns that can be searched: numbers, words, fingerprints and kinds.
 
-The encoding is total: numbers, arrays, tuples, dicts, strings, None, NaN, and exceptions (`Raised`) all have one. Two
-answers that a reader can tell apart differ in their fingerprints or in their kinds (but for collisions of a 64-bit
+The encoding is total: every answer has one, exceptions (`Raised`) too, and nothing in it is left out (see `reading`).
+Two answers that a reader can tell apart differ in their fingerprints or in their kinds (but for collisions of a 64-bit
 hash, which can hide a difference and never invent one).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import CoroutineType, FunctionType, MethodType
 from typing import Any, Final, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from deniable.audit import reading, table
+from deniable.audit.reading import Raised, look
+from deniable.audit.table import Dense, Floats, Ints, Path, Table
+from deniable.errors import NotCertifiable
 
-MOST_COLUMNS: Final = 64
-"""Numbers of one answer that are looked at one by one, the first ones; the fingerprint has all of them."""
+__all__ = ["UNREADABLE", "Answers", "Floats", "Ints", "Raised", "Seen", "last_digits", "look", "numbers_of", "plain"]
 
-LONGEST: Final = 40
-"""Letters of an answer that are shown."""
-
-UNREADABLE: Final = "of which nothing can be read; let it return numbers, strings, lists or dicts"
+UNREADABLE: Final = "of which nothing can be read; let it return numbers, texts, lists or dicts"
 """What is said of an opaque answer."""
-
-MESSAGE: Final = 200
-"""Letters of an error's message that are shown."""
-
+MOST_CELLS: Final = 2**28
+"""Numbers of all answers together: two gigabytes of them."""
+NAMEABLE: Final = 1000
+"""Of more words than these nobody reads names."""
 MULTIPLIER: Final = 0x9E3779B97F4A7C15
 """Of the row hash: 2⁶⁴ divided by the golden ratio, an odd number whose bits are well mixed."""
+SHOWN: Final = 3
+"""Types that are told by name."""
+
+
+Shape = tuple[tuple[Path, str], ...]
+"""Paths, and the types that stand there."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Raised:
-    """The mechanism raised instead of answering: an error is an output. Its message is no part of it."""
+class Seen:
+    """What was read in the answers."""
 
-    error: str
-    message: str = field(default="", repr=False, compare=False)
-    """For the auditor, whose own mechanism it is, when nothing else came."""
+    answers: int
+    types: tuple[str, ...]
+    """Of the answers, the most frequent first."""
+    numbers: int
+    """Places at which some answer has a number: lengths, and numbers in texts, among them."""
+    words: int
+    """Places at which some answer has a text, None, or another thing that is no number."""
+    changing: int
+    """How many of these are not the same in all answers."""
+    shut: tuple[str, ...]
+    """Types of which nothing could be read."""
 
-    @classmethod
-    def by(cls, error: BaseException) -> Raised:
-        said = " ".join(_or(str, error, "").split())
-        return cls(type(error).__name__, said if len(said) <= MESSAGE else said[: MESSAGE - 1] + "…")
+    def joined(self, other: Seen) -> Seen:
+        """What was read in these answers and in others."""
+        return Seen(
+            self.answers + other.answers,
+            tuple(dict.fromkeys(self.types + other.types)),
+            max(self.numbers, other.numbers),
+            max(self.words, other.words),
+            max(self.changing, other.changing),
+            tuple(dict.fromkeys(self.shut + other.shut)),
+        )
 
-    def __str__(self) -> str:
-        return f"raised {self.error}"
+    @property
+    def sentence(self) -> str:
+        """What was read, in plain words."""
+        types = ", ".join(self.types[:SHOWN]) + (", …" if len(self.types) > SHOWN else "")
+        parts = [_counted(self.numbers, "number"), _counted(self.words, "word")]
+        found = " and ".join(part for part in parts if part) or "nothing"
+        said = f"Read in {self.answers:,} answers ({types}): {found}, {self.changing:,} of them changing."
+        return said if not self.shut else f"{said} Not read: {', '.join(self.shut)}, {UNREADABLE}."
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} {name}{'' if count == 1 else 's'}" if count else ""
 
 
 @final
@@ -59,27 +87,84 @@ class Answers:
     """Answers, encoded. `raw` are the answers as they came."""
 
     raw: Any
-    columns: Floats
-    """One row an answer; NaN where there is no number."""
+    numbers: Table
+    words: Table
+    """Texts, None and the like, as numbers that say which."""
     keys: Ints
     """A fingerprint of the whole answer."""
     kinds: Ints
     """A fingerprint of its type: int or float, how long, where it is NaN."""
+    forms: Ints
+    """Which of the shapes each answer has."""
+    shapes: tuple[Shape, ...]
+    """Where which types stand."""
+    looks: Mapping[int, Any] = field(default_factory=dict)
+    """What some of the words are."""
+    types: tuple[str, ...] = ()
+    shut: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def __getitem__(self, chosen: Any) -> Answers:
         raw = self.raw[chosen] if isinstance(self.raw, np.ndarray) else _picked(self.raw, chosen)
-        return Answers(raw, self.columns[chosen], self.keys[chosen], self.kinds[chosen])
+        return Answers(
+            raw,
+            self.numbers[chosen],
+            self.words[chosen],
+            self.keys[chosen],
+            self.kinds[chosen],
+            self.forms[chosen],
+            self.shapes,
+            self.looks,
+            self.types,
+            self.shut,
+        )
 
-    def of_width(self, width: int) -> Answers:
-        """The same with so many columns: NaN where there are none."""
-        missing = width - self.columns.shape[1]
-        if missing == 0:
-            return self
-        columns = np.pad(self.columns[:, :width], ((0, 0), (0, max(0, missing))), constant_values=np.nan)
-        return Answers(self.raw, columns, self.keys, self.kinds)
+    def joined(self, other: Answers) -> Answers:
+        """These and others after them."""
+        are_arrays = isinstance(self.raw, np.ndarray) and isinstance(other.raw, np.ndarray)
+        raw = np.concatenate([self.raw, other.raw]) if are_arrays else [*self.raw, *other.raw]
+        shapes = tuple(dict.fromkeys(self.shapes + other.shapes))
+        place = {shape: i for i, shape in enumerate(shapes)}
+        forms = [np.array([place[one] for one in side.shapes], dtype=np.int64)[side.forms] for side in (self, other)]
+        return Answers(
+            raw,
+            table.stacked(self.numbers, other.numbers),
+            table.stacked(self.words, other.words),
+            np.concatenate([self.keys, other.keys]),
+            np.concatenate([self.kinds, other.kinds]),
+            np.concatenate(forms),
+            shapes,
+            {**self.looks, **other.looks},
+            tuple(dict.fromkeys(self.types + other.types)),
+            tuple(dict.fromkeys(self.shut + other.shut)),
+        )
+
+    def types_at(self, path: Path) -> Ints:
+        """For each answer a number that says which type stands there; -1 where there is nothing."""
+        known = [hash(dict(shape).get(path)) & reading.WORD if path in dict(shape) else -1 for shape in self.shapes]
+        return np.array(known, dtype=np.int64)[self.forms]
+
+    def type_named(self, place: int, path: Path) -> str:
+        """The type that stands there in one answer."""
+        return dict(self.shapes[int(self.forms[place])]).get(path, "missing")
+
+    @property
+    def mixed(self) -> list[Path]:
+        """Places with several types."""
+        at: dict[Path, set[str]] = {}
+        for form in np.unique(self.forms).tolist():
+            for path, kind in self.shapes[form]:
+                at.setdefault(path, set()).add(kind)
+        return [path for path, kinds in at.items() if len(kinds) > 1]
+
+    @property
+    def seen(self) -> Seen:
+        """What was read."""
+        changing = sum(len(changes(one)) for one in (self.numbers, self.words))
+        counts = (len(self.numbers.paths), len(self.words.paths))
+        return Seen(len(self), self.types, *counts, changing, self.shut)
 
     @staticmethod
     def of(raw: Any) -> Answers:
@@ -90,8 +175,8 @@ class Answers:
         types = {type(answer) for answer in listed}
         if len(types) == 1 and types <= {int, float, bool}:
             array = np.array(listed)
-            if array.dtype.kind in "bif":
-                return _of_array(array)
+            if array.dtype.kind in "bif" and not _is_beyond(array):
+                return _of_array(array, types.pop().__name__)
         return _of_list(listed)
 
 
@@ -102,14 +187,67 @@ def _picked(raw: Sequence[Any], chosen: Any) -> list[Any]:
     return [raw[i] for i in places.tolist()]
 
 
-def _of_array(raw: NDArray[Any]) -> Answers:
+def changes(one: Table) -> list[int]:
+    """The columns in which not all answers are alike: another number, or none."""
+    found: list[int] = []
+    for places, block in one.blocks(range(len(one.paths))):
+        if not len(block):
+            continue
+        first = block[0]
+        is_other = (block != first) & ~(np.isnan(block) & np.isnan(first))
+        found += [
+            place for place, is_changing in zip(places, is_other.any(axis=0).tolist(), strict=True) if is_changing
+        ]
+    return found
+
+
+# -- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _is_beyond(array: NDArray[Any]) -> bool:
+    """Whether there are whole numbers that a float has not."""
+    if array.dtype.kind not in "iu" or not array.size:
+        return False
+    return int(array.max()) >= reading.WHOLE or int(array.min()) <= -reading.WHOLE
+
+
+def _of_array(raw: NDArray[Any], called: str = "") -> Answers:
     flat = raw.reshape(len(raw), -1)
-    if raw.dtype.kind == "c":  # a real and an imaginary number
-        flat = np.stack([flat.real, flat.imag], axis=-1).reshape(len(raw), -1)
+    paths: tuple[Path, ...] = tuple(np.ndindex(*raw.shape[1:]))
+    if raw.dtype.kind == "c":
+        flat = np.concatenate([flat.real, flat.imag], axis=1)
+        paths = tuple((part, *path) for part in (".real", ".imag") for path in paths)
     columns = flat.astype(np.float64)
     bits = np.ascontiguousarray(columns).view(np.int64) if flat.dtype.kind == "f" else flat.astype(np.int64)
-    odd = np.isnan(columns) * 1 + np.isinf(columns) * 2
-    return Answers(raw, columns[:, :MOST_COLUMNS], _mixed(bits), _mixed(odd) if odd.any() else np.zeros(len(raw), int))
+    if _is_beyond(flat):
+        for name, part in reading.split(flat):
+            columns = np.concatenate([columns, part], axis=1)
+            paths += tuple((*path, name) for path in np.ndindex(*raw.shape[1:]))
+    odd = (np.isnan(columns) * 1 + np.isinf(columns) * 2).astype(np.int64)
+    kind = _KINDS.get(raw.dtype.kind, 0) if raw.ndim == 1 else 0
+    kinds = (_mixed(odd) if odd.any() else np.zeros(len(raw), np.int64)) + kind
+    words = Dense.of((), np.empty((len(raw), 0)))
+    name = called or (raw.dtype.name if raw.ndim == 1 else f"array of {raw.dtype.name}")
+    shape: Shape = (((), _NAMES.get(raw.dtype.kind, name)),)
+    numbers, forms = Dense.of(paths, columns), np.zeros(len(raw), np.int64)
+    return Answers(raw, numbers, words, _mixed(bits), kinds, forms, (shape,), {}, (name,))
+
+
+_KINDS: Final = {"f": 8, "i": 16, "b": 24}
+_NAMES: Final = {"f": "float", "i": "int", "b": "bool"}
+
+
+def _single(answer: Any) -> tuple[int, int] | None:
+    """Fingerprint and kind of a plain number, as an array of such has them: an answer has the same, whatever came
+    beside it.
+    """
+    kind = type(answer)
+    if kind is float:
+        odd = 1 if answer != answer else 2 if answer in (math.inf, -math.inf) else 0
+        return int(np.float64(answer).view(np.int64)), _KINDS["f"] + odd
+    if kind is bool or (kind is int and abs(answer) < reading.WHOLE):
+        return int(answer), _KINDS["b" if kind is bool else "i"]
+    return None
 
 
 def _mixed(rows: Ints) -> Ints:
@@ -123,110 +261,78 @@ def _mixed(rows: Ints) -> Ints:
     return found.view(np.int64)
 
 
+# -- everything else -------------------------------------------------------------------------------------------------
+
+
 def _of_list(listed: list[Any]) -> Answers:
-    leaves = [_or(_leaves, answer, [math.nan]) for answer in listed]
-    width = min(MOST_COLUMNS, max((len(row) for row in leaves), default=0))
-    columns = np.full((len(listed), width), np.nan)
-    for i, row in enumerate(leaves):
-        columns[i, : len(row)] = row[:width]
-    # What cannot be read (a list inside itself, an object that raises when it is written) is known by its type.
-    keys = np.array([_or(_key, y, hash(type(y).__name__)) for y in listed], dtype=np.int64)
-    kinds = np.array([_or(lambda a: hash(_kind(a)), y, hash(type(y).__name__)) for y in listed], dtype=np.int64)
-    return Answers(listed, columns, keys, kinds)
+    keys, kinds, forms = (np.zeros(len(listed), np.int64) for _ in range(3))
+    places: dict[Any, int] = {}
+    groups: dict[Any, tuple[list[int], list[list[float]], list[list[float]]]] = {}
+    looks: dict[int, Any] = {}
+    types: Counter[str] = Counter()
+    shut: Counter[str] = Counter()
+    cells = 0
+    for i, answer in enumerate(listed):
+        found = reading.read(answer)
+        shape = tuple(found.shape)
+        members, numbers, words = groups.setdefault(shape, ([], [], []))
+        members.append(i)
+        numbers.append(found.numbers)
+        words.append(found.words)
+        keys[i], kinds[i] = _single(answer) or (hash(found.identity), hash(found.kind))
+        forms[i] = places.setdefault(shape, len(places))
+        types[type(answer).__name__ if not isinstance(answer, Raised) else str(answer)] += 1
+        shut.update(found.shut)
+        if len(looks) < NAMEABLE:
+            looks.update({int(code): said for code, said in zip(found.words, found.looks, strict=True)})
+        cells += len(found.numbers)
+        if cells > MOST_CELLS:
+            raise NotCertifiable(
+                f"the answers hold more than {MOST_CELLS:,} numbers together, after {i:,} of {len(listed):,}; ask for "
+                f"fewer trials (some {i // 2:,}), or let it return the numbers that matter"
+            )
+    named = {shape: reading.places(shape) for shape in groups}
+    tables = [
+        table.gathered(
+            [(named[shape][which], group[0], group[1 + which]) for shape, group in groups.items()], len(listed)
+        )
+        for which in (0, 1)
+    ]
+    shapes = tuple(tuple((path, kind) for _, path, kind, *_ in shape) for shape in places)
+    told = tuple(name for name, _ in types.most_common())
+    unread = tuple(name for name, _ in shut.most_common())
+    return Answers(listed, tables[0], tables[1], keys, kinds, forms, shapes, looks, told, unread)
 
 
-def _or(read: Callable[[Any], Any], answer: Any, instead: Any) -> Any:
-    try:
-        return read(answer)
-    except Exception:  # an answer is anybody's object: its __repr__, __hash__ or __float__ may raise whatever it likes
-        return instead
+# -- single answers --------------------------------------------------------------------------------------------------
 
-
-def _key(answer: Any) -> int:
-    """The fingerprint of one answer; an array by its bytes, as writing out each of its numbers takes long."""
-    if isinstance(answer, np.ndarray) and answer.dtype.kind in "biuf":
-        same = answer.astype(np.float64 if answer.dtype.kind == "f" else np.int64)
-        return hash((answer.shape, same.tobytes()))
-    return hash(plain(answer))
-
-
-def _leaves(answer: Any) -> list[float]:
-    """The numbers in an answer, from left to right; NaN for what is none."""
-    if isinstance(answer, Mapping):
-        # By key, so that the same key stands in the same column.
-        return [x for key in sorted(answer, key=repr) for x in _leaves(answer[key])]
-    if isinstance(answer, np.ndarray):
-        if answer.dtype.kind in "biuf":
-            return [float(x) for x in answer.ravel()[:MOST_COLUMNS]]
-        answer = answer.ravel().tolist()
-    if isinstance(answer, list | tuple):
-        return [x for part in answer for x in _leaves(part)]
-    if isinstance(answer, complex | np.complexfloating):
-        return [float(answer.real), float(answer.imag)]
-    try:
-        return [float(answer)] if isinstance(answer, int | float | np.number | np.bool_) else [math.nan]
-    except OverflowError:
-        return [math.inf if answer > 0 else -math.inf]
-
-
-def _kind(answer: Any) -> Hashable:
-    if isinstance(answer, np.ndarray):
-        return ("array", answer.dtype.kind, answer.shape)
-    if isinstance(answer, list | tuple):
-        return (type(answer).__name__, *(_kind(part) for part in answer))
-    if isinstance(answer, Mapping):
-        return ("dict", len(answer))
-    if isinstance(answer, float | np.floating):
-        return "nan" if math.isnan(answer) else "inf" if math.isinf(answer) else type(answer).__name__
-    return str(answer) if isinstance(answer, Raised) else type(answer).__name__
+WRITTEN: Final = (float, bool, complex, type(None), type(...))
 
 
 def plain(answer: Any) -> Hashable:
     """An answer as something that can be counted: arrays and lists as tuples, numpy's numbers as Python's own."""
-    if isinstance(answer, np.ndarray | np.generic):
+    if isinstance(answer, np.ndarray | np.generic) and answer.dtype.names is None:
         answer = answer.tolist()
-    if isinstance(answer, list | tuple):
-        parts = tuple(plain(part) for part in answer)
-        return parts if type(answer) in (list, tuple) else (type(answer).__name__, *parts)
-    if isinstance(answer, Mapping):
+    if type(answer) in (list, tuple):
+        return tuple(plain(part) for part in answer)
+    if type(answer) is dict:
         return tuple(sorted(((plain(key), plain(part)) for key, part in answer.items()), key=repr))
-    # 1, 1.0 and True are equal, and so are 0.0 and -0.0, or one moment in two zones, but who reads the answer can tell
-    # them apart by how they look.
-    kind: Any = type(answer)
-    if is_opaque(answer):
-        return (kind.__name__,)
-    if kind in (int, str, bytes) or (kind.__repr__ is object.__repr__ and isinstance(answer, Hashable)):
+    if type(answer) in (int, str, bytes):
         return cast("Hashable", answer)
-    return (kind.__name__, repr(answer))
+    # 1, 1.0 and True are equal, and so are 0.0 and -0.0, or one moment in two zones, but who reads the answer can tell
+    # them apart by how they look. (The looks of a frame or a tensor leave most of it out: these are read.)
+    if type(answer) in WRITTEN:
+        return (type(answer).__name__, repr(answer))
+    return (type(answer).__name__, reading.read(answer).identity)
 
 
-def is_opaque(answer: Any) -> bool:
-    """Whether an answer shows nothing but its type: a generator, a function, an object without content or looks."""
-    kind: Any = type(answer)
-    if isinstance(answer, Iterator | CoroutineType | FunctionType | MethodType):
-        return True
-    return kind.__repr__ is object.__repr__ and kind.__hash__ in (object.__hash__, None)
-
-
-def says_nothing(answer: Any) -> bool:
-    """Whether an answer is, or holds, something opaque."""
-    if isinstance(answer, np.ndarray):
-        return answer.dtype.kind == "O" and any(says_nothing(part) for part in answer.ravel().tolist())
-    if isinstance(answer, list | tuple):
-        return any(says_nothing(part) for part in answer)
-    if isinstance(answer, Mapping):
-        return any(says_nothing(part) for item in answer.items() for part in item)
-    return is_opaque(answer)
-
-
-def look(answer: Any) -> str:
-    """An answer in a few words."""
-    if isinstance(answer, Raised):
-        return "an error: it " + str(answer)
-    if isinstance(answer, np.generic):
-        answer = answer.item()
-    found: str = _or(repr, answer, f"a {type(answer).__name__}")
-    return found if len(found) <= LONGEST else found[: LONGEST - 1] + "…"
+def read_whole(answer: Any) -> Hashable:
+    """The same, refused where something in the answer cannot be read."""
+    if isinstance(answer, Iterator):
+        answer = reading.drained(answer)
+    if shut := reading.read(answer).shut:
+        raise NotCertifiable(f"an answer of type {type(answer).__name__} holds a {shut[0]}, {UNREADABLE}")
+    return plain(answer)
 
 
 def numbers_of(answer: Any) -> Floats | None:
@@ -247,6 +353,12 @@ def last_digits(columns: Floats) -> Floats:
     >>> last_digits(np.array([[0.625], [3.0], [4.0], [0.0]]))
     array([-3.,  0.,  2., inf])
     """
+    places = each_last_digit(columns)
+    return np.asarray(places.min(axis=1)) if places.shape[1] else np.full(len(places), np.inf)
+
+
+def each_last_digit(columns: Floats) -> Floats:
+    """The same for each number by itself."""
     size = np.abs(np.ascontiguousarray(columns))
     bits = size.view(np.int64)
     exponent = bits >> 52
@@ -254,4 +366,4 @@ def last_digits(columns: Floats) -> Floats:
     lowest = np.frexp((mantissa & -mantissa).astype(np.float64))[1] - 1
     places = (np.maximum(exponent, 1) - 1075 + lowest).astype(np.float64)
     places[(size == 0) | ~np.isfinite(size)] = np.inf
-    return np.asarray(places.min(axis=1)) if places.shape[1] else np.full(len(places), np.inf)
+    return np.asarray(places)

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, redi
 from pathlib import Path
 from typing import Any, Final
 
-from deniable.audit import zoo
+from deniable.audit import finding, zoo
 from deniable.audit.finding import Finding
 from deniable.audit.measuring import LEAST, SECONDS, Progress, measure
 from deniable.curves import Curve, check, parse
@@ -24,6 +24,8 @@ from deniable.errors import NOTHING, InvalidParameter, MissingExtra
 
 REFUTED: Final = 3
 """The exit code when the claim is refuted: not a failure of the audit, and not to be overlooked by a script."""
+NOTHING_SEEN: Final = 4
+"""The exit code when the answers show no difference at all: no evidence for the claim, so it must not look like it."""
 SEARCHING: Final = "searching for an event"
 """What is done when all answers are there."""
 ROOMY: Final = 130
@@ -42,7 +44,7 @@ def audit_command(
     plot: Path | None = None,
     as_json: bool = False,
 ) -> int:
-    """Measure `module:function`; the exit code says whether its claim holds."""
+    """Measure `module:function`; the exit code says what was found: refuted, nothing seen, or neither."""
     if target is None or neighbours is None:
         raise InvalidParameter("module:function and --neighbours", NOTHING, "must both be given", "or ask for --zoo")
     pair = (literal(neighbours[0]), literal(neighbours[1]))
@@ -74,7 +76,8 @@ def audit_command(
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         print(fitted(found.sentence, width))
         if event.directions:
-            print(fitted(f"By this rule: {event.words}.", width))
+            by = "By this rule" if found.seen else "The best rule that was found"
+            print(fitted(f"{by}: {event.words}.", width))
             print(f"{tally.right:,} of its {tally.right + tally.wrong:,} guesses were right.")
         else:
             print("By no rule: nothing in the answers was worth a guess. Do they ever change?")
@@ -84,9 +87,10 @@ def audit_command(
             )
         if event.hint:
             print(fitted(event.hint, width))
+        print(fitted(found.read.sentence, width))
     if plot is not None:
         print(f"Saved {plot}", file=sys.stderr)
-    return REFUTED if found.refuted else 0
+    return {finding.REFUTED: REFUTED, finding.NOTHING_SEEN: NOTHING_SEEN}.get(found.verdict, 0)
 
 
 def _prints_aside(as_json: bool) -> AbstractContextManager[object]:
@@ -144,6 +148,7 @@ def literal(text: str) -> Any:
 def record(found: Finding) -> dict[str, Any]:
     """A finding as plain values."""
     return {
+        "verdict": found.verdict,
         "sentence": found.sentence,
         "refuted": found.refuted,
         "epsilon": found.epsilon,
@@ -155,6 +160,15 @@ def record(found: Finding) -> dict[str, Any]:
         "wrong": found.tally.wrong,
         "broken": _broken(found),
         "trials": found.trials,
+        "reach": found.reach,
+        "read": {
+            "answers": found.read.answers,
+            "types": list(found.read.types),
+            "numbers": found.read.numbers,
+            "words": found.read.words,
+            "changing": found.read.changing,
+            "not read": list(found.read.shut),
+        },
         "band": {"alpha": list(found.band.alpha), "beta": list(found.band.beta)},
         "claim": found.claim.to_dict() if isinstance(found.claim, Curve) else None,
     }
@@ -241,8 +255,9 @@ def zoo_command(
             measured = "exactly" if found is None else rounded_down(found.epsilon, 3)
             elsewhere = one.caught and found is not None and found.epsilon <= found.claimed
             is_starred, measured = is_starred or elsewhere, measured + "*" if elsewhere else measured
-            said = "yes" if one.caught else "no, rightly" if entry.sound else "NO"
-            caught = Text(said, "green" if one.as_it_should else "bold red")
+            caught = Text(
+                caught_or_not(one), "green" if one.as_it_should else "yellow" if _is_unseen(one) else "bold red"
+            )
             said_at = [_short(entry.delta), _short(entry.claimed), _short(entry.truth), measured]
             row: list[str | Text] = [entry.name, *said_at, caught]
             table.add_row(*row, *([entry.teaches] if wide else []))
@@ -251,11 +266,27 @@ def zoo_command(
             console.print("* refuted at another (ε, δ) of its claim, not by this ε")
         found_out = sum(one.caught for one in looks if not one.entry.sound)
         blamed = sum(one.caught for one in looks if one.entry.sound)
+        unseen = sum(_is_unseen(one) for one in looks)
+        and_unseen = f", nothing seen of {unseen}" if unseen else ""
         console.print(
             f"\n{found_out} of {len(zoo.broken())} broken ones caught, {blamed} of {len(zoo.sound())} sound ones "
-            f"blamed; {trials:,} trials, confidence {confidence:.10g}."
+            f"blamed{and_unseen}; {trials:,} trials, confidence {confidence:.10g}."
         )
-    return 0 if all(one.as_it_should for one in looks) else 1
+    if any(not one.as_it_should and not _is_unseen(one) for one in looks):
+        return 1
+    return NOTHING_SEEN if any(_is_unseen(one) for one in looks) else 0
+
+
+def _is_unseen(one: zoo.Look) -> bool:
+    """A sound one of which the answers showed nothing: neither blamed nor looked at. (A broken one just escaped.)"""
+    return one.entry.sound and not one.seen
+
+
+def caught_or_not(one: zoo.Look) -> str:
+    """In a word or two."""
+    if one.caught:
+        return "yes"
+    return "nothing seen" if _is_unseen(one) else "no, rightly" if one.entry.sound else "NO"
 
 
 def _short(number: float) -> str:
@@ -275,6 +306,7 @@ def _row(one: zoo.Look) -> dict[str, Any]:
         "delta": entry.delta,
         "measured": None if found is None else found.epsilon,
         "caught": one.caught,
+        "seen": one.seen,
         "sound": entry.sound,
         "teaches": entry.teaches,
         "source": entry.source,

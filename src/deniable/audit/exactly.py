@@ -21,10 +21,10 @@ from typing import Any, Final, final
 import numpy as np
 
 from deniable import curves
-from deniable.audit.answers import UNREADABLE, Raised, plain, says_nothing
+from deniable.audit.answers import Raised, read_whole
 from deniable.audit.locally import Factors, Law, local_factors
 from deniable.curves import Curve, Kernel
-from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter, NotCertifiable
+from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter
 from deniable.local import Protocol
 from deniable.mechanisms import (
     AboveThreshold,
@@ -178,9 +178,7 @@ def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
                 release = function(release)
             except Exception as error:  # an error is an output
                 return Raised(type(error).__name__)
-        if says_nothing(release):
-            raise NotCertifiable(f"an answer of type {type(release).__name__} holds something {UNREADABLE}")
-        return plain(release)
+        return read_whole(release)
 
     (p, q) = factors(inner, a, b)[0]
     again = max(1, math.ceil(ASKED / (len(p) + len(q))))

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
+from deniable.audit.answers import Seen
 from deniable.audit.game import Band, Event, Level, Tally
 from deniable.curves import Curve
 from deniable.curves.looks import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from deniable.plots import Figure
+
+
+REFUTED: Final = "refuted"
+CONSISTENT: Final = "consistent"
+MEASURED: Final = "measured"
+NOTHING_SEEN: Final = "nothing seen"
+ROUNDING: Final = 1e-12
+"""Of two floats that are added."""
 
 
 @final
@@ -23,7 +32,9 @@ class Finding:
     """At `delta`, the mechanism is not ε-DP for any smaller ε: a certified lower bound. 0: nothing was proved."""
     delta: float
     refuted: bool | None
-    """Whether the claim is proved wrong; None if nothing was claimed. False is no proof that it is right."""
+    """Whether the claim is proved wrong; None if nothing was claimed. False is no proof that it is right, and where
+    nothing was `seen` it says nothing at all: see `verdict`.
+    """
     confidence: float
     event: Event
     """The rule whose guesses prove ε."""
@@ -40,6 +51,31 @@ class Finding:
     """The rule that breaks it, and its guesses."""
     trials: int
     """How often the mechanism was asked about each neighbour, on average."""
+    read: Seen
+    """What was read in the answers."""
+    reach: float
+    """The ε that would have been certified if a guess about each answer had been right as often as the claim allows, or
+    always, if it says no ε.
+    """
+
+    @property
+    def seen(self) -> bool:
+        """Whether the answers prove that the neighbours differ: by an ε above 0, or by a test in the band that beats a
+        coin.
+        """
+        better = any(a + b < 1 - ROUNDING for a, b in zip(self.band.alpha, self.band.beta, strict=True))
+        return bool(self.refuted) or self.epsilon > 0 or better
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two: "refuted"; "consistent", a difference was seen and the claim allows it ("measured", where
+        nothing was claimed); or "nothing seen", which is no evidence for any claim.
+        """
+        if self.refuted:
+            return REFUTED
+        if not self.seen:
+            return NOTHING_SEEN
+        return MEASURED if self.claim is None else CONSISTENT
 
     @property
     def ratio(self) -> float:
@@ -58,6 +94,8 @@ class Finding:
         """The finding in plain words."""
         sure, level = f"{self.confidence:.10g}", f"δ = {self.delta:.3g}"
         measured = f"ε is at least {rounded_down(self.epsilon, 4)} at {level}"
+        if self.verdict == NOTHING_SEEN:
+            return self._nothing(sure, level)
         if self.claim is None:
             return f"With confidence {sure}: {measured}."
         said = "no ε" if math.isinf(self.claimed) else f"ε = {rounded_up(self.claimed, 4)}"
@@ -74,11 +112,29 @@ class Finding:
             breaks = "an attack has fewer misses at the same false alarms than the claim allows"
         return f"Refuted with confidence {sure}: {breaks}. Measured besides: {measured}, where the claim says {said}."
 
+    def _nothing(self, sure: str, level: str) -> str:
+        """Why there may be nothing to see, or why it was not seen."""
+        begin = f"Nothing seen: at confidence {sure} the answers prove no difference between the neighbours"
+        if self.claim is not None:
+            begin += f", which is no evidence for the claim of ε = {rounded_up(self.claimed, 4)} at {level}"
+        if not self.read.changing:
+            why = f"All {self.read.answers:,} answers were alike"
+        elif self.claimed == 0:
+            why = "That there is nothing to see no number of answers can prove"
+        elif self.reach <= 0:
+            why = "So few trials cannot show so small an ε"
+        else:
+            why = (
+                f"One that leaks all it may would have shown up to ε = {rounded_down(self.reach, 3)} in as many trials"
+            )
+        shut = f" Not read: {', '.join(self.read.shut)}." if self.read.shut else ""
+        return f"{begin}. {why}.{shut}"
+
     def __str__(self) -> str:
         return self.sentence
 
     def __repr__(self) -> str:
-        return f"<Finding: {self.sentence}>"
+        return f"<Finding: {self.sentence} {self.read.sentence}>"
 
     def plot(self) -> Figure:
         """The certified attack beside the claim, as a spec for `plots.render`."""

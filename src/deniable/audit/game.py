@@ -14,10 +14,10 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.audit import binomial, scores
+from deniable.audit import binomial, learning
 from deniable.audit.answers import Answers, Floats
 from deniable.audit.promise import Promise
-from deniable.audit.scores import Score
+from deniable.audit.scores import Combined, Score
 
 FOR_EPSILON, FOR_CLAIM, FOR_BAND = 0.7, 0.2, 0.1
 """How the error rate is shared by the three statements of a finding: ε, the verdict on the claim, and the band. ε is
@@ -192,29 +192,16 @@ def search(
     own: Sequence[Score],
 ) -> Chosen:
     """The event that will prove most, and the one that speaks most against the claim."""
-    found = list(own) or scores.learn(*teach.sides)
+    found = list(own) or learning.learn(*teach.sides)
     levels = _levels(claim)
-    every = Sample(joined(teach.answers, choose.answers), np.concatenate([teach.is_first, choose.is_first]))
-    found = found or [scores.Combined.column(0)]
+    every = Sample(teach.answers.joined(choose.answers), np.concatenate([teach.is_first, choose.is_first]))
+    found = found or [Combined.column()]
     best = _Best(found[0])
     for score in found:
         best.consider(score, choose if score.learned else every, judges, delta, miss * FOR_EPSILON, levels)
     breaking = None if best.breaking is None else (best.breaking, levels[best.level])
     rulers = (best.ruler, *(one.ruler for one in (best.event, best.breaking) if one is not None))
     return Chosen(best.event, breaking, rulers, best.excess if claim is not None else best.worth)
-
-
-def joined(one: Answers, other: Answers) -> Answers:
-    """One after the other."""
-    width = max(one.columns.shape[1], other.columns.shape[1])
-    raw = (
-        np.concatenate([one.raw, other.raw])
-        if isinstance(one.raw, np.ndarray) and isinstance(other.raw, np.ndarray)
-        else [*one.raw, *other.raw]
-    )
-    columns = [part.of_width(width).columns for part in (one, other)]
-    keys, kinds = np.concatenate([one.keys, other.keys]), np.concatenate([one.kinds, other.kinds])
-    return Answers(raw, np.concatenate(columns), keys, kinds)
 
 
 def _levels(claim: Promise | None) -> list[Level]:

@@ -10,8 +10,8 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.audit import binomial, game, sampling, scores
-from deniable.audit.answers import Answers, plain
+from deniable.audit import binomial, foreign, game, sampling, scores
+from deniable.audit.answers import Answers, Seen, plain
 from deniable.audit.finding import Finding
 from deniable.audit.game import FOR_BAND, FOR_CLAIM, FOR_EPSILON, Chosen, Sample
 from deniable.audit.promise import Promise, some_delta
@@ -155,6 +155,7 @@ def compare(
 
 
 def _listed(name: str, side: Any) -> Any:
+    side = foreign.rows(side)
     is_one = side.ndim == 0 if isinstance(side, np.ndarray) else isinstance(side, str | bytes | Mapping)
     if is_one or not isinstance(side, Iterable):
         raise InvalidParameter(name, NOTHING, "must be a list or array of answers")
@@ -205,6 +206,7 @@ def until_decided(
     size, spent, rounds = _round(FIRST_ROUND, count), 0, 0
     before: Sample | None = None
     best: Finding | None = None
+    read: Seen | None = None
     while True:
         rounds += 1
         asked = replace(whole, miss=whole.miss / (rounds * (rounds + 1)))
@@ -218,10 +220,11 @@ def until_decided(
             third = len(before) // 3
             chosen = asked.search(before[:third], before[third:], len(fresh))
             found = asked.verdict(chosen, fresh, spent)
-        if best is None or found.refuted or found.epsilon > best.epsilon:
+        read = fresh.answers.seen if read is None else read.joined(fresh.answers.seen)
+        if best is None or found.refuted or (found.epsilon, found.seen) > (best.epsilon, best.seen):
             best = found
         if found.refuted or found.ratio >= NEARLY or spent >= count:
-            return replace(best, confidence=confidence, trials=spent)
+            return replace(best, confidence=confidence, trials=spent, read=read)
         before = fresh if before is None else _recent(before, fresh)
         size = _round(2 * size, count - spent)
 
@@ -233,7 +236,7 @@ def _round(size: int, left: int) -> int:
 
 def _recent(before: Sample, fresh: Sample) -> Sample:
     """All answers so far, of which only so many are kept as a search can use."""
-    joined = Sample(game.joined(before.answers, fresh.answers), np.concatenate([before.is_first, fresh.is_first]))
+    joined = Sample(before.answers.joined(fresh.answers), np.concatenate([before.is_first, fresh.is_first]))
     return joined[-game.MOST_SEARCH :] if len(joined) > game.MOST_SEARCH else joined
 
 
@@ -267,9 +270,8 @@ class _Question:
         """Search with a part of the answers, and judge with the rest."""
         taught, searched = game.parts(len(sample))
         judges = sample[searched:]
-        return self.verdict(
-            self.search(sample[:taught], sample[taught:searched], len(judges)), judges, len(sample) // 2
-        )
+        chosen = self.search(sample[:taught], sample[taught:searched], len(judges))
+        return replace(self.verdict(chosen, judges, len(sample) // 2), read=sample.answers.seen)
 
     def search(self, teach: Sample, choose: Sample, judges: int) -> Chosen:
         return game.search(
@@ -309,7 +311,15 @@ class _Question:
             broken,
             breaking,
             trials,
+            judges.answers.seen,
+            self._reach(len(judges), claimed),
         )
+
+    def _reach(self, judges: int, claimed: float) -> float:
+        """The ε that guesses about all judging answers would certify, right as often as the claim allows."""
+        wrong = 0 if math.isinf(claimed) else math.ceil(judges / (1 + math.exp(min(claimed, 700.0))))
+        miss = self.miss * FOR_EPSILON
+        return binomial.guessing_epsilon(judges - wrong, wrong, judges, miss=miss, delta=self.delta)
 
 
 # -- arguments -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from types import NoneType
@@ -23,7 +23,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.audit.answers import UNREADABLE, Answers, Raised, is_opaque
+from deniable.audit import foreign, reading
+from deniable.audit.answers import UNREADABLE, Answers, Raised
 from deniable.audit.game import Sample
 from deniable.errors import NOTHING, InvalidParameter, NotCertifiable
 from deniable.local import CohortReports, Protocol
@@ -103,7 +104,7 @@ def _reports(reports: Any) -> Any:
 def _their_own(given: Many) -> Many:
     def call(value: Any, count: int) -> Any:
         try:
-            found = given(value, count)
+            found = foreign.rows(given(value, count))
             return found.copy() if isinstance(found, np.ndarray | list) else found
         except BaseException as error:
             raise _Unanswered(type(error).__name__) from None
@@ -139,9 +140,20 @@ def _rows(columns: list[Any]) -> Any:
 
 def _answer(call: Callable[[Any], Any], value: Any) -> Any:
     try:
-        return _kept(call(value))
+        return _kept(_asked(call(value)))
+    except reading.Endless:
+        raise
     except BaseException as error:  # an error is an output, and leaving is one too
         return Raised.by(error)
+
+
+def _asked(answer: Any) -> Any:
+    """An answer that is read once (an iterator, a cursor) is read here, before the next call: later it may be empty, or
+    say something else.
+    """
+    if isinstance(answer, Iterator):
+        return reading.drained(answer)
+    return list(answer.fetchall()) if foreign.is_result(answer) else answer
 
 
 def one(mechanism: Any) -> Callable[[Any], Any]:
@@ -278,8 +290,14 @@ def _must_say_something(answers: Any) -> None:
         if answers[0].message:  # beside the error, not in it: for whoever runs the audit of their own mechanism
             failed.add_note(f"The first call said: {answers[0].message}")
         raise failed
-    if is_opaque(answers[0]):
+    if all(_is_shut(answer) for answer in answers):
         raise NotCertifiable(f"all {count:,} answers are of type {kind.__name__}, {UNREADABLE}")
+
+
+def _is_shut(answer: Any) -> bool:
+    """Whether nothing can be read of an answer but its type."""
+    found = reading.read(answer)
+    return bool(found.shut) and not found.numbers and len(found.words) == len(found.shut)
 
 
 def _in_time(work: Callable[[], Any], seconds: float, done: list[int], total: int, progress: Progress | None) -> Any:

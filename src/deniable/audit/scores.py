@@ -5,43 +5,34 @@ less.
 
     Column, Combined     a number of the answer, or a weighted sum of them (differences, logistic regression)
     Binned               log-likelihood ratio by bins of such a number; several columns: naive Bayes
-    Outcomes             log-likelihood ratio of whole answers, or of their kinds (None, NaN, an exception)
-    Digits               the place of the last binary digit
-    Tree                 a small decision tree over all numbers
+    Outcomes             log-likelihood ratio of whole answers, of their kinds (None, NaN, an exception), of one word
+    Together             the sum of such ratios
+    Digits               the place of the last binary digit, of one number or of all
     Given                the user's own log-likelihood ratio
+
+`trees` has a small decision tree besides, and `learning` makes all of them from answers.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
 
-from deniable.audit.answers import Answers, Floats, Ints, Raised, last_digits, look
+from deniable.audit.answers import NAMEABLE, Answers, Floats, Ints, Raised, each_last_digit, last_digits, look
+from deniable.audit.columns import named, worded
+from deniable.audit.table import BLOCK, Dense, Path
 from deniable.errors import NOTHING, InvalidParameter
 
-BINS: Final = (12, 64)
-"""Coarse bins see tails with few draws, fine ones see shapes."""
-ALONE: Final = 8
-"""Columns looked at by themselves; of more, those that differ most."""
-PAIRED: Final = 4
-"""Up to so many columns, all differences of two of them are looked at."""
-DEPTH: Final = 5
-LEAF: Final = 20
-"""Fewest answers in a leaf of a tree."""
-CUTS: Final = 24
-"""Borders tried on one number in one node of a tree."""
-RIDGE: Final = 1e-3
 NO_NUMBER: Final = -1.7e308
 """Stands below all numbers."""
+MOST_OF_ALL: Final = "most of all"
 NAMED: Final = 3
 """Outcomes of an event that are told by name."""
-NAMEABLE: Final = 1000
-"""Of more outcomes than these nobody reads names."""
 
 
 class Score(ABC):
@@ -78,84 +69,17 @@ def _said(border: float) -> str:
     """A border in words: no minus before 0, and infinite answers by their name."""
     if abs(border) >= np.finfo(np.float64).max:
         return "∞" if border > 0 else "-∞"
-    return f"{border + 0.0:.6g}"
+    return f"{border + 0.0:.6g}" if abs(border) < 1e6 else f"{border:.17g}"
 
 
-def learn(first: Answers, second: Answers) -> list[Score]:
-    """Every score that these answers suggest."""
-    found: list[Score] = []
-    width = max(first.columns.shape[1], second.columns.shape[1])
-    first, second = first.of_width(width), second.of_width(width)
-    both = np.concatenate([first.columns, second.columns])
-    varied = [j for j in range(both.shape[1]) if _varies(both[:, j])]
-    names = _names([side.raw for side in (first, second) if len(side)], width)
-    numbers: list[Combined] = [Combined.column(j, names[j]) for j in _telling(first, second, varied)]
-    if len(varied) > 1:
-        numbers += _sums(both, varied, names)
-        numbers.append(_logistic(first, second, varied))
-    for number in numbers:
-        found += [number, number.negated()]
-        on = _with_gaps(number, first), _with_gaps(number, second)
-        found += [binned for bins in BINS if (binned := Binned.learn((number,), (on,), bins)) is not None]
-    if len(varied) > 1:
-        columns = tuple(Combined.column(j) for j in varied)
-        every = tuple((_with_gaps(column, first), _with_gaps(column, second)) for column in columns)
-        found += [binned for bins in BINS if (binned := Binned.learn(columns, every, bins)) is not None]
-        found.append(Tree.learn(first, second))
-    for name in ("keys", "kinds"):
-        outcomes = Outcomes.learn(name, getattr(first, name), getattr(second, name))
-        if outcomes is not None:
-            found.append(outcomes.named(first, second))
-    digits = last_digits(both)
-    if np.unique(digits).size > 1:
-        places = [last_digits(one.columns) for one in (first, second)]
-        place = LAST_DIGIT if width == 1 else f"{LAST_DIGIT} of the finest of its numbers"
-        found += [Digits(1.0, place), Digits(-1.0, place), DigitsRatio.learn(*places, name=place)]
-    return found
-
-
-def _names(sides: Sequence[Sequence[Any]], width: int) -> list[str]:
-    """The numbers of an answer in words: by key, where every answer is a dict of single values with the same keys."""
-    one: Any = sides[0][0] if sides else None
-    # Of other people's types not even the names of keys can be read for sure.
-    is_dict = type(one) is dict and len(one) >= width and all(isinstance(key, str | int) for key in one)
-    if is_dict and all(type(y) is dict and y.keys() == one.keys() and _is_flat(y) for side in sides for y in side):
-        return [f"the number at {look(key)}" for key in sorted(one, key=repr)]
-    return ["the answer"] if width == 1 else [f"number {j + 1}" for j in range(width)]
-
-
-def _is_flat(answer: dict[Any, Any]) -> bool:
-    return not any(isinstance(value, Mapping | list | tuple | np.ndarray | complex) for value in answer.values())
-
-
-def _varies(column: Floats) -> bool:
-    finite = column[np.isfinite(column)]
-    return bool(finite.size > 1 and finite.min() < finite.max())
-
-
-def _telling(first: Answers, second: Answers, varied: list[int]) -> list[int]:
-    """The columns whose laws differ most, by Kolmogorov's distance."""
-    if len(varied) <= ALONE:
-        return varied
-    return sorted(varied, key=lambda j: -_distance(first.columns[:, j], second.columns[:, j]))[:ALONE]
-
-
-def _distance(a: Floats, b: Floats) -> float:
-    a, b = np.sort(np.nan_to_num(a)), np.sort(np.nan_to_num(b))
-    at = np.concatenate([a, b])
-    return float(np.abs(np.searchsorted(a, at, "right") / len(a) - np.searchsorted(b, at, "right") / len(b)).max())
-
-
-def _sums(both: Floats, varied: list[int], names: Sequence[str]) -> list[Combined]:
-    width = both.shape[1]
-    total = np.zeros(width)
-    total[varied] = 1.0
-    found = [Combined(tuple(total.tolist()), "the sum of the numbers")]
-    for i in range(min(len(varied), PAIRED)):
-        for j in range(i + 1, min(len(varied), PAIRED)):
-            weights = np.zeros(width)
-            weights[[varied[i], varied[j]]] = 1.0, -1.0
-            found.append(Combined(tuple(weights.tolist()), f"{names[varied[i]]} minus {names[varied[j]]}"))
+def digits_of(answers: Answers, path: Path | None) -> Floats:
+    """The place of the last binary digit of one number, or of the finest of all."""
+    if path is not None:
+        return each_last_digit(answers.numbers.column(path)[:, None])[:, 0]
+    places = range(len(answers.numbers.paths)) if isinstance(answers.numbers, Dense) else range(0)
+    found = np.full(len(answers), np.inf)
+    for _, block in answers.numbers.blocks(places):
+        found = np.minimum(found, last_digits(block))
     return found
 
 
@@ -166,6 +90,7 @@ class Combined(Score):
     none.
     """
 
+    paths: tuple[Path, ...]
     weights: tuple[float, ...]
     name: str
     learned = False
@@ -173,26 +98,25 @@ class Combined(Score):
     """-1: the sum turned round."""
 
     @classmethod
-    def column(cls, place: int, name: str = "the answer") -> Combined:
-        return cls((0.0,) * place + (1.0,), name)
+    def column(cls, path: Path = (), name: str = "the answer") -> Combined:
+        return cls((path,), (1.0,), name)
 
     def negated(self) -> Combined:
-        return Combined(tuple(-w for w in self.weights), self.name, -self.sign)
+        return Combined(self.paths, tuple(-w for w in self.weights), self.name, -self.sign)
 
     def __call__(self, answers: Answers) -> Floats:
         total = np.zeros(len(answers))
-        for place, weight in enumerate(self.weights[: answers.columns.shape[1]]):
-            if weight:
-                with np.errstate(invalid="ignore"):
-                    column = answers.columns[:, place]
+        weights = np.array(self.weights)
+        for start in range(0, len(weights), BLOCK):
+            block = answers.numbers.rows(self.paths[start : start + BLOCK])
+            with np.errstate(invalid="ignore"):
+                # One by one: a product of matrices rounds as the number of rows wants it, and so not each row alike.
+                for column, weight in zip(block.T, weights[start : start + BLOCK].tolist(), strict=True):
                     total += weight * np.where(np.isnan(column), 0.0, column)
         return np.nan_to_num(total, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
     def passes(self, answers: Answers) -> Any:
-        used = [place for place, weight in enumerate(self.weights) if weight]
-        if len(used) != 1:
-            return False
-        return used[0] >= answers.columns.shape[1] or np.isnan(answers.columns[:, used[0]])
+        return np.isnan(answers.numbers.column(self.paths[0])) if len(self.paths) == 1 else False
 
     @property
     def words(self) -> str:
@@ -207,26 +131,6 @@ def _where(score: Score, sign: float, least: float | None, most: float | None) -
     if sign > 0:
         return Score.where(score, least=least, most=most)
     return Score.where(score, most=-least) if least is not None else Score.where(score, least=-(most or 0.0))
-
-
-def _logistic(first: Answers, second: Answers, varied: list[int]) -> Combined:
-    """Logistic regression by Newton's method, a little pulled towards 0."""
-    both = np.nan_to_num(np.concatenate([first.columns, second.columns])[:, varied], posinf=0.0, neginf=0.0)
-    # Ranks would be robust; clipping far tails is nearly so and keeps the sum a sum.
-    low, high = np.quantile(both, [0.001, 0.999], axis=0)
-    centre, spread = both.mean(axis=0), np.maximum(both.std(axis=0), 1e-300)
-    x = (np.clip(both, low, high) - centre) / spread
-    x = np.column_stack([x, np.ones(len(x))])
-    y = np.repeat([1.0, 0.0], [len(first), len(second)])
-    w = np.zeros(x.shape[1])
-    for _ in range(8):
-        p = 1 / (1 + np.exp(-np.clip(x @ w, -30, 30)))
-        slope = x.T @ (y - p) - RIDGE * len(x) * w
-        bend = (x * (p * (1 - p))[:, None]).T @ x + RIDGE * len(x) * np.eye(x.shape[1])
-        w = w + np.linalg.solve(bend, slope)
-    weights = np.zeros(first.columns.shape[1])
-    weights[varied] = w[:-1] / spread
-    return Combined(tuple(weights.tolist()), "a weighted sum of the numbers")
 
 
 @final
@@ -256,18 +160,20 @@ class Binned(Score):
                 np.bincount(np.searchsorted(cuts, x, "right"), minlength=len(cuts) + 1) for x in (on_first, on_second)
             ]
             edges.append(cuts)
-            ratios.append(_log_ratio(*counts))
+            ratios.append(log_ratio(*counts))
         return cls(numbers, tuple(edges), tuple(ratios)) if any(len(cuts) for cuts in edges) else None
 
     def __call__(self, answers: Answers) -> Floats:
         total = np.zeros(len(answers))
         for number, cuts, ratios in zip(self.numbers, self.edges, self.ratios, strict=True):
-            total += ratios[np.searchsorted(cuts, _with_gaps(number, answers), "right")]
+            total += ratios[np.searchsorted(cuts, with_gaps(number, answers), "right")]
         return total
 
     @property
     def words(self) -> str:
-        named = self.numbers[0].words if len(self.numbers) == 1 else "all numbers"
+        named = (
+            self.numbers[0].words if len(self.numbers) == 1 else f"all numbers, {MOST_OF_ALL} {self.numbers[0].words}"
+        )
         return f"the log-likelihood ratio of the bin of {named}"
 
     def where(self, *, least: float | None = None, most: float | None = None) -> str:
@@ -301,12 +207,12 @@ def _piece(low: float, high: float) -> str:
     return f"at least {_said(low)}" + ("" if math.isinf(high) else f" and below {_said(high)}")
 
 
-def _with_gaps(number: Combined, answers: Answers) -> Floats:
+def with_gaps(number: Combined, answers: Answers) -> Floats:
     """A number of the answers, with a mark where it says nothing."""
     return np.where(number.passes(answers), NO_NUMBER, np.maximum(number(answers), NO_NUMBER / 4))
 
 
-def _log_ratio(on_first: Any, on_second: Any) -> Floats:
+def log_ratio(on_first: Any, on_second: Any) -> Floats:
     """Log-likelihood ratios from counts, with half an answer added to each."""
     p, q = np.asarray(on_first, dtype=float) + 0.5, np.asarray(on_second, dtype=float) + 0.5
     return np.asarray(np.log(p / q) - math.log(p.sum() / q.sum()))
@@ -317,43 +223,58 @@ def _log_ratio(on_first: Any, on_second: Any) -> Floats:
 class Outcomes(Score):
     """The log-likelihood ratio of the outcome itself; 0 for one that was not seen."""
 
-    name: str
+    what: str
+    """Whole answers ("keys"), their "kinds", or "words", "types" or "values" at a path."""
     known: Ints
     ratios: Floats
     looks: tuple[str, ...] = ()
     """How the known outcomes look, if that was kept."""
     subject: str = "the answer"
+    path: Path = ()
 
     @classmethod
-    def learn(cls, name: str, first: Ints, second: Ints) -> Outcomes | None:
+    def learn(cls, what: str, first: Ints, second: Ints) -> Outcomes | None:
         known, places = np.unique(np.concatenate([first, second]), return_inverse=True)
         if len(known) == 1 or len(known) == len(places):  # always the same, or never twice
             return None
         counts = [np.bincount(part, minlength=len(known)) for part in (places[: len(first)], places[len(first) :])]
         kept = counts[0] + counts[1] > 1
-        return cls(name, known[kept], _log_ratio(*counts)[kept])
+        return cls(what, known[kept], log_ratio(*counts)[kept])
+
+    @classmethod
+    def of(cls, what: str, path: Path, first: Answers, second: Answers) -> Outcomes | None:
+        """With the looks of its outcomes, if they are few."""
+        codes = [_codes(side, what, path) for side in (first, second)]
+        found = cls.learn(what, *codes)
+        if found is None:
+            return None
+        count = max(len(side.numbers.paths) for side in (first, second))
+        subject = {"words": worded(path), "types": f"the type of {worded(path)}", "values": named(path, count)}.get(
+            what, "the answer"
+        )
+        if len(found.known) > NAMEABLE:
+            return cls(what, found.known, found.ratios, (), subject, path)
+        looks: dict[int, str] = {}
+        for side, mine in zip((first, second), codes, strict=True):
+            keys, places = np.unique(mine, return_index=True)
+            told = np.isin(keys, found.known)
+            for key, place in zip(keys[told].tolist(), places[told].tolist(), strict=True):
+                if key not in looks:
+                    looks[key] = _look(side, what, place, key, path)
+        return cls(what, found.known, found.ratios, tuple(looks[key] for key in found.known.tolist()), subject, path)
 
     def __call__(self, answers: Answers) -> Floats:
-        asked: Ints = getattr(answers, self.name)
-        places = np.minimum(np.searchsorted(self.known, asked), len(self.known) - 1)
-        return np.where(self.known[places] == asked, self.ratios[places], 0.0)
+        return self.at(_codes(answers, self.what, self.path))
 
-    def named(self, first: Answers, second: Answers) -> Outcomes:
-        """The same, with the looks of its outcomes, if they are few."""
-        if len(self.known) > NAMEABLE:
-            return self
-        seen: dict[int, str] = {}
-        for side in (first, second):
-            keys, places = np.unique(getattr(side, self.name), return_index=True)
-            for key, place in zip(keys.tolist(), places.tolist(), strict=True):
-                if key not in seen:
-                    answer = side.raw[place]
-                    seen[key] = look(answer) if self.name == "keys" else _kind_in_words(answer)
-        return Outcomes(self.name, self.known, self.ratios, tuple(seen[key] for key in self.known.tolist()))
+    def at(self, codes: Ints) -> Floats:
+        """The ratios of outcomes that are known by these numbers."""
+        places = np.minimum(np.searchsorted(self.known, codes), len(self.known) - 1)
+        return np.where(self.known[places] == codes, self.ratios[places], 0.0)
 
     @property
     def words(self) -> str:
-        return f"the log-likelihood ratio of the {'outcome' if self.name == 'keys' else 'kind of answer'}"
+        said = {"keys": "the outcome", "kinds": "the kind of answer"}.get(self.what, self.subject)
+        return f"the log-likelihood ratio of {said}"
 
     def where(self, *, least: float | None = None, most: float | None = None) -> str:
         """By name, the likeliest first, if what was not seen (which counts 0) is not among them."""
@@ -367,10 +288,52 @@ class Outcomes(Score):
         return f"{self.subject} is {' or '.join(told)}{more}"
 
 
+def _codes(answers: Answers, what: str, path: Path) -> Ints:
+    """Numbers that say which outcome each answer is."""
+    if what == "keys":
+        return answers.keys
+    if what == "kinds":
+        return answers.kinds
+    if what == "types":
+        return answers.types_at(path)
+    if what == "words":
+        return np.asarray(np.nan_to_num(answers.words.column(path), nan=-1.0).astype(np.int64))
+    return np.ascontiguousarray(answers.numbers.column(path)).view(np.int64)
+
+
+def _look(side: Answers, what: str, place: int, code: int, path: Path) -> str:
+    if what == "keys":
+        return look(side.raw[place])
+    if what == "kinds":
+        return _kind_in_words(side.raw[place])
+    if what == "types":
+        return side.type_named(place, path)
+    if what == "words":
+        return "missing" if code < 0 else look(side.looks[code]) if code in side.looks else "another one"
+    return "no number" if np.isnan(value := np.int64(code).view(np.float64)) else _said(float(value))
+
+
 def _kind_in_words(answer: Any) -> str:
     """None, NaN and errors are a kind each by themselves."""
     alone = answer is None or isinstance(answer, Raised) or (isinstance(answer, float) and math.isnan(answer))
     return look(answer) if alone else f"of the kind of {look(answer)}"
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Together(Score):
+    """The sum of log-likelihood ratios, as if they were independent."""
+
+    parts: tuple[Binned | Outcomes, ...]
+    most: str
+    """What tells most."""
+
+    def __call__(self, answers: Answers) -> Floats:
+        return np.asarray(sum(part(answers) for part in self.parts))
+
+    @property
+    def words(self) -> str:
+        return f"the log-likelihood ratio of all numbers and words, {MOST_OF_ALL} {self.most}"
 
 
 LAST_DIGIT: Final = "the place of the last binary digit"
@@ -387,13 +350,15 @@ class Digits(Score):
 
     sign: float
     name: str = LAST_DIGIT
+    path: Path | None = None
+    """Of one number; None: of the finest."""
     learned = False
 
     def __call__(self, answers: Answers) -> Floats:
-        return self.sign * last_digits(answers.columns)
+        return self.sign * digits_of(answers, self.path)
 
     def passes(self, answers: Answers) -> Any:
-        return np.isinf(last_digits(answers.columns))
+        return np.isinf(digits_of(answers, self.path))
 
     @property
     def words(self) -> str:
@@ -414,22 +379,23 @@ class DigitsRatio(Score):
 
     inner: Outcomes | None
     name: str = LAST_DIGIT
+    path: Path | None = None
 
     @classmethod
-    def learn(cls, first: Floats, second: Floats, *, name: str = LAST_DIGIT) -> DigitsRatio:
-        inner = Outcomes.learn("keys", *(_whole(places[np.isfinite(places)]) for places in (first, second)))
+    def learn(cls, first: Floats, second: Floats, *, name: str = LAST_DIGIT, path: Path | None = None) -> DigitsRatio:
+        inner = Outcomes.learn("digits", *(_whole(places[np.isfinite(places)]) for places in (first, second)))
         if inner is None:
-            return cls(None, name)
-        return cls(Outcomes(inner.name, inner.known, inner.ratios, tuple(map(str, inner.known.tolist())), name), name)
+            return cls(None, name, path)
+        looks = tuple(map(str, inner.known.tolist()))
+        return cls(Outcomes(inner.what, inner.known, inner.ratios, looks, name), name, path)
 
     def __call__(self, answers: Answers) -> Floats:
         if self.inner is None:
             return np.zeros(len(answers))
-        places = _whole(last_digits(answers.columns))
-        return self.inner(Answers(answers.raw, answers.columns, places, answers.kinds))
+        return self.inner.at(_whole(digits_of(answers, self.path)))
 
     def passes(self, answers: Answers) -> Any:
-        return np.isinf(last_digits(answers.columns))
+        return np.isinf(digits_of(answers, self.path))
 
     @property
     def words(self) -> str:
@@ -468,91 +434,6 @@ class Given(Score):
     @property
     def words(self) -> str:
         return "the log-likelihood ratio that was given"
-
-
-# -- trees -----------------------------------------------------------------------------------------------------------
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Tree(Score):
-    """A decision tree: each node asks whether one number is at least a border. A leaf is a log-likelihood ratio."""
-
-    questions: tuple[tuple[int, float] | None, ...]
-    """Node i has the children 2i + 1 (no) and 2i + 2 (yes); None: a leaf."""
-    ratios: Floats
-    width: int
-    """Columns of the answers that it was made from."""
-
-    @classmethod
-    def learn(cls, first: Answers, second: Answers) -> Tree:
-        table = np.concatenate([_features(first), _features(second)])
-        is_first = np.repeat([True, False], [len(first), len(second)])
-        size = 2 ** (DEPTH + 1) - 1
-        questions: list[tuple[int, float] | None] = [None] * size
-        ratios = np.zeros(size)
-        rows: dict[int, Ints] = {0: np.arange(len(table))}
-        for node in range(size):
-            if node not in rows:
-                continue
-            here = rows[node]
-            yes = int(is_first[here].sum())
-            ratios[node] = float(
-                _log_ratio([yes, len(first) - yes], [len(here) - yes, len(second) - len(here) + yes])[0]
-            )
-            split = _best_split(table[here], is_first[here]) if node < size // 2 else None
-            if split is None:
-                continue
-            questions[node] = split
-            above = table[here, split[0]] >= split[1]
-            rows[2 * node + 1], rows[2 * node + 2] = here[~above], here[above]
-        return cls(tuple(questions), ratios, first.columns.shape[1])
-
-    def __call__(self, answers: Answers) -> Floats:
-        table = _features(answers.of_width(self.width))
-        node = np.zeros(len(answers), dtype=np.int64)
-        for place, question in enumerate(self.questions):
-            if question is not None:
-                here = np.flatnonzero(node == place)
-                node[here] = 2 * place + 1 + (table[here, question[0]] >= question[1])
-        return self.ratios[node]
-
-    @property
-    def words(self) -> str:
-        return "the log-likelihood ratio of a decision tree"
-
-
-def _features(answers: Answers) -> Floats:
-    """The numbers, their largest and smallest, and where the largest stands."""
-    x = np.nan_to_num(answers.columns, nan=-1e300, posinf=1e300, neginf=-1e300)
-    return np.column_stack([x, x.max(axis=1), x.min(axis=1), x.argmax(axis=1), np.clip(x, -1e9, 1e9).sum(axis=1)])
-
-
-def _best_split(table: Floats, is_first: Any) -> tuple[int, float] | None:
-    """The question that raises the likelihood most."""
-    best: tuple[float, int, float] | None = None
-    total, yes = len(table), int(is_first.sum())
-    if total < 2 * LEAF or yes in (0, total):
-        return None
-    for place in range(table.shape[1]):
-        column = table[:, place]
-        cuts = np.unique(np.quantile(column, np.linspace(0, 1, CUTS + 2)[1:-1], method="higher"))
-        bins = np.searchsorted(cuts, column, "right")
-        all_in = np.cumsum(np.bincount(bins, minlength=len(cuts) + 1)[::-1])[::-1][1:]
-        yes_in = np.cumsum(np.bincount(bins[is_first], minlength=len(cuts) + 1)[::-1])[::-1][1:]
-        gain = _likelihood(yes_in, all_in) + _likelihood(yes - yes_in, total - all_in)
-        gain[(all_in < LEAF) | (total - all_in < LEAF)] = -np.inf
-        if gain.size and (best is None or gain.max() > best[0]):
-            at = int(gain.argmax())
-            best = (float(gain[at]), place, float(cuts[at]))
-    if best is None or best[0] <= float(_likelihood(np.array([yes]), np.array([total]))[0]) + 2.0:
-        return None
-    return best[1], best[2]
-
-
-def _likelihood(yes: Any, total: Any) -> Floats:
-    p = (yes + 0.5) / (total + 1)
-    return np.asarray(yes * np.log(p) + (total - yes) * np.log1p(-p))
 
 
 def given(function: Callable[[Any], float]) -> Sequence[Score]:

@@ -66,11 +66,19 @@ class OneRun:
     """"Gaussian", if that was the family."""
 
     @property
+    def seen(self) -> bool:
+        """Whether the guesses prove any leak at all."""
+        return self.epsilon > 0 or (self.parameter or 0.0) > 0
+
+    @property
     def sentence(self) -> str:
         """The finding in plain words."""
         share = f"{self.right:,} of {self.guesses:,} guesses about {self.canaries:,} canaries were right"
         sure = f"with confidence {self.confidence:.10g}"
         found = f"{share}: {sure}, ε is at least {rounded_down(self.epsilon, 4)} at δ = {self.delta:.3g}"
+        if not self.seen:
+            said = f"W{sure[1:]}, the guesses prove no leak at δ = {self.delta:.3g}"
+            return f"{share}: nothing seen. {said}, which is no evidence that there is none."
         if self.parameter is None or self.implied is None or not self.parameter > 0:
             return f"{found}."
         supposed, name = ("Gaussian", "μ") if self.family else ("of the family asked about", "its parameter")

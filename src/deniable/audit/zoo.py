@@ -110,9 +110,14 @@ class Look:
         return bool(self.finding.refuted) if self.finding is not None else self.entry.exactly_refuted
 
     @property
+    def seen(self) -> bool:
+        """Whether its neighbours were told apart at all: a sound one that shows nothing was not looked at."""
+        return self.finding is None or self.finding.seen
+
+    @property
     def as_it_should(self) -> bool:
-        """Broken ones are caught, sound ones are not."""
-        return self.caught != self.entry.sound
+        """Broken ones are caught; sound ones are not, though something of them was seen."""
+        return self.caught != self.entry.sound and self.seen
 
 
 def look(entry: Entry, *, trials: int, confidence: float) -> Look:

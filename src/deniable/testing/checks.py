@@ -245,6 +245,12 @@ def _privacy(case: _Case) -> Check:
         return Check("privacy", False, f"{found.words} for the other, which the curve rules out")
     delta = 0.0 if math.isfinite(case.curve.epsilon(delta=0.0)) else SMALL
     measured, said = found.epsilon(delta), float(case.curve.epsilon(delta=delta))
+    if case.laws is None and not found.seen:
+        words = (
+            f"nothing seen: {case.trials:,} releases on each neighbour prove no difference between them, which is no "
+        )
+        remedy = f"evidence for ε = {said:.3f}; take more trials or other neighbours, or give law="
+        return Check("privacy", None, words + remedy, unseen=True)
     return Check("privacy", True, f"measured ε of at least {measured:.3f} at δ = {delta:g}; the curve says {said:.3f}")
 
 

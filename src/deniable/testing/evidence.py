@@ -15,8 +15,8 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from deniable.audit import scores
-from deniable.audit.answers import Answers, Floats, last_digits
+from deniable.audit import columns, learning, scores
+from deniable.audit.answers import Answers, Floats
 from deniable.audit.promise import Promise
 from deniable.audit.scores import Score
 from deniable.curves import Curve
@@ -60,6 +60,11 @@ class Evidence:
         return self.excess > 0
 
     @property
+    def seen(self) -> bool:
+        """Whether the two samples are proved to differ at all."""
+        return self.low > self.high
+
+    @property
     def words(self) -> str:
         return f"an event has probability at least {self.low:.4g} for one neighbour and at most {self.high:.4g}"
 
@@ -71,7 +76,8 @@ def strongest(learn: Learner, left: Sequence[Any], right: Sequence[Any], promise
     """The event that speaks most against the promise, in either order of the two samples. Wrong with probability at
     most `miss`: two orders, two bounds each.
     """
-    each, sides = miss / 4, (Answers.of(left), Answers.of(right))
+    both, each = Answers.of([*left, *right]), miss / 4  # encoded together: the same answer is the same on both sides
+    sides = both[: len(left)], both[len(left) :]
     found = [_one_order(learn, p, q, promise, each) for p, q in (sides, sides[::-1])]
     return max(found, key=lambda one: (one.broken, one.excess if one.broken else one.epsilon(0.0)))
 
@@ -115,12 +121,18 @@ def certified(hits_p: int, draws_p: int, hits_q: int, draws_q: int, promise: Pro
 
 def telling(learn_p: Answers, learn_q: Answers) -> list[Score]:
     """Every score that an audit knows, but for binary digits: those are a matter of support."""
-    found = scores.learn(learn_p, learn_q)
+    found = learning.learn(learn_p, learn_q)
     return [score for score in found if not isinstance(score, scores.Digits | scores.DigitsRatio)]
 
 
 def one_sided(learn_p: Answers, learn_q: Answers) -> list[Score]:
-    """Outcomes, types and last binary digits that were seen on one side more than on the other."""
-    found = [scores.Outcomes.learn(name, getattr(learn_p, name), getattr(learn_q, name)) for name in ("keys", "kinds")]
-    digits = [last_digits(one.columns) for one in (learn_p, learn_q)]
-    return [*(score for score in found if score is not None), scores.Digits(-1.0), scores.DigitsRatio.learn(*digits)]
+    """Outcomes, types, words and last binary digits that were seen on one side more than on the other."""
+    best = columns.telling(learn_p, learn_q)
+    places = [
+        ("keys", ()),
+        ("kinds", ()),
+        *(("words", path) for path in best.words),
+        *(("types", path) for path in best.types),
+    ]
+    found = [scores.Outcomes.of(what, path, learn_p, learn_q) for what, path in places]
+    return [*(score for score in found if score is not None), *learning.last_digits(learn_p, learn_q, best)]
