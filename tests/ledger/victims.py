@@ -239,6 +239,7 @@ def commit_late() -> None:
         yield _SQLiteTransaction(connection, store._genesis)
 
     SQLiteStore._transaction = transaction  # type: ignore[method-assign]
+    SQLiteStore.flush = lambda store: None  # type: ignore[method-assign]  # no log can be written out within a transaction
 
 
 def full_disk(places: Callable[[int], Place], limits: range) -> int:
