@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, final
 
 import torch
@@ -24,13 +24,15 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.learn.torch.alone import check_alone
-from deniable.learn.torch.calls import Call, Key, Listener, gradients
+from deniable.learn.torch.apart import Trace, structure
+from deniable.learn.torch.calls import Call, Key, Listener, gradients, shown
 from deniable.learn.torch.captures import Capture, Vectors, counted, is_quick
 from deniable.learn.torch.layers import closed_form, outer_product, passed, spread_over, summed_to_last
 from deniable.learn.torch.layouts import Layout, Search
 from deniable.learn.torch.parameters import Trained, common_path, names_at, sources, trained_parameters
 from deniable.learn.torch.per_example import Block, Gathered, PerExample, all_rows
 from deniable.learn.torch.rerun import input_layouts, rerun
+from deniable.learn.torch.rules import Domain, Mixed, Rows, Same
 from deniable.learn.torch.spread import additions, narrowed
 from deniable.learn.torch.together import IN_ORDER, Family, alike, put_together
 
@@ -51,6 +53,15 @@ Pulled = dict[Any, list[Tensor | None]]
 class Alone(Exception):
     """Gradients of this batch cannot be told apart; those of its examples one at a time can."""
 
+    def __init__(self, why: str, *, is_lasting: bool) -> None:
+        super().__init__(why)
+        self.why, self.is_lasting = why, is_lasting
+
+
+@final
+class Unproved(Exception):
+    """The forward pass was not followed, and is another one than those that were: it must be run again."""
+
 
 @final
 class Bookkeeping:
@@ -67,6 +78,11 @@ class Bookkeeping:
                 self._by_path[path] += [(local, each) for local in names_at(each, path)]
         self.is_learning = True
         self._batches, self._next_look = 0, AGAIN[0]
+        self._proved: set[tuple[Hashable, int]] = set()
+        """Shapes of batches and graphs whose examples were proved to stay apart."""
+        self._shapes: set[Hashable] = set()
+        self._graphs: set[int] = set()
+        """Graphs for which what was learnt was compared with autograd."""
         self._is_refused = False
         """Whether examples could not be told apart: a refusal holds, also for who catches it and goes on."""
         self.scale = 1.0
@@ -110,8 +126,12 @@ class Bookkeeping:
 
     # -- one batch -----------------------------------------------------------------------------------------------------
 
-    def gradients(self, losses: Tensor) -> PerExample:
-        """The per-example gradients behind these losses; the graph is used up."""
+    def gradients(self, losses: Tensor, *, shapes: Hashable = None, trace: Trace | None = None) -> PerExample:
+        """The per-example gradients behind these losses; the graph is used up.
+
+        With the `shapes` of the batch, only where examples were proved to stay apart: by a `trace` of this forward
+        pass, or by one of the same shapes and the same graph before.
+        """
         if self._is_refused:
             rule = "this trainer refused the model, or a loss, and what it knew of them is half undone"
             raise InvalidOperation(f"{rule}; make a new trainer")
@@ -121,6 +141,62 @@ class Bookkeeping:
             call.check_unchanged()
         if count == 1:
             return self._alone(losses)
+        graph = 0 if shapes is None else structure(losses)
+        if trace is not None:
+            self._check_apart(losses, calls, trace.of(losses), count)
+        elif shapes is not None and (shapes, graph) not in self._proved:
+            raise Unproved
+        found = self._together_or_learned(losses, calls, count, graph)
+        if trace is not None:
+            self._check_layouts(calls, count)
+            self._proved.add((shapes, graph))
+            self._shapes.add(shapes)
+        self._graphs.add(graph)
+        return found
+
+    def is_proved(self, shapes: Hashable) -> bool:
+        """Whether a batch of these shapes was followed before."""
+        return shapes in self._shapes
+
+    def _check_apart(self, losses: Tensor, calls: list[Call], found: Domain, count: int) -> None:
+        """Losses must be of one example each; where they are mixed for sure, and not only maybe, they are refused."""
+        if found == Rows(0, 1):
+            return
+        whole = [call for call in calls if call.path == "" and call.kind == "unit"]
+        if all(isinstance(each, Rows | Same) for call in calls for each in call.proved) or whole:
+            edges = [edge for call in whole or calls for edge in call.edges]
+            searches, _ = self._probed(losses, edges, gradients(losses.sum(), edges, keep=True), count)
+            if any(search.mixed for search in searches):
+                self._is_refused = True
+                raise _mixed()
+            for call in whole:
+                with self.listener.quiet():
+                    check_alone(self.model, call, [search.found for search in searches], count, TOLERANCE)
+        why = found.why if isinstance(found, Mixed) else "losses that do not lie example by example"
+        raise Alone(why, is_lasting=True)
+
+    def _check_layouts(self, calls: list[Call], count: int) -> None:
+        """Where the examples were taken to be is where they are, in this very batch."""
+        for call in calls:
+            if call.key in self._spread:
+                known = all(isinstance(each, Same) for each in call.proved)
+            else:
+                checked = zip(call.proved, self._layouts[call.key], call.shapes, strict=True)
+                known = all(layout is None or layout.is_of(each, shape, count) for each, layout, shape in checked)
+            if not known:
+                raise Alone(f"examples in another order at {shown(call.path)}", is_lasting=True)
+
+    def _check_graph(self, losses: Tensor, calls: list[Call], asked: dict[Any, list[GradientEdge]], count: int) -> None:
+        """What was learnt must be right for a graph that is new, too: a parameter may be used in one more way."""
+        edges = [edge for listed in asked.values() for edge in listed]
+        grads = gradients(losses, edges, keep=True, times=self.scale)[::-1]
+        pulled: Pulled = {key: [grads.pop() for _ in listed] for key, listed in asked.items()}
+        probed = sorted({0, 1, count - 1})
+        truth = _Truth(self, losses, probed, TOLERANCE[_coarsest(calls)])
+        if truth.denies(set(self.parameters), self._gathered(calls, pulled, count, None), count):
+            raise Alone("a parameter that is used in other ways than before", is_lasting=True)
+
+    def _together_or_learned(self, losses: Tensor, calls: list[Call], count: int, graph: int) -> PerExample:
         if self.is_learning or not all(self._still_fits(call, count) for call in calls):
             return self._learned(losses, calls, count)
         spread = self._additions(losses, calls, set(self._spread))
@@ -130,6 +206,8 @@ class Bookkeeping:
         # Of what was added to every example, only the places where it was are asked about.
         asked: dict[Any, list[GradientEdge]] = {call.key: call.edges for call in calls if call.key not in self._spread}
         asked |= {("spread", key): listed for key, listed in spread.items()}
+        if graph and graph not in self._graphs:
+            self._check_graph(losses, calls, asked, count)
         # Where no gradient was when the layouts were learnt, one may come up now; then they are learnt again.
         unlearnt = [call for call in calls if call.key not in self._spread and None in self._layouts[call.key]]
         edges = [edge for listed in asked.values() for edge in listed]
@@ -323,7 +401,7 @@ class Bookkeeping:
         own = [get_gradient_edge(each.tensor) for each in self.parameters.values()]
         (*plain,) = gradients(losses.sum(), [*edges, *more, *own], keep=True)
         if not all(each is None or bool(torch.isfinite(each).all()) for each in (losses.detach(), *plain)):
-            raise Alone("an example is no number, and 0 times NaN would hide all others from autograd")
+            raise Alone("an example is no number: 0 times NaN would hide the others from autograd", is_lasting=False)
         del plain[len(edges) + len(more) :]
         searches, probed = self._probed(losses, [*edges, *more], plain, count)
         grads = gradients(losses.sum(), [*edges, *more], keep=True, times=SCALE)

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.learn.factorised import DPFTRL
 from deniable.learn.plans import Plan
 from deniable.learn.torch.calls import shown
 
@@ -140,6 +141,13 @@ def check_dataset(dataset: Any) -> Any:
     if not hasattr(dataset, "__getitem__"):
         raise InvalidParameter("dataset", type(dataset).__name__, "must give records by number: dataset[3]")
     return dataset
+
+
+def check_records(plan: Plan, count: int) -> None:
+    """A fixed order is one of so many records."""
+    if isinstance(plan, DPFTRL) and plan.records != count:
+        rule = f"has {count} records, and the plan's order is one of {plan.records}"
+        raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
 
 
 def _are_columns(parts: Sequence[Any]) -> bool:

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten
 
 from deniable.errors import InvalidParameter
 from deniable.learn.torch.attention import Listening, block_of
+from deniable.learn.torch.rules import Domain
 
 Key = tuple[str, str, int]
 """Path of the module, kind of record, and which of its calls it was."""
@@ -37,6 +38,8 @@ class Call:
     blocks: dict[str, tuple[int, int]]
     """Of a linear map inside attention: which rows of which parameters it used."""
     versions: list[tuple[Tensor, int]]
+    proved: list[Domain]
+    """What is known of the outputs, where the forward pass was followed (`apart`)."""
 
     @property
     def path(self) -> str:
@@ -69,7 +72,7 @@ def shown(path: str) -> str:
 
 
 @final
-class _Hook:
+class Hook:
     """A hook on one model. A copy of the model, or one that was saved as a whole, has hooks that do nothing: what it is
     asked is no part of the training."""
 
@@ -82,8 +85,8 @@ class _Hook:
         if self._heard is not None:
             self._heard(*seen)
 
-    def __reduce__(self) -> tuple[type[_Hook], tuple[None]]:
-        return _Hook, (None,)
+    def __reduce__(self) -> tuple[type[Hook], tuple[None]]:
+        return Hook, (None,)
 
 
 @final
@@ -93,6 +96,8 @@ class Listener:
     def __init__(self, model: nn.Module, wanted: Callable[[str, str], bool]) -> None:
         self.model, self.wanted = model, wanted
         self.paused = False
+        self.follow: Callable[[Tensor], Domain] | None = None
+        """What a tensor is, while a forward pass is followed."""
         self.calls: list[Call] = []
         self._counts: dict[tuple[str, str], int] = {}
         self._modes: list[Listening | None] = []
@@ -106,10 +111,10 @@ class Listener:
     def _listen(self, path: str, module: nn.Module) -> None:
         handles = self._handles[path] = []
         if type(module) is nn.MultiheadAttention:
-            before = module.register_forward_pre_hook(_Hook(lambda m, _: self._enter(path, m)))
+            before = module.register_forward_pre_hook(Hook(lambda m, _: self._enter(path, m)))
             handles.append(before)
-            handles.append(module.register_forward_hook(_Hook(lambda m, a, o: self._leave()), always_call=True))
-        handles.append(module.register_forward_hook(_Hook(partial(self._seen, path)), with_kwargs=True))
+            handles.append(module.register_forward_hook(Hook(lambda m, a, o: self._leave()), always_call=True))
+        handles.append(module.register_forward_hook(Hook(partial(self._seen, path)), with_kwargs=True))
 
     def listen_only_to(self, paths: Collection[str]) -> None:
         """Take the hooks off all other modules: a call that nobody wants to know of costs nothing then."""
@@ -168,6 +173,7 @@ class Listener:
             [0],
             {},
             [(x, x._version)],
+            [] if self.follow is None else [self.follow(output)],
         )
         self.calls.append(call)
         return call
@@ -192,6 +198,7 @@ class Listener:
             places,
             {},
             [(each, each._version) for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)],
+            [] if self.follow is None else [self.follow(each) for each in made],
         )
         self.calls.append(call)
 

@@ -11,6 +11,8 @@ from typing import final
 
 from torch import Tensor
 
+from deniable.learn.torch.rules import Domain, Rows
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,12 @@ class Layout:
         if len(shape) <= self.axis or shape[self.axis] == 0:
             return False
         return shape[self.axis] == count if self.is_single else shape[self.axis] % count == 0
+
+    def is_of(self, domain: Domain, shape: tuple[int, ...], count: int) -> bool:
+        """Whether this is where a followed forward pass has its examples."""
+        if not isinstance(domain, Rows) or domain.axis != self.axis:
+            return False
+        return domain.after == (shape[self.axis] // count if self.blocks else 1)
 
     def split(self, values: Tensor, count: int) -> Tensor:
         """One more axis in front, for the examples; behind it what one example alone would look like."""

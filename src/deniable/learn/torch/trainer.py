@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
@@ -23,10 +23,11 @@ from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.learn.factorised import DPFTRL
 from deniable.learn.plans import DPSGD, Flat, Plan
 from deniable.learn.torch import border, checkpoints
-from deniable.learn.torch.bookkeeping import Alone, Bookkeeping
+from deniable.learn.torch.bookkeeping import Alone, Bookkeeping, Unproved
 from deniable.learn.torch.canaries import Canaries
 from deniable.learn.torch.captures import counted
 from deniable.learn.torch.checking import Checked, checked
+from deniable.learn.torch.following import Following
 from deniable.learn.torch.history import History
 from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
 from deniable.learn.torch.optimizers import AdamBC
@@ -113,7 +114,7 @@ class Trainer:
         self._records = Records(
             whole if self._canaries is None else self._canaries.among(whole), collate, (self._rank, self._processes)
         )
-        self._check_records()
+        border.check_records(plan, self._records.count)
         self._book = Bookkeeping(model)
         self._noise = noise or (ExactNoise(entropy=entropy) if self._device.type == "cpu" else DeviceNoise())
         self._parameters = {name: each.tensor for name, each in self._book.parameters.items()}
@@ -135,12 +136,13 @@ class Trainer:
         """Steps begun: all of these are spent."""
         self.public_steps = 0
         self.history = History()
-        self._is_apart = True
-        """Whether the examples of the last batch could be told apart."""
+        self._redo: str | None = None
+        """How the last batch has to come again: "followed" or "alone"; None where its gradients were added."""
         self._weights: list[int] = []
         """Versions of the parameters when a batch was handed out."""
         self._is_closed = False
         self._watch = Watch(model, self._parameters.values())
+        self._following = Following(model, self._book, lambda: self._watch.is_on)
         self._book.rest()
         self._loop = object()
         """The loop that hands out batches; one that began earlier is over."""
@@ -158,7 +160,7 @@ class Trainer:
     def guarantee(self) -> Guarantee:
         """What the whole run promises, and what that rests on."""
         more = [
-            "the loss of an example depends on that example and on public numbers alone, whoever else is in its batch",
+            self._following.assumption,
             "gradients, their lengths and their sums are computed as in real arithmetic",
         ]
         if not given_or_current(self._entropy).is_private:
@@ -176,6 +178,11 @@ class Trainer:
         if self._canaries is not None:
             more.append("canaries are nobody's records")
         return self.plan.guarantee(*more, *self._noise.assumptions)
+
+    @property
+    def one_by_one(self) -> str | None:
+        """Why each example is computed alone, which is slow and always right; None while whole batches are."""
+        return self._following.why_alone
 
     @property
     def curve(self) -> Curve:
@@ -210,13 +217,14 @@ class Trainer:
 
     def _batches(self, most: int) -> Iterator[Any]:
         if self._is_closed:
-            rule = "this trainer was closed; make a new one"
-            raise InvalidOperation(f"{rule}, and load a checkpoint into it to go on where no ledger has sealed the run")
+            rule = "this trainer was closed; make a new one, and load a checkpoint into it"
+            raise InvalidOperation(f"{rule} to go on where no ledger has sealed the run")
         self._reserve()
         self._forget_gradients()
         mine = self._loop = object()
         last = min(self.plan.steps, self.steps_taken + most)
-        with self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._rank == 0) as shown:
+        bar = self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._rank == 0)
+        with closing(self._following), bar as shown:
             while self.steps_taken < last:
                 self._records.check_length()
                 self._watch.begin(closely=self._book.is_learning)
@@ -241,7 +249,7 @@ class Trainer:
                 self._finish_step()
                 shown(self.steps_taken)
         if self.finished:
-            self._book.close()
+            self._unhook()
             self._seal()
 
     def _count_step(self) -> None:
@@ -256,17 +264,24 @@ class Trainer:
             journal.note(self.steps_taken)
 
     def _tried(self, places: Places) -> Iterator[Any]:
-        """A batch of these records; where its examples could not be told apart, each of them alone after it."""
-        self._is_apart = True
-        yield self._handed_out(self._records.batch(places, self._device), len(places))
-        if not self._is_apart:
-            for place in range(len(places)):
-                yield self._handed_out(self._records.batch(places[place : place + 1], self._device), 1)
+        """A batch of these records; followed, if it has to be; and where its examples cannot be told apart, each of
+        them alone after it."""
+        for follow in (False, True):
+            if self.one_by_one is not None or len(places) == 1:
+                break
+            yield self._handed_out(self._records.batch(places, self._device), len(places), follow=follow)
+            if self._redo is None:
+                return
+            if self._redo == "alone":
+                break
+        for place in range(len(places)):
+            yield self._handed_out(self._records.batch(places[place : place + 1], self._device), 1, follow=False)
 
-    def _handed_out(self, batch: Any, count: int) -> Any:
-        self._open, self._is_added = count, True
+    def _handed_out(self, batch: Any, count: int, *, follow: bool) -> Any:
+        self._open, self._is_added, self._redo = count, True, None
         self._book.listen()
         self._weights = [each._version for each in self._parameters.values()]
+        self._following.begin(batch, count, follow=follow)
         return batch
 
     def backward(self, losses: Tensor) -> None:
@@ -278,6 +293,7 @@ class Trainer:
             raise InvalidOperation(
                 "trainer.backward goes with a batch of this trainer, once: for batch in trainer: ..."
             )
+        trace = self._following.end()
         border.check_losses(losses, self._open)
         border.check_left_alone(self._parameters, self._weights)
         if self._book.is_learning and not self._book.listener.calls:
@@ -285,13 +301,19 @@ class Trainer:
             remedy = "call the model itself, in the loop, right before: trainer.backward(losses of model(x))"
             raise InvalidParameter("losses", NOTHING, rule, remedy)
         self._watch.check()
-        self._open, self._is_added = None, False
+        count, self._open = self._open, None
         self._book.rest()
+        self._redo = self._following.redo(trace, count)
+        self._is_added = self._redo is not None
+        if self._is_added:
+            return
         with self._in_full_precision():
             try:
-                found = self._book.gradients(losses)
-            except Alone:  # nothing of this batch is used; its examples come again, one at a time
-                self._is_apart, self._is_added = False, True
+                found = self._book.gradients(losses, shapes=self._following.shapes, trace=trace)
+            except (Alone, Unproved) as error:  # nothing of this batch is used: it comes again
+                self._redo, self._is_added = "followed" if isinstance(error, Unproved) else "alone", True
+                if isinstance(error, Alone) and error.is_lasting:
+                    self._following.go_alone(error.why)
                 return
             factors = self._factors(found.squared(losses), found.lost)
             for name, part, (start, stop) in found.summed(factors):
@@ -334,6 +356,7 @@ class Trainer:
 
     def _finish_step(self) -> None:
         self._watch.end()
+        self._following.end_step()
         totals = {}
         for name, parameter in self._parameters.items():
             total = self._sums.pop(name, None)
@@ -358,9 +381,9 @@ class Trainer:
     def _noisy(self, totals: dict[str, Tensor]) -> list[Tensor]:
         if self._rank != 0:
             return list(totals.values())
-        if self._past is None:
-            return self._noise.add(list(totals.values()))
-        return self._past.released(totals, self._noise)
+        return (
+            self._noise.add(list(totals.values())) if self._past is None else self._past.released(totals, self._noise)
+        )
 
     def public_step(self, loss: Tensor) -> None:
         """An ordinary step, without clipping and noise, on a loss over public data; the guarantee will say so."""
@@ -424,9 +447,13 @@ class Trainer:
     def close(self) -> None:
         """Take the hooks off the model; training is over, and the ledger is told."""
         self._is_closed = True
-        self._book.close()
+        self._unhook()
         if self.steps_taken:
             self._seal()
+
+    def _unhook(self) -> None:
+        self._book.close()
+        self._following.unhook()
 
     def __reduce__(self) -> NoReturn:
         rule = "a trainer cannot be copied or pickled: the steps of both would be counted once"
@@ -567,9 +594,3 @@ class Trainer:
         if self._group is not None:
             torch.distributed.broadcast(noisy, group=self._group, group_src=0)
         return noisy
-
-    def _check_records(self) -> None:
-        plan = self.plan
-        if isinstance(plan, DPFTRL) and plan.records != self._records.count:
-            rule = f"has {self._records.count} records, and the plan's order is one of {plan.records}"
-            raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")

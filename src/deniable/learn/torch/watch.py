@@ -27,7 +27,7 @@ class Watch:
     def begin(self, *, closely: bool) -> None:
         """From now on. `closely` also finds what was written past autograd's eyes (`.data`), at the price of a copy."""
         self._seen, self._copies = [], []
-        for module in _parts_of(self._model):
+        for module in parts_of(self._model):
             for local, parameter in module._parameters.items():
                 if parameter is not None:
                     if parameter.requires_grad != (id(parameter) in self._trained):
@@ -75,7 +75,7 @@ class Watch:
         return ".".join([*filter(None, paths[:1]), local])
 
 
-def _parts_of(model: nn.Module) -> list[nn.Module]:
+def parts_of(model: nn.Module) -> list[nn.Module]:
     """All modules of a model, each once. As `model.modules()`, without the names, which cost more than all the rest."""
     found, seen = [model], {model}
     for module in found:

@@ -1,0 +1,140 @@
+"""Whether a forward pass keeps its examples apart: followed operation by operation, from the batch to the losses.
+
+Every tensor that torch makes between the moment when a batch is handed out and its backward pass is one of three:
+
+=======  ==============================================================================================================
+`Rows`   its numbers lie example by example along one axis, and those of an example come from that example alone
+`Same`   it has nothing of the data in it: weights, constants, chance, positions
+`Mixed`  anything else: examples were sorted, picked, added up, compared, or went through something unknown
+=======  ==============================================================================================================
+
+A batch whose losses are Rows, and whose layers answered in Rows, is worked on as a whole. This is a proof about the
+operations that ran, by a rule for each; there is no rule for what reorders, gathers or reduces along the examples. What
+does not go through torch (numpy, globals of Python) is not seen.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._pytree import tree_flatten
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from deniable.learn.torch import rules
+from deniable.learn.torch.rules import Domain, Given, Mixed, Rows, Same
+
+PEEKS = ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
+"""What makes a number of Python of a tensor: what is done next may depend on it, and no rule sees how."""
+
+
+@final
+class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types where they are checked
+    """What became of a batch of `count` examples while this was entered."""
+
+    def __init__(self, batch: Any, count: int) -> None:
+        super().__init__()
+        self._count = count
+        self._known = WeakTensorKeyDictionary()
+        self._written: dict[int, tuple[Tensor, Domain]] = {}
+        """By storage: what was shared before somebody wrote examples into a part of it."""
+        self._peeked: Mixed | None = None
+        self._is_off = False
+        for each in tree_flatten(batch)[0]:
+            if isinstance(each, Tensor):
+                in_front = each.dim() > 0 and each.shape[0] == count
+                self._known[each] = Rows(0, 1) if in_front else Mixed("a batch whose examples are not in front")
+
+    def end(self) -> None:
+        """Follow nothing more; where somebody entered a mode of their own meanwhile, theirs is left alone."""
+        self._is_off = True
+        if _get_current_dispatch_mode() is self:
+            self.__exit__(None, None, None)
+
+    @property
+    def has_peeked(self) -> bool:
+        """Whether a number of Python was made of the data."""
+        return self._peeked is not None
+
+    def of(self, tensor: Tensor) -> Domain:
+        """What a tensor is. What was there before the batch was handed out has nothing of its data in it."""
+        found: Domain | None = self._known.get(tensor)
+        if found is None:
+            found = Same.varying(tensor)
+        if self._written:
+            wrote = self._written.get(tensor.untyped_storage()._cdata)
+            if wrote is not None and wrote[0] is not tensor:
+                return _beside(tensor, found, *wrote)
+        return found
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._is_off:
+            return func(*args, **kwargs)
+        given = Given(func, args, kwargs, self.of, self._count)
+        out = func(*args, **kwargs)
+        if not self._peeked and _is_peek(given) and not all(isinstance(each, Same) for each in given.domains):
+            self._peeked = Mixed(f"a number of Python that was made of the data ({given.name})")
+        made = [each for each in tree_flatten(out)[0] if isinstance(each, Tensor)]
+        if made:
+            self._keep(given, made)
+        return out
+
+    def _keep(self, given: Given, made: list[Tensor]) -> None:
+        for tensor, found in zip(made, rules.domains(given, made), strict=True):
+            domain = self._peeked if self._peeked is not None and isinstance(found, Rows) else found
+            if given.is_in_place:
+                self._write(tensor, domain)
+            self._known[tensor] = domain
+
+    def _write(self, tensor: Tensor, domain: Domain) -> None:
+        """What is written into a part of something is found again in the whole."""
+        if isinstance(domain, Same) or self.of(tensor) == domain:
+            return
+        place = tensor.untyped_storage()._cdata
+        before = self._written.get(place)
+        if before is not None and _beside(tensor, Same.varying(tensor), *before) != domain:
+            domain = Mixed("a tensor that examples were written into in different ways")
+        self._written[place] = tensor, domain
+
+
+def _is_peek(given: Given) -> bool:
+    """Whether a number, or a shape, is made of what is in a tensor."""
+    if given.name == "aten::index":
+        return any(each.dtype in (torch.bool, torch.uint8) for each in given.tensors[1:])
+    return given.name in PEEKS or torch.Tag.dynamic_output_shape in given.func.tags
+
+
+def _beside(tensor: Tensor, found: Domain, part: Tensor, domain: Domain) -> Domain:
+    """What a tensor became when something was written into a part of it."""
+    if isinstance(domain, Mixed) or isinstance(found, Mixed | Rows):
+        return domain if isinstance(domain, Mixed) else found
+    in_front = domain == Rows(0, 1) and tensor.dim() > 0 and part.dim() > 0
+    if in_front and (tensor.shape[0], tensor.stride(0)) == (part.shape[0], part.stride(0)):
+        return domain
+    return Mixed("a shared tensor that examples were written into")
+
+
+def structure(losses: Tensor) -> int:
+    """Which operations of autograd led to these losses, and how they hang together, as one number."""
+    nodes = [losses.grad_fn]
+    places = {nodes[0]: 0}
+    rows: list[object] = []
+    for node in nodes:
+        rows.append(node.name())
+        for below, _ in node.next_functions:
+            place = places.get(below)
+            if place is None and below is not None:
+                place = places[below] = len(nodes)
+                nodes.append(below)
+            rows.append(place)
+    return hash(tuple(rows))
+
+
+def shapes_of(batch: Any) -> tuple[object, ...]:
+    """What of a batch may decide which operations run: the shapes and types of its tensors, and other plain values."""
+    return tuple(
+        (each.shape, each.dtype) if isinstance(each, Tensor) else type(each) for each in tree_flatten(batch)[0]
+    )

@@ -1,0 +1,114 @@
+"""Between a batch and its backward pass: is it followed, does it set attributes, and must its examples come alone?"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable
+from typing import Any, final
+
+from torch import nn
+
+from deniable.learn.torch.apart import Trace, shapes_of
+from deniable.learn.torch.bookkeeping import Bookkeeping
+from deniable.learn.torch.calls import Hook
+from deniable.learn.torch.state import State
+
+ALONE = "the loss of an example that is computed alone depends on that example and on public numbers alone"
+
+FOLLOWED = (
+    "the loss of an example depends on that example and on public numbers alone: torch's operations were followed and "
+    "keep examples apart, in one batch of each shape and graph; others of the same shape and graph, and what does not "
+    "go through torch, are assumed to"
+)
+
+
+@final
+class Following:
+    """Follows forward passes where nothing is proved of them yet, and puts back what they set in the model."""
+
+    def __init__(self, model: nn.Module, book: Bookkeeping, is_training: Callable[[], bool]) -> None:
+        self._book, self._is_training = book, is_training
+        self._state = State(model)
+        self._trace: Trace | None = None
+        self._is_open = False
+        self._is_counting = False
+        """Whether forward passes move counters: then all of them are followed."""
+        self._counters: list[tuple[dict[str, Any], str, int]] = []
+        self.shapes: Hashable = None
+        """Of the batch that was handed out last."""
+        self.why_alone: str | None = None
+        self._handles = [
+            model.register_forward_pre_hook(Hook(self._before)),
+            model.register_forward_hook(Hook(self._after)),
+        ]
+
+    @property
+    def assumption(self) -> str:
+        """What the guarantee says of examples in one batch."""
+        said = FOLLOWED if self.why_alone is None else ALONE
+        return f"{said}; counters of the forward pass count steps alone" if self._is_counting else said
+
+    def begin(self, batch: Any, count: int, *, follow: bool) -> None:
+        """A batch is handed out; without `follow`, it is followed only if there was none of its shapes before."""
+        self.end()
+        self._is_open = True
+        self._state.begin()
+        self.shapes = shapes_of(batch)
+        if count > 1 and (follow or self._is_counting or not self._book.is_proved(self.shapes)):
+            self._trace = Trace(batch, count)
+            self._book.listener.follow = self._trace.of
+            self._trace.__enter__()
+
+    def end(self) -> Trace | None:
+        """What was followed since then."""
+        trace, self._trace, self._book.listener.follow = self._trace, None, None
+        self._is_open = False
+        if trace is not None:
+            trace.end()
+        return trace
+
+    def close(self) -> None:
+        """Follow nothing more: a loop is over, or was left."""
+        self.end()
+
+    def unhook(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def redo(self, trace: Trace | None, count: int) -> str | None:
+        """How a batch must come again whose forward pass set attributes of the model; None if it need not."""
+        changed = self._state.changed()
+        if not changed:
+            return None
+        names = [name for name, is_counter in changed if not is_counter or (trace is not None and trace.has_peeked)]
+        counters = self._state.counters()
+        self._state.restore()
+        if trace is not None and not names:
+            self._is_counting = True  # a forward pass that counts may do something else next time
+            self._counters = self._counters or counters
+            return None
+        if names:
+            self.go_alone(f"the attribute {names[0]!r}, which the forward pass sets, and which is put back each time")
+        return None if count == 1 else "alone" if names else "followed"
+
+    def end_step(self) -> None:
+        """A step is over: counters stand where its first batch brought them."""
+        for own, name, value in self._counters:
+            own[name] = value
+        self._counters = []
+
+    def go_alone(self, why: str) -> None:
+        """From now on each example is computed alone."""
+        if self.why_alone is None:
+            self.why_alone = why
+            rule = f"each example is computed alone, which is slow, because of {why}"
+            warnings.warn(f"{rule}; trainer.one_by_one says so, and docs/learn.md what can be done", stacklevel=4)
+
+    def _before(self, *_: Any) -> None:
+        if self._is_training():
+            self._state.begin()
+
+    def _after(self, *_: Any) -> None:
+        """Of a forward pass that no backward pass follows, nothing stays."""
+        if self._is_training() and not self._is_open and self._state.changed():
+            self._state.restore()

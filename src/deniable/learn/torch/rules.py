@@ -1,0 +1,508 @@
+"""What operations of torch do to examples: a rule for each that keeps them apart (see `apart`)."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Along `axis` lie, some times over, B examples with `after` places each: place (k·B + i)·after + j is of i."""
+
+    axis: int
+    after: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Same:
+    """Nothing of the data. Along each axis the numbers come again after so many: after 1 where all are alike."""
+
+    periods: tuple[int, ...]
+
+    @classmethod
+    def varying(cls, tensor: Tensor) -> Same:
+        return cls(tuple(tensor.shape))
+
+    @classmethod
+    def constant(cls, tensor: Tensor) -> Same:
+        return cls((1,) * tensor.dim())
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Examples that may not be apart any more, and what they came out of."""
+
+    why: str
+
+
+Domain = Rows | Same | Mixed
+
+
+@functools.cache
+def _names(func: Any) -> tuple[tuple[str, ...], dict[str, Any], bool]:
+    schema = func._schema
+    listed = schema.arguments
+    return tuple(each.name for each in listed), {e.name: e.default_value for e in listed}, bool(schema.is_mutable)
+
+
+@final
+class Given:
+    """One operation and what it was given."""
+
+    __slots__ = ("_args", "_kwargs", "_of", "count", "domains", "func", "is_in_place", "name", "tensors")
+
+    def __init__(self, func: Any, args: Any, kwargs: Mapping[str, Any], of: Callable[[Tensor], Domain], count: int):
+        self.func, self._args, self._kwargs, self._of, self.count = func, args, kwargs, of, count
+        self.name = func._schema.name
+        self.is_in_place = _names(func)[2]
+        self.tensors = [*_tensors(args), *_tensors(kwargs.values())]
+        self.domains = [of(each) for each in self.tensors]
+
+    def value(self, *names: str) -> Any:
+        """The argument of the first of these names that the operation has."""
+        known, defaults, _ = _names(self.func)
+        for name in names:
+            if name in known:
+                place = known.index(name)
+                return self._args[place] if place < len(self._args) else self._kwargs.get(name, defaults[name])
+        return None
+
+    def of(self, value: Any) -> Domain | None:
+        return self._of(value) if isinstance(value, Tensor) else None
+
+    @property
+    def first(self) -> tuple[Tensor, Domain]:
+        return self.tensors[0], self.domains[0]
+
+    def runs(self, tensor: Tensor, rows: Rows) -> int:
+        """How many numbers of an example lie one behind the other, in the order of the axes."""
+        return rows.after * int(math.prod(tensor.shape[rows.axis + 1 :]))
+
+    def found_by_runs(self, shape: Sequence[int], runs: int) -> Rows | None:
+        """Where the examples are in a tensor of this shape, with as many numbers of each one behind the other."""
+        inner = 1
+        for axis in range(len(shape) - 1, -1, -1):
+            if runs % inner == 0 and shape[axis] % (runs // inner * self.count) == 0:
+                return Rows(axis, runs // inner)
+            inner *= shape[axis]
+        return None
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    found = []
+    for each in values:
+        if isinstance(each, Tensor):
+            found.append(each)
+        elif isinstance(each, list | tuple):
+            found += [one for one in each if isinstance(one, Tensor)]
+    return found
+
+
+def domains(given: Given, made: list[Tensor]) -> list[Domain]:
+    """What comes out of an operation."""
+    for each in given.domains:
+        if isinstance(each, Mixed):
+            return [each] * len(made)
+    name = given.name.removeprefix("aten::")
+    if name in ("arange", "randperm", "eye", "linspace", "tril_indices", "triu_indices"):
+        return [Same.varying(each) for each in made]
+    if name in CONSTANT or name.endswith("_like") or name.startswith("new_"):
+        return [Same.constant(each) for each in made]
+    rule = RULES.get(name) or RULES.get(name.removesuffix("_"))
+    if rule is None and torch.Tag.pointwise in given.func.tags:
+        rule = _pointwise
+    if rule is not None:
+        found = rule(given, made)
+        if found is not None:
+            return found if isinstance(found, list) else [found] * len(made)
+    if all(isinstance(each, Same) for each in given.domains):
+        return [Same.varying(each) for each in made]
+    return [Mixed(f"{given.name}, which reorders, gathers or reduces along the examples, or is not known")] * len(made)
+
+
+CONSTANT = frozenset({"zeros", "ones", "full", "empty", "rand", "randn", "randint", "scalar_tensor", "empty_strided"})
+"""Of one value everywhere, or of chance that is alike everywhere."""
+
+Rule = Callable[[Given, list[Tensor]], "Domain | list[Domain] | None"]
+"""None where the rule does not say that examples stay apart."""
+
+
+Part = tuple[Sequence[int], Domain]
+"""The shape of a tensor, and what it is."""
+
+
+def _together(parts: Sequence[Part], dim: int) -> Domain | None:
+    """What is combined number by number, in shapes that are broadcast to so many axes."""
+    rows: Rows | None = None
+    periods = [1] * dim
+    for shape, domain in parts:
+        more = dim - len(shape)
+        if isinstance(domain, Rows):
+            here = Rows(domain.axis + more, domain.after)
+            if rows is not None and rows != here:
+                return None
+            rows = here
+        elif isinstance(domain, Same):
+            for axis, period in enumerate(domain.periods):
+                if shape[axis] != 1:
+                    periods[axis + more] = math.lcm(periods[axis + more], period)
+    # What is not of the data may differ inside an example, and not from example to example: that would be a position.
+    if rows is not None:
+        return rows if rows.after % periods[rows.axis] == 0 else None
+    return Same(tuple(periods))
+
+
+def _parts(given: Given) -> list[Part]:
+    return [(each.shape, domain) for each, domain in zip(given.tensors, given.domains, strict=True)]
+
+
+def _pointwise(given: Given, made: list[Tensor]) -> Domain | None:
+    if given.value("reduction") not in (None, 0):
+        return None
+    return _together(_parts(given), made[0].dim())
+
+
+def _alike(given: Given, made: list[Tensor]) -> Domain | None:
+    """What comes out lies as what went in."""
+    return given.domains[0]
+
+
+def _copied(given: Given, made: list[Tensor]) -> Domain | None:
+    """What was there before is gone."""
+    return _together(_parts(given)[1:2], made[0].dim())
+
+
+def _viewed(given: Given, made: list[Tensor]) -> Domain | None:
+    (x, domain), out = given.first, made[0]
+    if out.numel() != x.numel():
+        return None
+    if isinstance(domain, Rows):
+        return given.found_by_runs(out.shape, given.runs(x, domain))
+    assert isinstance(domain, Same)
+    if set(domain.periods) <= {1}:
+        return Same.constant(out)
+    kept = 0
+    while kept < min(x.dim(), out.dim()) and x.shape[kept] == out.shape[kept]:
+        kept += 1
+    return Same((*domain.periods[:kept], *out.shape[kept:]))
+
+
+def _moved(domain: Domain, order: Sequence[int]) -> Domain:
+    """The axes in another order: the new one at k is the old one at order[k]."""
+    if isinstance(domain, Rows):
+        return Rows(list(order).index(domain.axis), domain.after)
+    assert isinstance(domain, Same)
+    return Same(tuple(domain.periods[each] for each in order))
+
+
+def _permuted(given: Given, made: list[Tensor]) -> Domain | None:
+    x, domain = given.first
+    order = list(range(x.dim()))
+    if given.value("dims") is not None:
+        order = [each % x.dim() for each in given.value("dims")]
+    else:
+        one, other = (0, -1) if given.value("dim0") is None else (given.value("dim0"), given.value("dim1"))
+        if order:
+            order[one], order[other] = order[other], order[one]
+    return _moved(domain, order)
+
+
+def _unsqueezed(given: Given, made: list[Tensor]) -> Domain | None:
+    at, (_, domain) = given.value("dim") % made[0].dim(), given.first
+    if isinstance(domain, Rows):
+        return Rows(domain.axis + (at <= domain.axis), domain.after)
+    assert isinstance(domain, Same)
+    return Same((*domain.periods[:at], 1, *domain.periods[at:]))
+
+
+def _without(domain: Domain, dims: set[int], *, keep: bool) -> Domain | None:
+    """Some axes are gone, or of length 1."""
+    if isinstance(domain, Rows):
+        if domain.axis in dims:
+            return None
+        return domain if keep else Rows(domain.axis - sum(each < domain.axis for each in dims), domain.after)
+    assert isinstance(domain, Same)
+    left = [1 if axis in dims else period for axis, period in enumerate(domain.periods) if keep or axis not in dims]
+    return Same(tuple(left))
+
+
+def _dims(given: Given, x: Tensor) -> set[int]:
+    """The axes that an operation is about; all of them where it names none."""
+    asked = given.value("dim", "dims")
+    listed = [asked] if isinstance(asked, int) else list(asked or range(x.dim()))
+    return {each % max(x.dim(), 1) for each in listed}
+
+
+def _squeezed(given: Given, made: list[Tensor]) -> Domain | None:
+    x, domain = given.first
+    return _without(domain, {each for each in _dims(given, x) if x.shape[each] == 1}, keep=False)
+
+
+def _reduced(given: Given, made: list[Tensor]) -> Domain | None:
+    x, domain = given.first
+    return _without(domain, _dims(given, x), keep=bool(given.value("keepdim")))
+
+
+def _along(given: Given, made: list[Tensor]) -> Domain | None:
+    """Works along some axes, and leaves the others apart."""
+    x, domain = given.first
+    if isinstance(domain, Rows):
+        return None if domain.axis in _dims(given, x) else domain
+    return Same.varying(made[0])
+
+
+def _sliced(given: Given, made: list[Tensor]) -> Domain | None:
+    x, domain = given.first
+    axis = given.value("dim") % x.dim()
+    if isinstance(domain, Rows):
+        return None if axis == domain.axis and any(each.shape[axis] != x.shape[axis] for each in made) else domain
+    return domain
+
+
+def _selected(given: Given, made: list[Tensor]) -> Domain | None:
+    x, domain = given.first
+    return _without(domain, {given.value("dim") % x.dim()}, keep=False)
+
+
+def _spread(given: Given, made: list[Tensor]) -> Domain | None:
+    """`expand` and `repeat`: what comes again comes again after as many as there were."""
+    (x, domain), out = given.first, made[0]
+    more = out.dim() - x.dim()
+    if isinstance(domain, Rows):
+        here = Rows(domain.axis + more, domain.after)
+        return here if out.shape[here.axis] == x.shape[domain.axis] else None
+    assert isinstance(domain, Same)
+    return Same((*[1] * more, *domain.periods))
+
+
+def _joined(given: Given, made: list[Tensor]) -> Domain | None:
+    out = made[0]
+    axis, parts = (given.value("dim") or 0) % out.dim(), _parts(given)
+    if given.name == "aten::stack":
+        parts = [((*shape[:axis], 1, *shape[axis:]), _inserted(domain, axis)) for shape, domain in parts]
+    found = _together([each for each in parts if len(each[0]) == out.dim()], out.dim())  # empty ones may have one axis
+    if isinstance(found, Same):
+        return Same((*found.periods[:axis], out.shape[axis], *found.periods[axis + 1 :]))
+    return None if found is None or (isinstance(found, Rows) and found.axis == axis) else found
+
+
+def _inserted(domain: Domain, at: int) -> Domain:
+    if isinstance(domain, Rows):
+        return Rows(domain.axis + (at <= domain.axis), domain.after)
+    assert isinstance(domain, Same)
+    return Same((*domain.periods[:at], 1, *domain.periods[at:]))
+
+
+def _product(given: Given, made: list[Tensor]) -> Domain | None:
+    """Matrices, and batches of them: (n, k) counts as n rows of one, (k, m) as one row of m, and k is added up."""
+    *added, (one, left), (other, right) = _parts(given)
+    assert not isinstance(left, Mixed)
+    assert not isinstance(right, Mixed)
+    if isinstance(left, Rows) and left.axis == len(one) - 1:
+        return None
+    if isinstance(right, Rows) and right.axis == max(len(other) - 2, 0):
+        return None
+    parts = [*added, ((*one[:-1], 1), left if isinstance(left, Rows) else Same((*left.periods[:-1], 1)))]
+    if len(other) > 1:
+        of_right = right if isinstance(right, Rows) else Same((*right.periods[:-2], 1, right.periods[-1]))
+        parts.append(((*other[:-2], 1, other[-1]), of_right))
+    found = _together(parts, max(made[0].dim(), 2))
+    if made[0].dim() == 1 and isinstance(found, Rows | Same):  # a vector has no columns
+        return _without(found, {1}, keep=False)
+    return found
+
+
+def _in_front(given: Given, made: list[Tensor]) -> Domain | None:
+    """Examples in front; the rest of the work is inside of each: convolutions, pooling, attention, group norms."""
+    rows = {each for each in given.domains if isinstance(each, Rows)}
+    if not rows:
+        return Same.varying(made[0])
+    here = next(iter(rows))
+    if len(rows) > 1 or here.axis != 0 or not isinstance(given.domains[0], Rows):
+        return None
+    if any(each.dim() and each.shape[0] != given.tensors[0].shape[0] for each in made[:1]):
+        return None
+    return here
+
+
+def _convolved(given: Given, made: list[Tensor]) -> Domain | None:
+    if any(not isinstance(each, Same) for each in given.domains[1:]):
+        return None
+    return _in_front(given, made)
+
+
+def _attended(given: Given, made: list[Tensor]) -> Domain | list[Domain] | None:
+    """Queries, keys and values of each example, and maybe a mask that is broadcast."""
+    found = _in_front(given, made)
+    if not isinstance(found, Rows):
+        return found
+    for shape, domain in _parts(given):
+        if isinstance(domain, Same) and len(shape) == 4 and shape[0] != 1 and found.after % domain.periods[0]:
+            return None
+    if not all(isinstance(each, Rows) for each in given.domains[:3]):
+        return None
+    rest: list[Domain] = [found if each.dim() > 2 else Mixed("inside of attention") for each in made[1:]]
+    return [found, *rest]
+
+
+def _looked_up(given: Given, made: list[Tensor]) -> Domain | None:
+    """Rows of a table of weights, by ids."""
+    if not isinstance(given.domains[0], Same):
+        return None
+    domain = given.domains[1]
+    if isinstance(domain, Rows):
+        return domain
+    assert isinstance(domain, Same)
+    return Same((*domain.periods, made[0].shape[-1]))
+
+
+def _layer_normed(given: Given, made: list[Tensor]) -> Domain | None:
+    x, domain = given.first
+    if not isinstance(domain, Rows) or any(isinstance(each, Rows) for each in given.domains[1:]):
+        return None
+    return None if domain.axis >= x.dim() - len(given.value("normalized_shape")) else domain
+
+
+def _batch_normed(given: Given, made: list[Tensor]) -> Domain | list[Domain] | None:
+    """In training all axes but the second are added up, which is how single pictures are normalised, too."""
+    domain = given.domains[0]
+    if not isinstance(domain, Rows) or not all(isinstance(each, Same) for each in given.domains[1:]):
+        return None
+    if given.value("training") and domain.axis != 1:
+        return None
+    if domain.axis == 1 and any(domain.after % each.periods[0] for each in given.domains[1:] if isinstance(each, Same)):
+        return None
+    return [domain, *[Mixed("inside of batch norm")] * (len(made) - 1)]
+
+
+def _lost(given: Given, made: list[Tensor]) -> Domain | list[Domain] | None:
+    """One loss for each place."""
+    if given.value("reduction") != 0 or given.domains[0] != given.domains[1] or not isinstance(given.domains[0], Rows):
+        return None
+    return [given.domains[0], *[Mixed("a weight of the whole batch")] * (len(made) - 1)]
+
+
+def _gathered(given: Given, made: list[Tensor]) -> Domain | None:
+    """Each place of an example picks places of the same example."""
+    rows = {each for each in given.domains if isinstance(each, Rows)}
+    if len(rows) != 1 or given.tensors[0].dim() != made[0].dim():
+        return None
+    here = next(iter(rows))
+    if any(isinstance(each, Same) and shape and here.after % each.periods[here.axis] for shape, each in _parts(given)):
+        return None
+    return None if given.value("dim") % made[0].dim() == here.axis else here
+
+
+def _picked(given: Given, made: list[Tensor]) -> Domain | None:
+    """The same places of every example."""
+    x, domain = given.first
+    if not isinstance(domain, Rows) or not isinstance(given.domains[1], Same):
+        return None
+    return None if given.value("dim") % x.dim() == domain.axis else domain
+
+
+def _recurrent(given: Given, made: list[Tensor]) -> Domain | list[Domain] | None:
+    """One layer over all places; the states have their examples before their width."""
+    x, domain = given.first
+    if not isinstance(domain, Rows) or given.value("batch_sizes") or x.dim() != 3:
+        return None
+    if any(isinstance(each, Rows) and each != Rows(len(shape) - 2, 1) for shape, each in _parts(given)[1:]):
+        return None
+    states: list[Domain] = [Rows(each.dim() - 2, 1) for each in made[1:3]]
+    inside: list[Domain] = [Mixed("inside of a recurrent layer")] * (len(made) - 3)
+    return [domain, *states, *inside] if domain.after == 1 else None
+
+
+def _trilinear(given: Given, made: list[Tensor]) -> Domain | None:
+    """Three factors with axes put in, and axes that are added up."""
+    parts: list[Part] = []
+    for place, (shape, domain) in enumerate(_parts(given), 1):
+        for at in given.value(f"expand{place}"):
+            shape, domain = (*shape[:at], 1, *shape[at:]), _inserted(domain, at)
+        parts.append((shape, domain))
+    found = _together(parts, len(parts[0][0]))
+    return None if found is None else _without(found, set(given.value("sumdim")), keep=False)
+
+
+def _padded(given: Given, made: list[Tensor]) -> Domain | None:
+    """Padding goes over the last axes."""
+    (x, domain), pad = given.first, given.value("pad")
+    if isinstance(domain, Rows):
+        return None if domain.axis >= x.dim() - len(pad) // 2 and x.shape != made[0].shape else domain
+    return Same.varying(made[0])
+
+
+def _cornered(given: Given, made: list[Tensor]) -> Domain | None:
+    """Inside of single matrices."""
+    x, domain = given.first
+    return domain if isinstance(domain, Rows) and domain.axis < x.dim() - 2 else None
+
+
+def _indexed(given: Given, made: list[Tensor]) -> Domain | None:
+    """x[:, ids]: the same places of every example."""
+    domain, asked = given.domains[0], given.value("indices")
+    if not isinstance(domain, Rows) or domain.axis != 0 or not asked or asked[0] is not None:
+        return None
+    if any(isinstance(each, Rows) for each in given.domains[1:]):
+        return None
+    used = [place for place, each in enumerate(asked) if each is not None]
+    return domain if used == list(range(used[0], used[-1] + 1)) else None
+
+
+def _each(rule: Rule, *names: str) -> dict[str, Rule]:
+    return dict.fromkeys(names, rule)
+
+
+RULES: dict[str, Rule] = {
+    **_each(_alike, "clone", "detach", "alias", "_to_copy", "lift_fresh", "native_dropout", "_fused_dropout"),
+    **_each(_pointwise, "bernoulli", "uniform", "normal", "exponential", "random", "fill", "zero", "_prelu_kernel"),
+    **_each(_pointwise, "masked_fill", "hardswish", "floor_divide", "log_sigmoid_forward", "binary_cross_entropy"),
+    **_each(
+        _pointwise, "mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "binary_cross_entropy_with_logits"
+    ),
+    "copy": _copied,
+    **_each(_viewed, "view", "_unsafe_view", "reshape", "_reshape_alias", "_reshape_copy"),
+    **_each(_permuted, "permute", "transpose", "t", "numpy_T", "swapaxes"),
+    "unsqueeze": _unsqueezed,
+    "squeeze": _squeezed,
+    **_each(_spread, "expand", "repeat"),
+    **_each(_sliced, "slice", "narrow", "split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes"),
+    **_each(_selected, "select", "unbind"),
+    **_each(_joined, "cat", "stack"),
+    **_each(_reduced, "sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "var", "std", "var_mean"),
+    **_each(_reduced, "std_mean", "linalg_vector_norm", "norm", "logsumexp", "prod", "any", "all", "median", "nansum"),
+    **_each(_along, "_softmax", "_log_softmax", "_safe_softmax", "cumsum", "cumprod", "logcumsumexp", "sort", "topk"),
+    **_each(_along, "flip", "glu", "cummax", "cummin", "argsort"),
+    **_each(_product, "mm", "addmm", "bmm", "baddbmm", "mv"),
+    **_each(_convolved, "convolution", "_convolution", "mkldnn_convolution", "cudnn_convolution"),
+    **_each(_convolved, "native_group_norm", "upsample_nearest1d", "upsample_nearest2d", "upsample_bilinear2d"),
+    **_each(_convolved, "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d"),
+    **_each(_convolved, "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "mkldnn_max_pool2d"),
+    **_each(
+        _convolved, "pixel_shuffle", "pixel_unshuffle", "im2col", "col2im", "reflection_pad2d", "replication_pad2d"
+    ),
+    **_each(_attended, "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention"),
+    **_each(_attended, "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention"),
+    "embedding": _looked_up,
+    **_each(_layer_normed, "native_layer_norm", "_fused_rms_norm"),
+    **_each(_batch_normed, "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm"),
+    **_each(_lost, "nll_loss_forward", "nll_loss2d_forward"),
+    **_each(_gathered, "gather", "scatter", "scatter_add"),
+    "index_select": _picked,
+    "index": _indexed,
+    **_each(_recurrent, "mkldnn_rnn_layer"),
+    "_trilinear": _trilinear,
+    "constant_pad_nd": _padded,
+    **_each(_cornered, "tril", "triu"),
+}
+"""By the name of an operation; one that works in place has the rule of its other half."""
