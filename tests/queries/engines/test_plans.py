@@ -59,6 +59,9 @@ def test_duckdb_collects_what_plain_python_collects(data: Any, draw: st.DataObje
             asked = draw.draw(question(tables))
             if asked is not None:
                 assert engine.collect(asked) == evaluate.collected(asked, stored)
+                empty = {"visits": [], "labs": []}
+                nobody = {each.name: evaluate.registered(each, empty[each.name], SECRET) for each in (VISITS, LABS)}
+                assert engine.nothing(asked) == evaluate.collected(asked, {**stored, **nobody})
 
 
 @pytest.mark.spark

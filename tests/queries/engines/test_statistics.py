@@ -47,6 +47,22 @@ def same(engine: Engine, table: Table, stored: evaluate.Stored, statistics: tupl
     assert engine.collect(question) == evaluate.collected(question, stored)
 
 
+@pytest.mark.parametrize("known", [None, ((1,), (7,), (None,))], ids=["unlisted", "listed"])
+def test_nothing_is_what_empty_tables_answer(kitchen: Kitchen, known: Any) -> None:
+    engine, table, stored = opened(kitchen, [0.5, 1.5, None], [1, 1, 7])
+    statistics = (
+        Count(),
+        CountDistinct(col("x")),
+        Sum(col("x"), Fraction(0), Fraction(2), -3),
+        Cells(col("x"), tuple(HALVES)),
+    )
+    for keys in ((), (("n", col("n")),)):
+        asked = Collect(Filter(Source(table), col("n") > 0), keys, known if keys else None, statistics)
+        empty = {"t": evaluate.registered(TABLE, [], SECRET)}
+        assert engine.nothing(asked) == evaluate.collected(asked, empty)
+        assert engine.collect(asked) == evaluate.collected(asked, stored) != evaluate.collected(asked, empty)
+
+
 def test_sums_are_rounded_to_the_grid_row_by_row_and_clamped(kitchen: Kitchen) -> None:
     reals = [
         0.5,
