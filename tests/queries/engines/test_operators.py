@@ -180,14 +180,13 @@ def test_sums_of_extreme_values_are_exact(kitchen: Kitchen, group: str, corners:
     engine, table = corners
     columns = Source(table).columns
     numbers = [each for each in GROUPS[group] if typed(each, columns).domain.kind in {Kind.INTEGER, Kind.REAL}]
-    statistics = [Sum(each, Fraction(-1000), Fraction(1000), -4) for each in numbers] + [
-        CountDistinct(each) for each in numbers
-    ]
-    question = Collect(Source(table), (), None, tuple(statistics))
     rows = [{name: values[at] for name, (_, values, _) in COLUMNS.items()} for at in range(SIZE)]
-    assert engine.collect(question) == evaluate.collected(
-        question, {"corners": evaluate.registered(TABLE, rows, SECRET)}
-    )
+    stored = {"corners": evaluate.registered(TABLE, rows, SECRET)}
+    for first in range(0, len(numbers), 30):  # each distinct count is a good part of the work that one person may cause
+        some = numbers[first : first + 30]
+        sums = [Sum(each, Fraction(-1000), Fraction(1000), -4) for each in some]
+        question = Collect(Source(table), (), None, (*sums, *(CountDistinct(each) for each in some)))
+        assert engine.collect(question) == evaluate.collected(question, stored)
 
 
 @pytest.mark.parametrize("group", GROUPS)
