@@ -68,7 +68,7 @@ def clt(curve: Curve) -> GaussianApproximation:
     known = [(moments(atom), count) for atom, count in curve.factors]
     k = math.fsum(n * m.kl for m, n in known)
     square = math.fsum(n * m.kappa2 for m, n in known)
-    variance = math.fsum(n * (m.kappa2 - m.kl**2) for m, n in known)
+    variance = math.fsum(n * (m.kappa2 - m.kl * m.kl) for m, n in known)
     if not math.isfinite(square):
         raise InvalidOperation(
             "no finite moments of the privacy loss are known (some outcome reveals everything, or cannot be shown not "
@@ -76,7 +76,9 @@ def clt(curve: Curve) -> GaussianApproximation:
         )
     if square == 0:
         return GaussianApproximation(0.0, 0.0, 0.0, 0.0, 0.0)
-    gap = 0.56 * math.fsum(n * m.central3 for m, n in known) / variance**1.5 if variance > 0 else math.inf
+    # A variance whose power leaves the floating-point numbers says nothing about the error.
+    power = variance * math.sqrt(max(variance, 0.0))
+    gap = 0.56 * math.fsum(n * m.central3 for m, n in known) / power if 0 < power < math.inf else math.inf
     symmetric = all(pair_of(atom).is_symmetric for atom, _ in curve.factors)
     centred = 2 * k / math.sqrt(variance) if variance > 0 else math.inf
     return GaussianApproximation(

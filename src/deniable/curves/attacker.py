@@ -9,7 +9,7 @@ import numpy as np
 
 from deniable.curves.panel import Side
 from deniable.curves.reading import Product
-from deniable.curves.rounding import Floats, ordered, quietly
+from deniable.curves.rounding import UNIT_ROUNDOFF, Floats, ordered, quietly
 from deniable.curves.views import direction_delta, product_of
 
 if TYPE_CHECKING:
@@ -94,9 +94,11 @@ def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Float
             d = profile.delta(points, "upper")
             value = 1 - d - np.exp(points) * a
             best = int(np.argmax(value))
-        low[i] = max(float(value[best]), 0.0) * (1 - 4e-16)
+        # Three roundings of numbers that are at most 1 where the value is positive.
+        low[i] = max(float(value[best]) - 4 * UNIT_ROUNDOFF, 0.0)
         over = 1 - profile.delta(points, "lower") - np.exp(points) * a
-        high[i] = _concave_bound(points, over, value, a, (ahead.infinity("lower"), back.infinity("lower")))
+        ends = (ahead.infinity("lower"), back.infinity("lower"))
+        high[i] = _concave_bound(points, over, value, a, ends) + 4 * UNIT_ROUNDOFF
     return ordered(low, np.minimum(high, 1 - alpha))
 
 

@@ -52,6 +52,9 @@ OUTSIDE = 1e-7
 LEAST_OUTSIDE = 1e-13
 """The least that may fall outside: less than the rounding of the transforms is of no use."""
 
+MOST_ROUNDING = 0.25
+"""Largest relative error of a mass that a panel may have: reached by about 10^14 uses."""
+
 MANY = 32
 SHORTER = 8
 """From MANY factors on, short laws are multiplied in batches that fit into a window SHORTER times shorter."""
@@ -188,6 +191,12 @@ class Plan:
         proved = float(np.min((self.cumulants - math.log(left) + BEST_GAPS) / TILTS)) if left > 0 else math.inf
         return Target(self._gentle(epsilon), epsilon, log_delta, max(proved * (1 + 1e-13), 0.0))
 
+    def delta_bound(self, epsilon: Floats) -> Floats:
+        """The sharp Chernoff bound on δ(ε), without the mass at infinity."""
+        logs = self.cumulants[None, :] - TILTS[None, :] * epsilon[:, None] + BEST_GAPS[None, :]
+        least = np.min(np.where(np.isnan(logs), np.inf, logs), axis=1)
+        return np.asarray(np.exp(np.minimum(least, 0.0)) * (1 + 1e-12) + self.lost)
+
     def at_epsilon(self, epsilon: float) -> Target:
         """The tilt whose mean loss is `epsilon` (0 if the untilted mean is already beyond it)."""
         if self.mean >= epsilon:
@@ -276,17 +285,25 @@ def _floored(law: FiniteLaw, step: float) -> GridLaw:
 def compose(
     factors: Sequence[Factor], side: Side, theta: float, step: float, tail: float, outside: float = OUTSIDE
 ) -> Panel | None:
-    """Multiply the lattice laws of all factors, tilted by θ. None if the window would be too long."""
+    """Multiply the lattice laws of all factors, tilted by θ. None if the window would be too long, or if there are so
+    many uses that rounding would be all that is left.
+    """
     grids = [(lattice_law(f.law, side, step, tail), f.uses) for f in factors]
 
     def on_lattice(at: float) -> Cumulant:
         return _added([(_lattice_cumulant(f.law, side, step, tail, at), f.uses) for f in factors])
 
     total = on_lattice(theta)
-    up, down = (_tail_reach(factors, on_lattice, theta, total, sign, outside) for sign in (+1.0, -1.0))
-    length = 2 ** max(6, math.ceil(math.log2((up.reach + down.reach) / step + 4)))
-    if length > LARGEST_WINDOW:
+    # Relative error of every tilted mass: one exp of a number of size |θ l|.
+    tilt = sum(c * UNIT_ROUNDOFF * (8 + 4 * abs(theta) * float(np.max(np.abs(g.losses[[0, -1]])))) for g, c in grids)
+    relative = tilt + 32 * UNIT_ROUNDOFF * (abs(total.value) + abs(theta * total.slope) + 64)
+    if not (relative <= MOST_ROUNDING and math.isfinite(total.curvature)):
         return None
+    up, down = (_tail_reach(factors, on_lattice, theta, total, sign, outside) for sign in (+1.0, -1.0))
+    cells = (up.reach + down.reach) / step + 4
+    if not 0 < cells <= LARGEST_WINDOW:
+        return None
+    length = 2 ** max(6, math.ceil(math.log2(cells)))
     # The window [start, start + (length-1) step] holds the tilted mean with `down.reach` below and `up.reach` above it.
     base = math.fsum(count * float(grid.losses[0]) for grid, count in grids)
     first = math.floor((total.slope - down.reach - base) / step) - 1
@@ -295,8 +312,6 @@ def compose(
     spectrum, doubt = _multiplied(_spectra(factors, grids, side, step, tail, theta, length))
     heads, seconds, stride, norm = _suffix_sums(spectrum, side, length, first, step, theta, start - total.slope)
     steps = math.fsum(f.uses for f in factors)
-    # Relative error of every tilted mass: one exp of a number of size |θ l|.
-    tilt = sum(c * UNIT_ROUNDOFF * (8 + 4 * abs(theta) * float(np.max(np.abs(g.losses[[0, -1]])))) for g, c in grids)
     noise = doubt / math.sqrt(length) + (3 * forward + tilt + 8 * UNIT_ROUNDOFF * steps) * norm + 1e-36
     # ‖weights‖₂ over lattice points above ε: a geometric series in e^(-2θh), at most `length` terms.
     terms = min(float(length), 1.0 / max(-math.expm1(-2 * theta * step), 1e-300))
@@ -318,7 +333,7 @@ def compose(
         alias=up.mass + down.mass,
         left_out=down.mass,
         right_out=up.mass * math.exp(-theta * up.reach),
-        relative=tilt + 32 * UNIT_ROUNDOFF * (abs(total.value) + abs(theta * total.slope) + 64),
+        relative=relative,
         infinity=infinity * (1 + 1e-14) if side == "upper" else infinity * (1 - 1e-14),
     )
 
@@ -393,7 +408,9 @@ def _tail_reach(
 
     best = min(exponents, key=lambda s: distance(sketched(factors, theta + s).value, at, s))
     # The exponent carries rounding errors of its own: grant them.
-    return _Reach(distance(on_lattice(theta + best).value, total, best), outside * 1.001)
+    value = on_lattice(theta + best).value
+    doubt = 8 * UNIT_ROUNDOFF * (abs(value) + abs(total.value) + abs(best * total.slope))
+    return _Reach(distance(value, total, best), outside * 1.001 * math.exp(min(doubt, 700.0)))
 
 
 def _tilted_spectrum(law: Law, side: Side, step: float, tail: float, theta: float, length: int) -> Complexes:

@@ -23,7 +23,7 @@ import numpy as np
 
 from deniable.curves import check
 from deniable.curves.promise import Atom
-from deniable.curves.rounding import Floats
+from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
 from deniable.errors import InvalidOperation, InvalidParameter
 
 if TYPE_CHECKING:
@@ -269,7 +269,9 @@ class Curve:
         share, scalar = check.reading_in_unit("prior", prior)
         with np.errstate(divide="ignore"):
             odds = np.log1p(-share) - np.log(share)  # ±inf for who knows already: δ is 0 or 1 there, and the guess 1
-        right = ((1 - share) + share * self.delta(epsilon=odds)) * (1 + 1e-15)
+        # The odds are known to two roundings of each logarithm, and the sum changes by at most 1 - π times that.
+        doubt = 1e-15 + 4 * UNIT_ROUNDOFF * np.where(np.isfinite(odds), np.abs(odds), 0.0)
+        right = ((1 - share) + share * self.delta(epsilon=odds)) * (1 + doubt)
         return _give(np.where((share == 0) | (share == 1), 1.0, np.minimum(right, 1.0)), scalar)
 
     @overload
@@ -289,7 +291,10 @@ class Curve:
         loss = self.epsilon(delta=0.0) if allowed == 0 else attacker.loss_quantile(self, allowed)
         if not math.isfinite(loss):
             return _give(np.where(share == 0, 0.0, 1.0), scalar)
-        belief = share / (share + (1 - share) * math.exp(-loss)) * (1 + 1e-14)
+        other = (1 - share) * math.exp(-loss)
+        # Who believes nothing learns nothing; nor is 0/0 a number where e^-ε is none.
+        belief = np.divide(share, share + other, out=np.zeros_like(share), where=share > 0) * (1 + 1e-14)
+        belief = np.where(share > 0, np.nextafter(belief, 2.0), 0.0)
         return _give(np.minimum(np.where(share == 1, 1.0, belief), 1.0), scalar)
 
     # -- other languages ---------------------------------------------------------------------------------------------

@@ -79,15 +79,22 @@ def kl(curve: Curve) -> float:
 def kappa2(curve: Curve) -> float:
     """E L² = variance (adds over factors) + (E L)²."""
     mean = kl(curve)
-    if not math.isfinite(mean):
+    if not math.isfinite(mean * mean) or not all(math.isfinite(moments(atom).kappa2) for atom, _ in curve.factors):
         return math.inf
-    return math.fsum(n * (moments(a).kappa2 - moments(a).kl ** 2) for a, n in curve.factors) + mean**2
+    return math.fsum(n * (moments(a).kappa2 - moments(a).kl * moments(a).kl) for a, n in curve.factors) + mean * mean
+
+
+def _or_inf(value: float) -> float:
+    """What overflowed to no number is larger than any."""
+    return math.inf if math.isnan(value) else value
 
 
 @quietly
 def kappa3(curve: Curve) -> float:
     """E |L|³: exact for one use of one atom, otherwise from the composed loss distribution."""
     if sum(count for _, count in curve.factors) <= 1:
-        return moments(curve.factors[0][0]).kappa3 if curve.factors else 0.0
+        return _or_inf(moments(curve.factors[0][0]).kappa3) if curve.factors else 0.0
+    if not math.isfinite(kappa2(curve)):
+        return math.inf
     loss = curve.loss
     return float(np.sum(loss.masses * np.abs(loss.losses) ** 3)) if loss.infinity < 1e-15 else math.inf

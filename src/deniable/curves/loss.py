@@ -12,6 +12,7 @@ from deniable.curves import compose, lattice
 from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.rounding import Floats, quietly
 from deniable.curves.views import product_of
+from deniable.errors import NotCertifiable
 
 if TYPE_CHECKING:
     from deniable.curves.curve import Curve
@@ -59,7 +60,11 @@ def distribution(curve: Curve) -> LossDistribution:
         grid = lattice.above(law, np.linspace(low, max(high, low + 1e-9), POINTS))
         return LossDistribution(grid.losses, grid.masses, grid.infinity)
     target = compose.Target(0.0, max(forward.aim(1e-6).epsilon, 1e-6), math.log(1e-6))
-    panel = forward.panels_for(target, ("upper",))[0]
+    panels = forward.panels_for(target, ("upper",))
+    if not panels:
+        uses = sum(f.uses for f in forward.upper)
+        raise NotCertifiable(f"the loss of {uses:,} uses together is not resolved; look at fewer of them")
+    panel = panels[0]
     masses = (panel.heads[:-1] - panel.heads[1:]) * math.exp(panel.log_scale)
     # A block of lattice points stands at its middle.
     losses = panel.start + panel.stride * np.arange(len(masses)) + 0.5 * (panel.stride - panel.step)

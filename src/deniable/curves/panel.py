@@ -68,13 +68,12 @@ class Panel:
         else:
             inner = np.maximum(raw - rounding - (self.noise + self.alias) * weight, 0.0)
         result = (
-            np.exp(self.log_scale + np.log(inner + 1e-300))
-            if self.log_scale < -500
-            else math.exp(self.log_scale) * inner
+            np.exp(self.log_scale + np.log(inner + 1e-300)) if self.log_scale < -500 else np.exp(self.log_scale) * inner
         )
         result = result * (1 + self.relative if self.side == "upper" else 1 - self.relative)
         # What overflowed says nothing: fall back to the trivial bounds.
-        return np.asarray(np.nan_to_num(result, nan=1.0 if self.side == "upper" else 0.0, posinf=1.0))
+        trivial = 1.0 if self.side == "upper" else 0.0
+        return np.asarray(np.nan_to_num(result, nan=trivial, posinf=trivial))
 
     def _weight(self, at: Floats) -> Floats:
         """What an absolute error of the convolution weighs at ε."""
@@ -107,7 +106,7 @@ class Panel:
         for index in (left, right):
             x = np.exp(np.minimum(self.start + index * self.stride - self.centre, 700.0))
             values.append(np.maximum(self.heads[index] - x * self.seconds[index], 0.0))
-        share = np.expm1(at - self.start - left * self.stride) / math.expm1(self.stride)
+        share = np.expm1(at - self.start - left * self.stride) / math.expm1(min(self.stride, 700.0))
         chord = values[0] + np.clip(share, 0.0, 1.0) * (values[1] - values[0])
         scale = np.exp(np.minimum(at - self.centre, 700.0))
         return np.asarray(np.where(cell < 0, self.heads[0] - scale * self.seconds[0], chord))

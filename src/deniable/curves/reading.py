@@ -217,7 +217,8 @@ class Product:
         return latest[1].copy(), latest[2].copy()
 
     def _both_by_panels(self, epsilon: Floats, blur: float) -> tuple[Floats, Floats]:
-        low, high = np.zeros_like(epsilon), np.full_like(epsilon, self._apart())
+        chernoff = self.plan.delta_bound(epsilon) + self.infinity("upper")
+        low, high = np.zeros_like(epsilon), np.minimum(chernoff, self._apart())
         beyond = epsilon >= self.highest
         high[beyond] = min(self.infinity("upper"), 1.0)
         low[beyond] = self.infinity("lower")
@@ -234,7 +235,10 @@ class Product:
                 1.0 if tries[index] == 0 else max(DELTA_WIDTH * high[index] / (4 * (high - low)[index] + 1e-300), 1e-3)
             )
             zone, weight = 1e-9 * (1 + abs(float(epsilon[index]))), 1
-            for panel in self.panels_for(target, ("upper", "lower"), refine):
+            panels = self.panels_for(target, ("upper", "lower"), refine)
+            if not panels:
+                break
+            for panel in panels:
                 self._panels.append(panel)
                 self._read(panel, epsilon, low, high)
                 zone = max(zone, panel.spread / 2)
@@ -271,7 +275,11 @@ class Product:
         """One panel a side, sharp at the target; the step grows until the window fits into memory."""
         beyond = compose.OUTSIDE * min(refine, 1.0) ** 2 if outside is None else outside
         theta = _rounded(target.theta)
-        found = []
+        found: list[Panel] = []
+        # Nowhere to aim, or more uses than masses in floating point can tell apart.
+        uses = math.fsum(f.uses for f in self.upper)
+        if not math.isfinite(target.epsilon) or 8 * UNIT_ROUNDOFF * uses > compose.MOST_ROUNDING:
+            return found
         for side in sides:
             factors = self.upper if side == "upper" else self.lower
             steps = math.fsum(f.uses for f in factors)
@@ -366,7 +374,9 @@ class Product:
                         low, _largest(panel.delta, delta, max(panel.start, 0.0), min(high * (1 + 1e-6), panel.end))
                     )
             width = (high - low) / max(high, 1e-3)
-            if "lower" not in sides or width <= WIDTH * 0.9 or width > 0.8 * before or _is_noise(panels, high):
+            if "lower" not in sides or not math.isfinite(high) or width <= WIDTH * 0.9 or width > 0.8 * before:
+                break
+            if _is_noise(panels, high):
                 break
             before = width
             # Far too wide: a law with detail finer than the step, which sharpens faster than planned, or lonely atoms,
@@ -403,14 +413,20 @@ class Product:
         return np.asarray(np.exp(np.minimum(np.min(logs, axis=1), 0.0)) * (1 + 1e-12))
 
     def _renyi_epsilon(self, delta: float) -> float:
-        if delta <= 0:
-            return math.inf
+        assert self.renyi is not None
+        return renyi_epsilon(self.renyi, delta)
 
-        def bound(log_s: float) -> float:
-            s = math.exp(log_s)
-            return self.renyi(s + 1) + (compose.log_best_gap(s) - math.log(delta)) / s  # type: ignore[misc]
 
-        return max(_minimum(bound), 0.0) * (1 + 1e-12)
+def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
+    """An upper bound on ε(δ) from Rényi divergences; inf if there is none."""
+    if delta <= 0:
+        return math.inf
+
+    def bound(log_s: float) -> float:
+        s = math.exp(log_s)
+        return divergence(s + 1) + (compose.log_best_gap(s) - math.log(delta)) / s
+
+    return max(_minimum(bound), 0.0) * (1 + 1e-12)
 
 
 def _is_noise(panels: Sequence[Panel], epsilon: float) -> bool:

@@ -20,7 +20,7 @@ from deniable.curves.laws.base import Sided
 from deniable.curves.laws.moments import log_moment
 from deniable.curves.panel import Side
 from deniable.curves.promise import Atom, pair_of, symmetrized_pair_of
-from deniable.curves.reading import Product, simplify
+from deniable.curves.reading import Product, renyi_epsilon, simplify
 from deniable.curves.rounding import Floats, quietly, sum_up
 
 if TYPE_CHECKING:
@@ -169,6 +169,9 @@ def epsilon_bounds(curve: Curve, delta: float) -> tuple[float, float]:
             continue
         one = product.epsilon_bounds(delta)
         low, high = max(low, one[0]), max(high, one[1])
+    if math.isinf(high) and math.isfinite(low) and delta > 0:
+        # Below what tails in floating point resolve, moments still do.
+        high = max(renyi_epsilon(curve.renyi_function, delta), low)
     return low, high
 
 

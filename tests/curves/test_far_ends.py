@@ -1,0 +1,146 @@
+"""Readings at the ends of floating point: tiny and huge δ, ε and counts. A number on the safe side, or an error of ours."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from deniable import curves
+from deniable.curves import Curve
+from deniable.curves.curve import MOST_USES
+from deniable.errors import DeniableError
+
+DELTAS = (0.0, 5e-324, 1e-300, 1e-200, 1e-100, 1 - 1e-16, 1.0)
+ENDS = (-math.inf, -1e300, -800.0, 0.0, 1e-300, 800.0, 1e300, math.inf)
+
+CURVES: dict[str, Curve] = {
+    "gaussian": curves.gaussian(sigma=1),
+    "gaussian, tiny": curves.gaussian(mu=1e-150),
+    "gaussian, huge": curves.gaussian(mu=1e150),
+    "gaussian, often": curves.gaussian(sigma=1) ** MOST_USES,
+    "laplace, often": curves.laplace(scale=1) ** MOST_USES,
+    "laplace, small, often": curves.laplace(scale=1e8) ** MOST_USES,
+    "sampled": curves.gaussian(sigma=1).sampled(rate=0.01),
+    "sampled, many": curves.gaussian(sigma=1).sampled(rate=0.01) ** 10_000,
+    "sampled, often": curves.gaussian(sigma=1).sampled(rate=0.01) ** MOST_USES,
+    "rare, often": curves.gaussian(sigma=1).sampled(rate=1e-9) ** MOST_USES,
+    "discrete": curves.discrete_gaussian(sigma=3) ** 100,
+    "approximate, often": curves.approximate(epsilon=1, delta=1e-6) ** MOST_USES,
+    "zcdp, often": curves.zcdp(rho=0.1) ** MOST_USES,
+    "fixed size, often": curves.gaussian(sigma=1).sampled_without_replacement(size=3, population=100) ** MOST_USES,
+    "group": curves.gaussian(sigma=1).sampled(rate=0.01).group(size=5),
+}
+
+DEAR = {"sampled, many"}
+"""Read through panels: a second each, so only what went wrong is read."""
+
+
+def readings(curve: Curve) -> dict[str, Callable[[], object]]:
+    found: dict[str, Callable[[], object]] = {}
+    for d in DELTAS:
+        found[f"epsilon at {d}"] = lambda d=d: curve.epsilon_bounds(delta=d)
+    for p in (0.0, 5e-324, 0.5, 1.0):
+        found[f"beta at {p}"] = lambda p=p: curve.beta_bounds(alpha=p)
+        found[f"tpr at {p}"] = lambda p=p: curve.tpr(fpr=p)
+        found[f"guess at {p}"] = lambda p=p: curve.guess(prior=p)
+        for d in (0.0, 1e-300, 1e-6, 1.0):
+            found[f"posterior at {p}, {d}"] = lambda p=p, d=d: curve.posterior(prior=p, delta=d)
+    for e in ENDS:
+        found[f"delta at {e}"] = lambda e=e: curve.delta_bounds(epsilon=e)
+    for order in (1.0, 1 + 1e-12, 1e9, math.inf):
+        found[f"renyi at {order}"] = lambda order=order: curve.renyi(order=order)
+    for d in (0.0, 1e-300, 1.0):
+        found[f"gdp at {d}"] = lambda d=d: curve.gdp(delta=d)
+    return found | {
+        "zcdp": curve.zcdp,
+        "equal error rate": curve.equal_error_rate,
+        "advantage": curve.advantage,
+        "kl": curve.kl,
+        "kappa2": curve.kappa2,
+        "kappa3": curve.kappa3,
+        "loss": lambda: curve.loss.mean,
+        "clt": lambda: curve.clt().mu,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CURVES)
+def test_the_ends_of_floating_point_give_numbers_or_our_errors(name: str) -> None:
+    """Readings below δ = 1e-100 and of huge counts raised ValueError and OverflowError, or were not numbers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for what, read in readings(CURVES[name]).items():
+            if name in DEAR and not what.startswith(("epsilon", "delta", "posterior at 0.5", "zcdp")):
+                continue
+            try:
+                value = np.array(read(), dtype=float)
+            except DeniableError:
+                continue
+            assert not np.any(np.isnan(value)), what
+            if value.ndim == 1:
+                assert value[0] <= value[1], what
+
+
+@pytest.mark.parametrize("delta", [1e-100, 1e-200, 1e-300, 5e-324])
+def test_a_gaussian_has_a_finite_epsilon_at_every_delta(delta: float) -> None:
+    """δ = 1e-300 gave ∞, because a slack of 1e-300 covers underflow. Moments do not underflow."""
+    with mp.workdps(50):
+
+        def exact(epsilon: float) -> mp.mpf:
+            e = mp.mpf(epsilon)
+            return mp.ncdf(mp.mpf(1) / 2 - e) - mp.exp(e) * mp.ncdf(-mp.mpf(1) / 2 - e)
+
+        low, high = curves.gaussian(sigma=1).epsilon_bounds(delta=delta)
+        assert exact(high) <= mp.mpf(delta)
+        assert exact(high * 0.97) > mp.mpf(delta)
+        assert exact(low) >= mp.mpf(delta)
+
+
+def test_a_long_training_has_a_finite_epsilon_at_a_tiny_delta() -> None:
+    curve = curves.gaussian(sigma=1).sampled(rate=0.01) ** 1000
+    found = [curve.epsilon(delta=d) for d in (1e-100, 1e-200, 1e-300)]
+    assert math.isfinite(found[-1])
+    assert found == sorted(found)
+    # Never more than a training in which everyone always takes part.
+    assert found[-1] <= (curves.gaussian(sigma=1) ** 1000).epsilon(delta=1e-300)
+
+
+def test_who_believes_nothing_learns_nothing_from_a_loss_without_bound() -> None:
+    """0 / (0 + e^-ε) was 0/0 where e^-ε is no number."""
+    loud = curves.laplace(scale=1e-4)
+    assert loud.posterior(prior=0.0, delta=0.0) == 0.0
+    assert loud.posterior(prior=1e-300, delta=0.0) == 1.0
+    assert list(loud.posterior(prior=[0.0, 0.5, 1.0])) == [0.0, 1.0, 1.0]
+
+
+def test_a_lower_panel_that_overflows_says_nothing() -> None:
+    """Infinity was read as the bound 1, on both sides."""
+    from deniable.curves.panel import Panel
+
+    for side, trivial in (("upper", 1.0), ("lower", 0.0)):
+        panel = Panel(
+            side=side,  # type: ignore[arg-type]
+            theta=1.0,
+            centre=0.0,
+            start=-1.0,
+            step=0.5,
+            stride=0.5,
+            spread=1.0,
+            length=4,
+            log_scale=800.0,
+            heads=np.array([4.0, 3.0, 2.0, 1.0, 0.0]),
+            seconds=np.zeros(5),
+            noise=0.0,
+            alias=0.0,
+            left_out=0.0,
+            right_out=0.0,
+            relative=0.0,
+            infinity=0.0,
+        )
+        with np.errstate(all="ignore"):
+            assert panel.delta(np.array([-0.25]))[0] == trivial
