@@ -422,6 +422,7 @@ def test_keyword_models_and_autocast_stay_whole():
 
 B = 6
 WEIGHT = torch.randn(5, 5, generator=torch.Generator().manual_seed(1))
+LSTM = nn.LSTM(5, 5)
 OPERATIONS = {
     "linear": (lambda x: x @ WEIGHT, True),
     "folded": (lambda x: (x.flatten(0, 1) @ WEIGHT).view(B, 4, 5), True),
@@ -488,6 +489,8 @@ OPERATIONS = {
         False,
     ),
     "upper triangle": (lambda x: (x @ x.transpose(1, 2)).triu(), True),
+    "lstm over places": (lambda x: LSTM(x.transpose(0, 1))[0].transpose(0, 1), True),
+    "lstm over examples": (lambda x: LSTM(x)[0], False),
     "dropout": (lambda x: F.dropout(x, 0.0), True),
     "a number of the batch": (lambda x: x / float(x.abs().max()), False),
     "how many": (lambda x: x / (1 + len(x[x > 0])), False),

@@ -412,15 +412,17 @@ def _picked(given: Given, made: list[Tensor]) -> Domain | None:
 
 
 def _recurrent(given: Given, made: list[Tensor]) -> Domain | list[Domain] | None:
-    """One layer over all places; the states have their examples before their width."""
+    """Layers over all places; the states have their examples before their width."""
     x, domain = given.first
-    if not isinstance(domain, Rows) or given.value("batch_sizes") or x.dim() != 3:
+    # On a CPU the places are in front by now, whatever the layer was told.
+    in_front = given.name == "aten::_cudnn_rnn" and given.value("batch_first")
+    if domain != Rows(0 if in_front else 1, 1) or given.value("batch_sizes") or x.dim() != 3:
         return None
     if any(isinstance(each, Rows) and each != Rows(len(shape) - 2, 1) for shape, each in _parts(given)[1:]):
         return None
-    states: list[Domain] = [Rows(each.dim() - 2, 1) for each in made[1:3]]
+    states: list[Domain] = [Rows(max(each.dim() - 2, 0), 1) for each in made[1:3]]
     inside: list[Domain] = [Mixed("inside of a recurrent layer")] * (len(made) - 3)
-    return [domain, *states, *inside] if domain.after == 1 else None
+    return [domain, *states, *inside]
 
 
 def _trilinear(given: Given, made: list[Tensor]) -> Domain | None:
@@ -500,7 +502,7 @@ RULES: dict[str, Rule] = {
     **_each(_gathered, "gather", "scatter", "scatter_add"),
     "index_select": _picked,
     "index": _indexed,
-    **_each(_recurrent, "mkldnn_rnn_layer"),
+    **_each(_recurrent, "mkldnn_rnn_layer", "_cudnn_rnn"),
     "_trilinear": _trilinear,
     "constant_pad_nd": _padded,
     **_each(_cornered, "tril", "triu"),
