@@ -7,12 +7,14 @@ number, because a statistic of whole numbers moves by whole numbers, it becomes 
 meant. So whatever rounds a bound down raises it first by what roundings may have taken away.
 
 Raising a bound is the safe side: a statistic that moves by at most 7.999999999 also moves by at most 8. All it can cost
-is noise: one unit for a sensitivity within one part in 2³² below a whole number, and nothing for any other.
+is noise: one unit for a sensitivity within one part in 2³² below a whole number, 2²⁰ where single precision can store
+it, 2¹² where that is its type, and nothing for any other.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from fractions import Fraction
 from numbers import Rational
 from typing import Any, Final
@@ -20,10 +22,16 @@ from typing import Any, Final
 FEW: Final = 8
 """Roundings that a number may have behind it which is taken for what it stores: `meant` and `steps`."""
 
-MANY: Final = Fraction(1, 2**32)
-"""How far below its meaning, as a share of it, a number may lie that is rounded down to a whole one: `whole` and
-`square`. A sum of two million rounded terms, or a product of as many factors, ends within it.
+MANY: Final = 2**21
+"""Roundings that a number may have behind it which is rounded down to a whole one: `whole` and `square`. A sum of two
+million rounded terms, or a product of as many factors, ends within them.
 """
+
+SHORT: Final = 2**12
+"""The same of numpy's shorter floats, in which nobody adds up millions."""
+
+HIGHEST: Final = Fraction(1, 2**8)
+"""The largest share of itself by which such a number is raised: half precision keeps eleven bits only."""
 
 TELLS: Final = 2**32
 """Beyond this, every float has the root of some whole number within a few roundings; then that says nothing."""
@@ -69,7 +77,20 @@ def square(given: Any) -> int:
 
 
 def _hair(given: Any) -> Fraction:
-    return max(MANY, FEW * roundoff(given))
+    one = roundoff(given)
+    if one > Fraction(1, 2**53):
+        return min(SHORT * one, HIGHEST)
+    return Fraction(1, 2**20) if _was_single(given) else MANY * one
+
+
+def _was_single(given: Any) -> bool:
+    """Whether a float stores what single precision can: `float(x)` and `x.item()` forget that type, not its roundings.
+    Sixteen of them are granted then: 2192.75 is such a number as well, and means itself.
+    """
+    try:
+        return isinstance(given, float) and struct.unpack("f", struct.pack("f", given))[0] == given
+    except OverflowError:
+        return False
 
 
 def _is_whole(x: Fraction, given: Any) -> bool:

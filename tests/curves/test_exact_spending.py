@@ -13,7 +13,7 @@ from deniable import curves
 from deniable.curves import Curve
 from deniable.curves.atoms import Gaussian, Laplace
 from deniable.curves.bounded import RenyiAtOrder, ZeroConcentrated
-from deniable.curves.filters import Filter, GaussianFilter, PureFilter, RenyiFilter, ZCDPFilter
+from deniable.curves.filters import Filter, GaussianFilter, PureFilter, RenyiFilter, RenyiOdometer, ZCDPFilter
 from deniable.curves.rounding import sum_up
 from deniable.errors import BudgetExceeded
 
@@ -120,3 +120,30 @@ def test_the_largest_loss_of_integer_noise_rounds_up() -> None:
         scale, sensitivity = float(np.exp(rng.normal())), int(rng.integers(1, 50))
         found = curves.discrete_laplace(scale=scale, sensitivity=sensitivity).epsilon(delta=0.0)
         assert Fraction(found) >= sensitivity / Fraction(scale)
+
+
+@pytest.mark.parametrize("order", [1.5, 2.0, 8.0, 64.0])
+@pytest.mark.parametrize(
+    "curve",
+    [
+        curves.exponential(epsilon=4),
+        curves.exponential(epsilon=1) ** 3,
+        ONE,
+        curves.discrete_gaussian(sigma=3),
+        curves.laplace(scale=2),
+    ],
+    ids=repr,
+)
+def test_a_filter_charges_no_more_than_the_curve_says(curve: Curve, order: float) -> None:
+    """The divergence of the exponential mechanism was charged as rho x order: 16 where 3.6158 is true."""
+    spent = float(RenyiOdometer(order=order, delta=1e-6).charge(curve).spent)
+    assert spent <= curve.renyi(order=order) * (1 + 1e-12)
+
+
+def test_the_worst_of_several_has_a_rho() -> None:
+    """The curve of a vector of whole numbers is the worst of several: a zCDP filter called its rho infinite."""
+    from deniable import DiscreteGaussian
+
+    curve = DiscreteGaussian(sensitivity=2, sigma=2.0, dimension=4).curve
+    assert curve.zcdp() == 0.5
+    ZCDPFilter(rho=0.5, delta=0).charge(curve)

@@ -144,3 +144,14 @@ def test_a_lower_panel_that_overflows_says_nothing() -> None:
         )
         with np.errstate(all="ignore"):
             assert panel.delta(np.array([-0.25]))[0] == trivial
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_nothing_has_to_be_promised_up_to_delta_one(count):
+    for curve in (
+        curves.laplace(scale=1),
+        curves.discrete_gaussian(sigma=1),
+        curves.poisson(low=2, high=5),
+        curves.gaussian(sigma=1),
+    ):
+        assert (curve**count).epsilon_bounds(delta=1.0) == (0.0, 0.0)

@@ -421,7 +421,7 @@ class BoundedRange(Atom):
         # Cesar & Rogers 2021, Lemma 3.4: ε-bounded range implies ε²/8-zCDP.
         return Fraction(self.epsilon) ** 2 / 8
 
-    def renyi_bound(self, order: float) -> float | None:
+    def exact_renyi(self, order: float) -> Fraction | None:
         return None  # its own divergences are smaller than ρ × order
 
 

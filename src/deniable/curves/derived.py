@@ -287,6 +287,9 @@ class WorstOf(Atom):
     def gdp_bound(self) -> float | None:
         return max(c.gdp() for c in self.curves)
 
+    def zcdp_bound(self) -> float | None:
+        return max(c.zcdp() for c in self.curves)
+
 
 def worst_of(*curves: Curve) -> Curve:
     """Parallel composition: each person's data meets one of these mechanisms, so the worst profile at every ε holds.

@@ -67,7 +67,7 @@ class Atom(ABC):
     def renyi_bound(self, order: float) -> float | None:
         """An upper bound on the Rényi divergence of this order in both directions, if there is a closed form."""
         if order == math.inf:
-            return None if self.exact_rho() is None else math.inf
+            return None if self.exact_renyi(1.0) is None else math.inf
         exact = self.exact_renyi(order)
         return None if exact is None else up(exact)
 

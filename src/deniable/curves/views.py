@@ -158,6 +158,8 @@ def _delta_bound(forward: Product, backward: Product, epsilon: Floats, side: Sid
 @quietly
 def epsilon_bounds(curve: Curve, delta: float) -> tuple[float, float]:
     """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}."""
+    if delta >= 1:
+        return 0.0, 0.0
     forward, backward = product_of(curve)
     unique = [forward] if backward is forward else [forward, backward]
     if len(unique) == 2 and 0 < delta < 1:
