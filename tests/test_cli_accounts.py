@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from deniable.ledger import Ledger, State
@@ -43,9 +44,52 @@ def test_a_hard_link_to_a_table_gets_no_second_account(visits: Path, tmp_path: P
         os.link(visits, link)
         code, said = refused("ask", str(link), COUNT, *FIRST)
         assert (code, "several names (hard links)" in said) == (2, True), said
-    assert "ask visits.csv, which has one" in refused("ask", str(tmp_path / "link.csv"), COUNT, *FIRST)[1]
+    assert "ask visits.csv without --ledger" in refused("ask", str(tmp_path / "link.csv"), COUNT, *FIRST)[1]
     assert len(list(tmp_path.rglob("*.ledger"))) == 1
     asked("ask", str(visits), COUNT, "--epsilon", "0.9")  # the account that is there goes on
+
+
+def test_a_file_that_has_an_account_gets_no_second_one_by_naming_another_ledger(visits: Path, tmp_path: Path) -> None:
+    """The remedy of a refused hard link once was --ledger, and that opened a fresh budget beside the one there was."""
+    asked("ask", str(visits), COUNT, *FIRST)
+    hard = tmp_path / "hard.csv"
+    os.link(visits, hard)
+    fresh = tmp_path / "fresh.ledger"
+    for name in (hard, visits):
+        code, said = refused("ask", str(name), f"SELECT COUNT(*) AS n FROM {name.stem}", *FIRST, "--ledger", str(fresh))
+        assert (code, "has an account already, in visits.csv.ledger" in said) == (2, True), said
+    other = tmp_path / "other.csv"
+    other.write_text("ward\nA\n", encoding="utf-8")
+    asked("ask", str(other), "SELECT COUNT(*) AS n FROM other", *FIRST)
+    code, said = refused("ask", str(visits), COUNT, "--epsilon", "0.1", "--ledger", str(tmp_path / "other.csv.ledger"))
+    assert (code, "has an account already, in visits.csv.ledger" in said) == (2, True), said
+    assert not fresh.exists()
+    asked("ask", str(visits), COUNT, "--epsilon", "0.9", "--ledger", str(tmp_path / "visits.csv.ledger"))
+
+
+def test_a_hard_linked_table_without_an_account_is_asked_once_it_has_one_name(visits: Path, tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    hard = tmp_path / "far" / "visits.csv"
+    os.link(visits, hard)
+    for name in (hard, visits):
+        for more in ([], ["--ledger", str(tmp_path / "fresh.ledger")]):
+            code, said = refused("ask", str(name), COUNT, *FIRST, *more)
+            assert (code, "remove its other names" in said, "--ledger" in said) == (2, True, False), said
+    assert not list(tmp_path.rglob("*.ledger"))
+    hard.unlink()
+    asked("ask", str(visits), COUNT, *FIRST)
+
+
+def test_each_table_of_a_database_may_have_an_account_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "both.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE TABLE visits AS SELECT 1 AS a; CREATE TABLE stays AS SELECT 1 AS a")
+    asked("ask", str(path), COUNT, "--table", "visits", *FIRST)
+    more = ["--ledger", str(tmp_path / "stays.ledger")]
+    asked("ask", str(path), "SELECT COUNT(*) AS n FROM stays", "--table", "stays", *FIRST, *more)
+    more = ["--ledger", str(tmp_path / "again.ledger")]
+    code, said = refused("ask", str(path), COUNT, "--table", "visits", *FIRST, *more)
+    assert (code, "has an account already, in both.duckdb.ledger" in said) == (2, True), said
 
 
 def test_a_ledger_that_was_moved_is_used_when_its_owner_says_so(visits: Path, tmp_path: Path) -> None:
