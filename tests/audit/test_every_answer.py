@@ -15,6 +15,7 @@ import io
 import json
 import sqlite3
 import struct
+import tracemalloc
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ import numpy as np
 import pytest
 
 from deniable import audit, curves
+from deniable.audit.reading import read
 from deniable.errors import NotCertifiable
 
 TRIALS = 2000
@@ -444,3 +446,65 @@ def test_what_never_ends_is_refused() -> None:
     for endless in (itertools.count(), [itertools.repeat(1)]):
         with pytest.raises(NotCertifiable, match="if it ends at all"):
             audit.measure(lambda value: endless, neighbours=(0, 1), trials=100, confidence=0.9)  # noqa: B023
+
+
+FAR = 99_999_999
+"""A power of ten that takes minutes to write out."""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"1e{FAR}",
+        f"-1.5E+{FAR}",
+        f"0d3c9e{FAR}-11ee-8c99 7",
+        f"a {FAR}e{FAR} b\nc 1e{FAR}",
+        f"1e-{FAR}",
+        f"1e{10**30}",
+        f"1/1e{FAR}",
+        f"1,234e{FAR}",
+        json.dumps({"x": f"1e{FAR}"}),
+        f'{{"x": 1e{FAR}}}',
+        f"1e{FAR}".encode(),
+        decimal.Decimal(f"1e{FAR}"),
+        decimal.Decimal(f"1e-{FAR}"),
+        [f"1e{FAR}"],
+    ],
+    ids=str,
+)
+def test_a_large_exponent_is_not_written_out(answer: Any) -> None:
+    """A text '1e99999999' was written out as a whole number of so many digits, which no limit of time could stop.
+
+    The limit here is of memory: such a number takes 41 MB, and what is read takes less than one.
+    """
+    tracemalloc.start()
+    try:
+        read(answer)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2**20
+
+
+@pytest.mark.parametrize("digits", [10**6, 4301])
+@pytest.mark.parametrize("form", [int, str, Fraction, decimal.Decimal, "json", "text"])
+def test_numbers_of_many_digits_are_read(form: Any, digits: int) -> None:
+    written = "7" + "0" * (digits - 1)
+    made = {
+        int: lambda: 7 * 10 ** (digits - 1),
+        str: lambda: written,
+        Fraction: lambda: Fraction(7 * 10 ** (digits - 1), 3),
+        decimal.Decimal: lambda: decimal.Decimal(written),
+        "json": lambda: f"[{written}]",
+        "text": lambda: f"a {written} b",
+    }
+    assert read(made[form]()).numbers
+
+
+def test_exponents_beyond_floats_are_told_apart() -> None:
+    """All of these are infinite as floats."""
+    several = [f"1e{FAR}", f"2e{FAR}", f"1e{FAR + 1}", "1e400", "1e401", f"-1e{FAR}"]
+    assert len({read(f"a {each}").identity for each in several}) == len(several)
+    assert len({read([f"x {each}"]).identity for each in ("1e400", "10e399", "1e401")}) == 3
+    bits = [read(f"a {each}") for each in ("9007199254740993", "9007199254740992")]
+    assert bits[0].numbers != bits[1].numbers

@@ -398,8 +398,12 @@ def _one_number(found: Read, path: Path, text: str, kind: str) -> bool:
         value: Any = float(text)
     except ValueError:
         return False
-    if abs(value) >= WHOLE and (NUMBER.fullmatch(text) or text.isdigit()):
-        value = safely(Fraction, text, value) if len(text) < MESSAGE else value
+    if abs(value) >= WHOLE and len(text) < MESSAGE and (NUMBER.fullmatch(text) or text.isdigit()):
+        # A decimal keeps its exponent apart. Written out, 1e99999999 has as many digits as it says.
+        value = safely(Decimal, text, value)
+        if isinstance(value, Decimal) and math.isinf(float(value)):
+            found.number((*path, "exponent"), "exponent", float(value.adjusted()))
+            found.word((*path, "digits"), kind, hash(value), value)
     found.exact(path, kind, value)
     return True
 
