@@ -229,8 +229,9 @@ class Entry:
     """One line of a ledger. State changes are new entries, never edits.
 
     `cost` was charged when the RESERVED entry was written; the entry that `closes` it (SEALED or FAILED) repeats it and
-    charges nothing. `spent` is everything charged up to and including this entry. Nothing here but a sealed `answer`
-    depends on the data, and `time` is cut to seconds because how long a run took may.
+    charges nothing. `spent` is everything charged up to and including this entry. Of what is
+    here a sealed `answer` and a `version` depend on the data (a version tells only whether two are the same), and
+    `time` is cut to seconds because how long a run took may depend on it.
     """
 
     number: int
