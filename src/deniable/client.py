@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Never, Self, final
 from urllib.parse import quote
 
 from deniable.errors import (
@@ -29,6 +29,7 @@ from deniable.errors import (
     QuestionRefused,
     ServerRefused,
     UnreadableRecord,
+    require_names,
 )
 from deniable.queries.shown import Cell, Shown
 from deniable.tables.kinds import Kind
@@ -148,12 +149,13 @@ class RemoteSession:
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    def sql(self, question: str, **cost: Any) -> RemoteAnswer:
+    def sql(self, question: str, *amounts: Never, **cost: Any) -> RemoteAnswer:
         """Answer a question in SQL; the cost is said as to a local session. What was asked before costs nothing."""
-        return self.ask(question, **cost)
+        return self.ask(question, *amounts, **cost)
 
-    def ask(self, question: str | Steps, **cost: Any) -> RemoteAnswer:
+    def ask(self, question: str | Steps, *amounts: Never, **cost: Any) -> RemoteAnswer:
         """Answer a question, in SQL or built from `table(...)`."""
+        require_names(amounts)
         return self._answer(self._wire.ask("/v1/questions", self._body(question, cost)), question)
 
     def table(self, name: str) -> Recorded:
@@ -165,8 +167,9 @@ class RemoteSession:
 
         return Recorded.of(name, _tables(self.describe()))
 
-    def price(self, question: str | Steps, **cost: Any) -> RemotePrice:
+    def price(self, question: str | Steps, *amounts: Never, **cost: Any) -> RemotePrice:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
+        require_names(amounts)
         body = self._body(question, cost)
         return RemotePrice(self._wire.post("/v1/questions:price", body), body)
 
@@ -183,16 +186,18 @@ class RemoteSession:
             body = self._body(asked, {})
         return str(self._wire.post("/v1/questions:explain", body)["text"])
 
-    def refine(self, answer: RemoteAnswer, **cost: Any) -> RemoteAnswer:
+    def refine(self, answer: RemoteAnswer, *amounts: Never, **cost: Any) -> RemoteAnswer:
         """Spend more on a question that was answered: the answers are merged by inverse variance."""
+        require_names(amounts)
         if not isinstance(answer, RemoteAnswer) or answer.dataset != self.dataset:
             raise InvalidParameter("answer", NOTHING, "must be an answer of this session")
         cost.setdefault("confidence", answer.confidence)
         found = self._wire.ask("/v1/questions:refine", self._body(answer.question, cost))
         return self._answer(found, answer.question)
 
-    def batch(self, questions: Sequence[str | Steps], **cost: Any) -> list[RemoteAnswer]:
+    def batch(self, questions: Sequence[str | Steps], *amounts: Never, **cost: Any) -> list[RemoteAnswer]:
         """Several questions at once, for one cost that they share: all are paid for, or none."""
+        require_names(amounts)
         if isinstance(questions, str):
             raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
         texts = [each if isinstance(each, str) else each.record for each in questions]
@@ -200,22 +205,27 @@ class RemoteSession:
         found = self._wire.ask("/v1/questions:batch", body)["answers"]
         return [self._answer(each, sql) for each, sql in zip(found, questions, strict=True)]
 
-    def bounds(self, column: str, table: str | None = None, *, cover: float = 0.99, **cost: Any) -> RemoteBounds:
+    def bounds(
+        self, column: str, table: str | None = None, *amounts: Never, cover: float = 0.99, **cost: Any
+    ) -> RemoteBounds:
         """Buy bounds of a column that has none, such that about `cover` of the rows are within; for owners.
 
         The dataset has them from then on: what was paid for is public.
         """
+        require_names(amounts)
         body = {"column": column, "table": table, "cover": cover, **cost}
         record = self._wire.ask(f"/v1/datasets/{self.dataset}/bounds", body)
         return RemoteBounds(record, self._answer(record["answer"], f"bounds of {column}"))
 
-    def price_bounds(self, column: str, table: str | None = None, **cost: Any) -> RemotePrice:
+    def price_bounds(self, column: str, table: str | None = None, *amounts: Never, **cost: Any) -> RemotePrice:
         """What `bounds` would charge. Free: no data is read."""
+        require_names(amounts)
         body = {"column": column, "table": table, **cost}
         return RemotePrice(self._wire.post(f"/v1/datasets/{self.dataset}/bounds:price", body))
 
-    def rehearse(self, question: str | Steps, **cost: Any) -> RemoteAnswer:
+    def rehearse(self, question: str | Steps, *amounts: Never, **cost: Any) -> RemoteAnswer:
         """The same question to dummy rows, which are made from the public schema alone. Free, and about nobody."""
+        require_names(amounts)
         place = f"/v1/datasets/{self.dataset}/dummy:ask"
         return self._answer(self._wire.post(place, {**_said(question), **cost}), question)
 

@@ -241,3 +241,11 @@ def require(extra: str, *modules: str) -> None:
     for module in modules:
         if find_spec(module) is None:
             raise MissingExtra(module, extra)
+
+
+def require_names(amounts: tuple[object, ...]) -> None:
+    """InvalidParameter if what to spend was said without a name: 0.1 may be an ε, a μ or a share."""
+    if amounts:
+        raise InvalidParameter(
+            "cost", amounts[0], "must be named", "write epsilon=0.1; or one of mu=, rho=, share=, within="
+        )

@@ -539,3 +539,22 @@ def test_the_yardstick_is_the_nearest_round_distance_with_ten_counts(kind: str) 
         last = (within, many)
         assert rest.said() in str(rest)
     assert Remaining(budget, Cost(0, 0), unit).said() == "no more counts"
+
+
+def test_an_amount_without_a_name_or_with_an_unknown_one_is_refused_in_our_words() -> None:
+    with opened() as s:
+        answer = s.sql(WARDS, mu=0.1)
+        spent = s.ledger.spent
+        calls: tuple[tuple[Any, object], ...] = (
+            *((each, WARDS) for each in (s.sql, s.ask, s.price)),
+            (s.refine, answer),
+            (s.batch, [WARDS]),
+        )
+        for call, about in calls:
+            with pytest.raises(InvalidParameter, match=r"cost='0.1': must be named; write epsilon=0.1"):
+                call(about, "0.1")
+            with pytest.raises(
+                InvalidParameter, match=r"eps=0.1: is no way to say what to spend; give one of epsilon="
+            ):
+                call(about, eps=0.1)
+        assert s.ledger.spent == spent

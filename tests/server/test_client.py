@@ -257,3 +257,18 @@ def test_explain_says_what_a_session_there_says_and_reads_nothing(
         session.explain("SELECT age FROM visits")
     with pytest.raises(InvalidParameter, match="price of this session"):
         session.explain(RemotePrice({}, {"dataset": "other"}))
+
+
+def test_an_amount_without_a_name_is_refused_before_it_is_sent(session: RemoteSession) -> None:
+    answer = session.sql("SELECT COUNT(*) AS n FROM visits", epsilon=0.1)
+    calls: tuple[tuple[Any, object], ...] = (
+        *((each, "SELECT 1") for each in (session.sql, session.ask, session.price, session.rehearse)),
+        (session.refine, answer),
+        (session.batch, ["SELECT 1"]),
+    )
+    for call, about in calls:
+        with pytest.raises(InvalidParameter, match=r"must be named; write epsilon=0.1"):
+            call(about, 0.1)
+    for bought in (session.bounds, session.price_bounds):
+        with pytest.raises(InvalidParameter, match="must be named"):
+            bought("age", "visits", 0.1)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.curves.filters import Amount, exact_amount
-from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
+from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter, require_names
 from deniable.ledger import Budget, Cost
 from deniable.mechanisms import tails
 from deniable.numbers import plain
@@ -224,6 +224,16 @@ class Asked:
     def __post_init__(self) -> None:
         for each in fields(self):
             object.__setattr__(self, each.name, plain(getattr(self, each.name)))
+
+    @classmethod
+    def of(cls, amounts: tuple[object, ...], cost: Mapping[str, Any]) -> Asked:
+        """What a caller wrote; InvalidParameter for an amount without a name, or with one that means nothing here."""
+        require_names(amounts)
+        known = [each.name for each in fields(cls)]
+        if unknown := next((name for name in cost if name not in known), None):
+            rule = "is no way to say what to spend"
+            raise InvalidParameter(unknown, cost[unknown], rule, f"give one of {', '.join(f'{n}=' for n in known[:5])}")
+        return cls(**cost)
 
     def cost(self, plan: Plan, budget: Budget, left: Cost) -> Cost:
         """The cost, from public facts alone."""

@@ -9,7 +9,7 @@ from fractions import Fraction
 from hashlib import sha256
 from time import monotonic, sleep
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Never, Self, final
 
 from deniable.errors import (
     NOTHING,
@@ -81,7 +81,7 @@ class Session:
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    def sql(self, question: str, **cost: Any) -> Answer:
+    def sql(self, question: str, *amounts: Never, **cost: Any) -> Answer:
         """Answer a question in SQL. Say what to spend by one of `epsilon=`, `mu=`, `rho=`, `share=` (of what is left,
         in what the budget adds up: μ², or ε or ρ) or `within=` (how near, at `confidence=`); `delta=` is for keys that
         are not public (else they take a hundredth of what is left for them, and less once much of it is spent).
@@ -89,14 +89,16 @@ class Session:
         The cost is charged before any data is read, and stays charged if the run fails. A question that was answered
         before, at this cost or a higher one, is answered again from the ledger, for nothing.
         """
-        return self.ask(question, **cost)
+        return self.ask(question, *amounts, **cost)
 
-    def ask(self, question: str | Question, *, key: str | None = None, payer: str | None = None, **cost: Any) -> Answer:
+    def ask(
+        self, question: str | Question, *amounts: Never, key: str | None = None, payer: str | None = None, **cost: Any
+    ) -> Answer:
         """Answer a question, in SQL or built from `table(...)`.
 
         With a `key`, a retry is charged once. With a `payer`, that account of the ledger pays as well.
         """
-        made, asked = self._planned(question), Asked(**cost)
+        made, asked = self._planned(question), Asked.of(amounts, cost)
         # What is left is read from the ledger only where the cost depends on it; whether it fits is decided later.
         depends = asked.share is not None or asked.shares_delta(made)
         left = self._left(payer) if depends else self.budget.limit
@@ -138,13 +140,14 @@ class Session:
         read = self._read(made, entry)
         return None if read is None else self._again(made, read, entry, confidence, None)
 
-    def price(self, question: str | Question, *, payer: str | None = None, **cost: Any) -> Price:
+    def price(self, question: str | Question, *amounts: Never, payer: str | None = None, **cost: Any) -> Price:
         """What `sql` would charge, and how exact it would be. Free: no data is read."""
-        return self._price(self._planned(question), Asked(**cost), self._left(payer))
+        return self._price(self._planned(question), Asked.of(amounts, cost), self._left(payer))
 
     def refine(
-        self, answer: Answer, *, text: str | None = None, key: str | None = None, payer: str | None = None, **cost: Any
-    ) -> Answer:
+        self, answer: Answer, *amounts: Never, text: str | None = None, key: str | None = None,
+        payer: str | None = None, **cost: Any,
+    ) -> Answer:  # fmt: skip
         """Spend more on a question that was answered: a second answer is merged with the first by inverse variance.
 
         Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once. If the ledger
@@ -162,7 +165,7 @@ class Session:
         if answer.receipt.version != self._version(made):
             rule = "is about another version of the data, and the mean of two tables is neither"
             raise InvalidParameter("answer", NOTHING, rule, "ask the question anew: it is a new one now")
-        price = self._price(made, Asked(**cost), self._left(payer))
+        price = self._price(made, Asked.of(amounts, cost), self._left(payer))
         drawn = self._noise(made, price)
         stored, base = self._stored(made), answer.released
         if stored is not None and stored[0].precision.units > base.precision.units:
@@ -182,8 +185,9 @@ class Session:
         return self._sealed(made, base.merged(released, self.budget), entry, price.confidence, rest)
 
     def batch(
-        self, questions: Sequence[str | Question], *, key: str | None = None, payer: str | None = None, **cost: Any
-    ) -> list[Answer]:
+        self, questions: Sequence[str | Question], *amounts: Never, key: str | None = None,
+        payer: str | None = None, **cost: Any,
+    ) -> list[Answer]:  # fmt: skip
         """Several questions at once, for one cost that they share: all are paid for, or none.
 
         Counts and sums of the same rows by coarser and by finer keys help each other: the finer ones are summed up and
@@ -194,7 +198,7 @@ class Session:
         if isinstance(questions, str) or not questions:
             raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
         given = [self._planned(each) for each in questions]
-        asked, words = Asked(**cost), {}
+        asked, words = Asked.of(amounts, cost), {}
         plans: dict[str, Plan] = {}
         for each, made in zip(questions, given, strict=True):
             if plans.setdefault(made.question.hash, made) is made:
@@ -247,7 +251,7 @@ class Session:
         return answers
 
     def bounds(
-        self, column: str, table: str | None = None, *, cover: float = 0.99, key: str | None = None,
+        self, column: str, table: str | None = None, *amounts: Never, cover: float = 0.99, key: str | None = None,
         payer: str | None = None, **cost: Any,
     ) -> Bounds:  # fmt: skip
         """Buy bounds for a number, a date or a timestamp that has none, such that about `cover` of the rows are within.
@@ -258,13 +262,15 @@ class Session:
 
         share = bounds.checked_cover(cover)
         name, question = bounds.question(column, table, self._tables)
-        return bounds.read(name, column, self.ask(question, key=key, payer=payer, **cost), share)
+        return bounds.read(name, column, self.ask(question, *amounts, key=key, payer=payer, **cost), share)
 
-    def price_bounds(self, column: str, table: str | None = None, *, payer: str | None = None, **cost: Any) -> Price:
+    def price_bounds(
+        self, column: str, table: str | None = None, *amounts: Never, payer: str | None = None, **cost: Any
+    ) -> Price:
         """What `bounds` would charge. Free: no data is read."""
         from deniable.queries import bounds
 
-        return self.price(bounds.question(column, table, self._tables)[1], payer=payer, **cost)
+        return self.price(bounds.question(column, table, self._tables)[1], *amounts, payer=payer, **cost)
 
     def table(self, name: str) -> Frame:
         """A table, for questions in Python: `s.table("visits").filter(...).group_by(...).agg(...)`."""
