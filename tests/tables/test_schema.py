@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -130,8 +131,8 @@ def test_names_that_differ_by_case_alone_are_refused() -> None:
         lambda: Domain.integer(float("nan"), 1),  # type: ignore[arg-type]
         lambda: Domain.integer(0, 3, keys=[4]),
         lambda: Domain.text("a", "a"),
-        lambda: Domain.date(dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 2)),
-        lambda: Domain.date(keys=[dt.datetime(2024, 1, 1)]),
+        lambda: Domain.date(dt.datetime(2024, 1, 1, 12), dt.datetime(2024, 1, 2)),
+        lambda: Domain.date(keys=[dt.datetime(2024, 1, 1, 12)]),
         lambda: Domain.date(dt.date(2024, 1, 1)),
         lambda: Domain.date(dt.date(2024, 1, 2), dt.date(2024, 1, 1)),
         lambda: Domain.date(2023, 2024),  # type: ignore[arg-type]
@@ -292,3 +293,37 @@ def test_a_file_is_told_how_to_write_a_moment() -> None:
     columns = {"at": {"kind": "timestamp", "low": dt.date(2024, 3, 1), "high": dt.date(2024, 4, 1)}}
     with pytest.raises(InvalidParameter, match="write the time too: 2024-01-31T00:00:00"):
         read_schema({"tables": {"t": {"columns": columns}}}, unit=Unit.row())
+
+
+def test_one_value_is_declared_alike_however_python_has_it() -> None:
+    """Midnight of pandas was a day and midnight of Python was not; text had no keys=, and decimals were no numbers."""
+    pd = pytest.importorskip("pandas")
+    days = Domain.date("2024-01-01", "2024-01-31")
+    assert Domain.date(pd.Timestamp("2024-01-01"), pd.Timestamp("2024-01-31")) == days
+    assert Domain.date(dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 31)) == days
+    assert Domain.text(keys=["A", "B"], nullable=False) == Domain.text("A", "B", nullable=False)
+    assert Domain.real(Decimal("0.1"), Decimal("1e-99999999") + 1) == Domain.real(0.1, 1)
+    assert Domain.real(Decimal("-1e-99999999"), 1) == Domain.real(0, 1)
+    assert Domain.integer(Decimal(0), Decimal("12e1")) == Domain.integer(0, 120)
+    for day in ("2024-01-01", dt.date(2024, 1, 1)):
+        with pytest.raises(InvalidParameter, match=r'is a day.*write the time: "2024-01-01 00:00"'):
+            Domain.timestamp(day, "2024-01-31 00:00")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Domain.date("2024-W01-1", "2024-12-31"),
+        lambda: Domain.date("20240101", "2024-12-31"),
+        lambda: Domain.timestamp("2024-W01-1 10:00", "2024-12-31 10:00"),
+        lambda: Domain.text("A", keys=["A"]),
+        lambda: Domain.real(Decimal(0), Decimal("1e99999999")),
+        lambda: Domain.integer(0, Decimal("1e99999999")),  # type: ignore[arg-type]
+        lambda: Domain.integer(0, Decimal("0.5")),  # type: ignore[arg-type]
+        lambda: Domain.real(Decimal("sNaN"), 1),
+    ],
+    ids=["week", "no dashes", "moment by week", "keys twice", "huge", "huge integer", "half", "signalling"],
+)
+def test_other_ways_to_write_a_value_are_refused(make: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        make()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from typing import Final, final
@@ -23,6 +25,8 @@ LARGEST: Final = 2**63 - 1
 LONGEST: Final = 1_000
 """No text has more code points: longer ones are cut there, in files and when texts are joined. Without such a rule a
 question could make text of one person's row so long that an engine fails, or slows down, because of it."""
+_DIGITS: Final = 400
+"""Decimals of more digits before or behind the point have no 64-bit float of their own."""
 _DAY: Final = dt.timedelta(days=1) // dt.timedelta(microseconds=1)
 
 
@@ -44,6 +48,11 @@ class Kind(Enum):
     __hash__ = object.__hash__  # there is one of each, and Enum's own hash is ten times slower
 
 
+_WRITTEN: Final = {
+    Kind.DATE: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    Kind.TIMESTAMP: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:.*"),
+}
+"""Of ISO's ways to write a day or a moment, the one that is read: all digits, with the dashes."""
 NUMBERS: Final = frozenset({Kind.INTEGER, Kind.REAL})
 BOUNDED: Final = NUMBERS | {Kind.DATE, Kind.TIMESTAMP}
 """The kinds that can have bounds."""
@@ -111,19 +120,23 @@ class Domain:
         return declared(Kind.INTEGER, low, high, keys, nullable)
 
     @classmethod
-    def real(cls, low: float | None = None, high: float | None = None, *, nullable: bool = True) -> Domain:
+    def real(
+        cls, low: float | Decimal | None = None, high: float | Decimal | None = None, *, nullable: bool = True
+    ) -> Domain:
         """Numbers from `low` to `high`, each of them rounded to a 64-bit float."""
         return declared(Kind.REAL, low, high, None, nullable)
 
     @classmethod
-    def text(cls, *keys: str | Iterable[str], nullable: bool = True) -> Domain:
-        """Text; if `keys` are given, one of them. They are compared exactly: case and spaces count.
+    def text(cls, *listed: str | Iterable[str], keys: Iterable[str] | None = None, nullable: bool = True) -> Domain:
+        """Text; if keys are given, one of them. They are compared exactly: case and spaces count.
 
-        >>> Domain.text("A", "B") == Domain.text(["A", "B"])
+        >>> Domain.text("A", "B") == Domain.text(["A", "B"]) == Domain.text(keys=["A", "B"])
         True
         """
-        listed = keys[0] if len(keys) == 1 and not isinstance(keys[0], str) else keys or None
-        return declared(Kind.TEXT, None, None, listed, nullable)
+        if listed and keys is not None:
+            raise InvalidParameter("keys", keys, "are listed twice", 'write Domain.text("A", "B")')
+        found = listed[0] if len(listed) == 1 and not isinstance(listed[0], str) else listed or keys
+        return declared(Kind.TEXT, None, None, found, nullable)
 
     @classmethod
     def date(
@@ -205,20 +218,22 @@ def declared(kind: Kind, low: object, high: object, keys: Iterable[object] | Non
 
 
 def as_written(kind: Kind, given: object) -> object:
-    """A value as Python has it: NumPy's scalars, days and moments in ISO's way, and days of pandas, which has moments
-    alone.
+    """A value as Python has it: scalars of NumPy, days and moments by ISO (2024-01-01, 2024-01-01 12:00), decimals,
+    and days that are moments at midnight, as pandas has them.
 
     A moment is written with its time: whether a day that ends bounds is meant to be over would be a guess.
     """
     value = plain(given)
-    read = {Kind.DATE: dt.date.fromisoformat, Kind.TIMESTAMP: dt.datetime.fromisoformat}.get(kind)
-    if isinstance(value, str) and read is not None and (len(value) == 10) == (kind is Kind.DATE):
+    if isinstance(value, str) and kind in _WRITTEN and _WRITTEN[kind].fullmatch(value):
         try:
-            return read(value)
+            return dt.date.fromisoformat(value) if kind is Kind.DATE else dt.datetime.fromisoformat(value)
         except ValueError:
             return value  # which is refused where it is checked
-    if kind is Kind.DATE and isinstance(value, dt.datetime) and value is not given:
+    if kind is Kind.DATE and isinstance(value, dt.datetime):
         return value.date() if value == dt.datetime.combine(value, dt.time.min) else value
+    if kind in NUMBERS and isinstance(value, Decimal) and value.is_finite():
+        # A fraction with so many digits would take for ever; as a float it is infinite, or nothing.
+        return Fraction(value) if abs(value.adjusted()) < _DIGITS else float(value)
     return value
 
 
@@ -257,6 +272,10 @@ def _end(kind: Kind, name: str, value: object) -> Fraction:
         assert isinstance(value, dt.date)
         return ordinal(value)
     if kind is Kind.TIMESTAMP:
+        if kind_of(as_written(Kind.DATE, value)) is Kind.DATE and not isinstance(value, dt.datetime):
+            rule = "is a day, and does not say whether that day is within the bounds"
+            remedy = 'write the time: "2024-01-01 00:00" where a day begins, "2024-01-01 23:59:59.999999" where it ends'
+            raise InvalidParameter(name, value, rule, remedy)
         if kind_of(value) is not Kind.TIMESTAMP:
             raise InvalidParameter(
                 name,
