@@ -144,6 +144,27 @@ class PiecewiseExponential(Mechanism):
         return exponential_gap(exact.up(self.scale), exact.up((self.high - self.low) / best - 1), miss)
 
 
+def _steps(
+    q: Fraction, points: int, taken: Sequence[int], counts: Sequence[int]
+) -> tuple[list[Fraction], list[Fraction]]:
+    """How many ranks each of some points is away from the quantile, as a step function of its number; `counts` rows are
+    at the points `taken`, which rise.
+    """
+    rows, below = sum(counts), 0
+    part, whole = q.numerator, q.denominator  # in whole numbers: there may be many points
+
+    def away(above: int) -> Fraction:
+        """max(0, below - qn, above - (1-q)n): 0 at the quantile itself, also where many rows say the same."""
+        return Fraction(max(0, below * whole - part * rows, above * whole - (whole - part) * rows), whole)
+
+    edges, ranks = [0], []
+    for point, count in zip(taken, counts, strict=True):
+        edges += [point, point + 1]
+        ranks += [away(rows - below), away(rows - below - count)]
+        below += count
+    return [Fraction(edge) for edge in (*edges, points)], [*ranks, away(0)]
+
+
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class _Rank(Mechanism):
     """A quantile by the exponential mechanism on a public grid."""
@@ -208,17 +229,7 @@ class _Rank(Mechanism):
         last = (self._point(self.points - 2) + self.high) / 2
         place[found > float(last)] = self.points - 1
         taken, counts = np.unique(place, return_counts=True)
-        rows, below = len(place), 0
-        edges, ranks = [0], []
-        for point, count in zip(taken.tolist(), counts.tolist(), strict=True):
-            edges += [point, point + 1]
-            ranks += [self._away(below, rows - below, rows), self._away(below, rows - below - count, rows)]
-            below += count
-        return [Fraction(edge) for edge in (*edges, self.points)], [*ranks, self._away(below, 0, rows)]
-
-    def _away(self, below: int, above: int, rows: int) -> Fraction:
-        """max(0, below - qn, above - (1-q)n): 0 at the quantile itself, also where many rows say the same."""
-        return max(Fraction(0), below - self.q * rows, above - (1 - self.q) * rows)
+        return _steps(self.q, self.points, taken.tolist(), counts.tolist())
 
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, the answer is at most this many ranks away from the quantile."""
@@ -278,3 +289,66 @@ class Median(_Rank):
 
     def _named(self) -> str:
         return "Median("
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class QuantileOfCounts(Mechanism):
+    """The cell of the q-quantile, from how many rows lie in each of some public cells: a cell with few ranks to it.
+
+    For all neighbours D, D′ whose counts differ by at most s = `sensitivity` in L1: cell y with probability
+    ∝ e^(-ε r(y)/2Δ), r(y) = max(0, below(y) - qn, above(y) - (1-q)n), exactly. A row more or less in one cell moves
+    each of the three by at most max(q, 1-q), and so r; hence Δ = s·max(q, 1-q), and ε-bounded range. The number n of
+    rows is private. `Quantile` is the same for rows that were not counted yet.
+
+    >>> from deniable.mechanisms.piecewise import QuantileOfCounts
+    >>> middle = QuantileOfCounts(q=0.5, cells=4, sensitivity=1, epsilon=1)
+    >>> int(middle.release([5, 0, 12, 7])) in range(4)
+    True
+    """
+
+    q: Fraction
+    cells: int
+    sensitivity: Fraction
+    scale: Fraction
+
+    def __init__(self, *, q: Number, cells: int, sensitivity: int, epsilon: Number) -> None:
+        share = exact.finite("q", q)
+        if not 0 <= share <= 1:
+            raise InvalidParameter("q", q, "must lie in [0, 1]")
+        moved = check.integer("sensitivity", sensitivity, 1) * max(share, 1 - share)
+        scale = 2 * moved / exact.positive("epsilon", epsilon)
+        self._settle(q=share, cells=check.integer("cells", cells, 1), sensitivity=moved, scale=scale)
+
+    def __repr__(self) -> str:
+        q, epsilon = exact.short(self.q), exact.short(2 * self.sensitivity / self.scale)
+        moved = exact.short(self.sensitivity)
+        return f"QuantileOfCounts(q={q!r}, cells={self.cells}, rank sensitivity={moved!r}, epsilon={epsilon!r})"
+
+    @property
+    def curve(self) -> Curve:
+        return curves.exponential(epsilon=exact.up(2 * self.sensitivity / self.scale))
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Ints:
+        """The number of a cell, from 0 on; or of many rows of counts, one for each, drawn independently.
+
+        Rows that belong to disjoint parts of the data are released together at the price of one, if a unit moves all
+        of them by at most `sensitivity` altogether: ranges of logarithms add up, as sensitivities do.
+        """
+        source = witnessed(entropy)
+        counts = values.wholes(value)
+        if counts.shape[-1] != self.cells:
+            raise values.refused(f"must hold {self.cells} counts in each row, as declared")
+        rows = counts.reshape(-1, self.cells)
+        found = [self._picked(np.maximum(row, 0), source) for row in rows]
+        return np.array(found, dtype=np.int64).reshape(counts.shape[:-1])
+
+    def _picked(self, counts: values.Ints, entropy: Entropy | None) -> int:
+        taken = np.flatnonzero(counts)
+        edges, ranks = _steps(self.q, self.cells, taken.tolist(), counts[taken].tolist())
+        return _draw(edges, [-rank for rank in ranks], self.scale, Fraction(0), Fraction(1), entropy)
+
+    def error(self, *, confidence: float) -> float:
+        """With probability at least `confidence`, the cell drawn is at most this many ranks away from the quantile."""
+        miss = 1 - check.inner_probability("confidence", confidence)
+        return exponential_gap(exact.up(self.scale), self.cells - 1, miss)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.queries.intervals import Estimate, reach
 from deniable.queries.notes import cost_said, empty_note, left_out_notes, rest_said, rows_note, threshold_note
+from deniable.queries.pricing import rank_note
 from deniable.queries.recipes import Counted, is_cut, possible
 from deniable.queries.shown import Cell, Interval, Shown
 from deniable.tables.expressions import Column, Expression, columns_used
@@ -110,6 +111,7 @@ class Answer(Shown):
         said = [
             empty_note(plan),
             threshold_note(plan, self._released.threshold),
+            rank_note(plan, self._budget, self._released.cost, self.confidence),
             rows_note(plan),
             *left_out_notes(plan),
         ]
@@ -225,7 +227,7 @@ class _Interval:
         middle = self._value(row)
         if isinstance(middle, bool) or not isinstance(middle, int | float):
             return None
-        if any(self._plan.parts[part].is_running for part in self._parts):
+        if any(self._plan.parts[part].is_ranked for part in self._parts):
             return self._by_measures(row, estimates, float(middle))
         return self._by_parts(row, drawn, float(middle))
 

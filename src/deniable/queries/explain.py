@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deniable.errors import InvalidParameter
+from deniable.mechanisms.piecewise import QuantileOfCounts
 from deniable.mechanisms.prefix import GaussianPrefixSums, LaplacePrefixSums
 from deniable.queries.answers import Answer
 from deniable.queries.planner import noise, plan
@@ -69,7 +70,7 @@ def explained(plan: Plan, made: Noise | None, sql: str | None) -> str:
         step = f" in steps of 2^{part.statistic.exponent}" if hasattr(part.statistic, "exponent") else ""
         moved = part.moves.sensitivity
         norms = f"L1 {moved.l1:g}, L2 {moved.l2:.6g}, share {part.weight}"
-        lines.append(f"  {number}. {describe(part.statistic)}{step}: {norms}")
+        lines.append(f"  {number}. {describe(part)}{step}: {norms}")
     for pair in plan.pairs:
         both = f"{pair.total + 1} and {pair.count + 1}"
         lines.append(
@@ -92,6 +93,8 @@ def _noise(made: Noise) -> list[str]:
         match mechanism:
             case GaussianPrefixSums():
                 said = f"running totals by the square root of the prefix sums, {mechanism.noise!r}"
+            case QuantileOfCounts():
+                said = f"a cell drawn by the exponential mechanism, {mechanism!r}"
             case LaplacePrefixSums():
                 said = f"running totals from a tree of counts, {mechanism.noise!r}"
             case _:

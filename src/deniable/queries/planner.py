@@ -9,7 +9,7 @@ more part: a count of people, which a threshold turns into a yes or no for each 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, final
@@ -21,10 +21,12 @@ from deniable.errors import NOTHING, InvalidParameter, QuestionRefused
 from deniable.ledger import Cost
 from deniable.mechanisms import DiscreteLaplace, Gaussian, Mechanism
 from deniable.mechanisms.histogram import least_threshold
+from deniable.mechanisms.piecewise import QuantileOfCounts
 from deniable.mechanisms.prefix import GaussianPrefixSums, LaplacePrefixSums, deviation_of
 from deniable.queries.canonical import Form, Forms, relation_form, statistic_form
 from deniable.queries.intervals import Shape
-from deniable.queries.recipes import Averaged, Recipe, Summed, Varied, recipe
+from deniable.queries.picked import picked
+from deniable.queries.recipes import Averaged, Recipe, Summed, Varied, rank_error, recipe
 from deniable.tables.statistics import Cells, Collect, Count, CountPersons, Moves, Statistic, Sum
 from deniable.units import Relation as Neighbours
 
@@ -38,6 +40,12 @@ MARGIN: Final = Fraction(2**40 - 1, 2**40)
 MOST_NUMBERS: Final = 2**24
 """Noisy numbers in one answer: public groups times what is kept for each."""
 
+MOST_COUNTED: Final = 2**22
+"""Cells in all groups together, from which quantiles are drawn one by one."""
+
+_SMALL: Final = Fraction(1, 1000)
+"""An ε at which two kinds of noise are compared."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -47,10 +55,17 @@ class Part:
     statistic: Statistic
     moves: Moves
     weight: Fraction
+    q: Fraction | None = None
+    """Of cells: the quantile whose cell is drawn, where no running totals are released."""
 
     @property
     def is_running(self) -> bool:
         """Whether running totals of it are released, instead of itself."""
+        return isinstance(self.statistic, Cells) and self.q is None
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether what is read off it is the value at a rank: how far it is off depends on how the values lie."""
         return isinstance(self.statistic, Cells)
 
 
@@ -90,6 +105,13 @@ class Plan:
     """The part whose noisy count decides which keys are shown; None where keys are public."""
     pairs: tuple[Pair, ...] = ()
     """Sums and counts that a pure budget releases together; see `pairs`."""
+    totals: Plan | None = None
+    """Of a quantile that is drawn as one cell: the plan by running totals, which earlier answers may have used."""
+
+    @property
+    def is_picked(self) -> bool:
+        """Whether its one number is a cell drawn by the exponential mechanism (`picked.Picked`)."""
+        return self.totals is not None
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -127,6 +149,37 @@ def plan(question: Question) -> Plan:
     with_sums = {pair.count: (pair.total, pair.count) for pair in paired}
     uses = [with_sums.get(each[0], each) if len(each) == 1 else each for each in uses]
     return Plan(question, collect, parts, recipes, tuple(uses), people, paired)
+
+
+def plan_under(question: Question, budget: Budget) -> Plan:
+    """The plan of a question under a budget: that of `plan`, but for a single quantile under a pure budget.
+
+    Running totals tell all quantiles at once. Where one is asked and nothing else, the exponential mechanism tells its
+    cell alone, at the same cost; it is taken where its rank error is smaller. All of this is known without any data.
+    Keys that are not public keep running totals: their count decides about them, and shares the cost.
+    """
+    totals = plan(question)
+    if budget.currency != "epsilon" or totals.people is not None or len(totals.recipes) != 1:
+        return totals
+    [measure], known = question.measures, totals.collect.known
+    assert known is not None
+    found = picked(measure, question.relation, MOST_COUNTED // max(1, len(known)))
+    if found is None or not _is_nearer(found.q, found.cells.width, totals.statistics[0].width):
+        return totals
+    collect = replace(totals.collect, statistics=(found.cells,))
+    [moves] = collect.moves(_neighbours(question))
+    part = Part(found.cells, moves, Fraction(1), found.q)
+    return Plan(question, collect, (part,), (found,), ((0,),), None, totals=totals)
+
+
+@lru_cache(maxsize=256)
+def _is_nearer(q: Fraction, points: int, cells: int) -> bool:
+    """Whether the exponential mechanism over so many points has a smaller rank error at 95 % than running totals over
+    so many cells. Both are in proportion to sensitivity/ε where there is noise to speak of, so one level is enough.
+    """
+    drawn = QuantileOfCounts(q=q, cells=points, sensitivity=1, epsilon=_SMALL)
+    totals = LaplacePrefixSums(cells=cells, sensitivity=1, epsilon=_SMALL)
+    return drawn.error(confidence=0.95) < rank_error(totals.differences(float(q)), Shape.LAPLACE, 0.95)
 
 
 def _paired(
@@ -221,7 +274,8 @@ class Noise:
         mechanism: Any = self.mechanisms[part]
         if isinstance(mechanism, GaussianPrefixSums | LaplacePrefixSums):
             return mechanism.spreads
-        return deviation_of(mechanism)
+        # A cell that was drawn has no noise added to it: what it is off by depends on how the values lie.
+        return math.nan if isinstance(mechanism, QuantileOfCounts) else deviation_of(mechanism)
 
 
 @lru_cache(maxsize=1024)  # many questions share their noise
@@ -254,7 +308,7 @@ def unthresholded(plan: Plan, budget: Budget, units: int) -> Noise:
     paired = pairs(plan, budget)
     together = {place: pair.moves for pair in paired for place in (pair.total, pair.count)}
     parts = tuple(
-        (part.statistic.width if part.is_running else None, together.get(i, part.moves), share)
+        (part.statistic.width if part.is_ranked else None, part.q, together.get(i, part.moves), share)
         for i, (part, share) in enumerate(zip(plan.parts, shares(plan, budget), strict=True))
     )
     return _unthresholded(parts, frozenset(pair.count for pair in paired), budget, units)
@@ -262,17 +316,28 @@ def unthresholded(plan: Plan, budget: Budget, units: int) -> Noise:
 
 @lru_cache(maxsize=1024)
 def _unthresholded(
-    parts: tuple[tuple[int | None, Moves, Fraction], ...], seconds: frozenset[int], budget: Budget, units: int
+    parts: tuple[tuple[int | None, Fraction | None, Moves, Fraction], ...],
+    seconds: frozenset[int],
+    budget: Budget,
+    units: int,
 ) -> Noise:
     level = budget.level_down(Cost(units)) * MARGIN
-    made = tuple(_mechanism(cells, moves, weight, budget.currency, level) for cells, moves, weight in parts)
+    made = tuple(_mechanism(cells, q, moves, weight, budget.currency, level) for cells, q, moves, weight in parts)
     return Noise(made, Shape.LAPLACE if budget.currency == "epsilon" else Shape.NORMAL, None, seconds)
 
 
 @lru_cache(maxsize=1024)
-def _mechanism(cells: int | None, moves: Moves, weight: Fraction, currency: str, level: Fraction) -> Mechanism:
-    """Noise for a statistic that moves so far; of running totals over so many cells. Many questions share it."""
+def _mechanism(
+    cells: int | None, q: Fraction | None, moves: Moves, weight: Fraction, currency: str, level: Fraction
+) -> Mechanism:
+    """Noise for a statistic that moves so far; of running totals over so many cells, or of one that is drawn from them.
+
+    Many questions share it.
+    """
     try:
+        if cells is not None and q is not None:
+            assert currency == "epsilon"  # the exponential mechanism has no other level
+            return QuantileOfCounts(q=q, cells=cells, sensitivity=moves.l1, epsilon=level * weight)
         return _made(cells, moves, weight, currency, level)
     except InvalidParameter:  # wider than 2^50 steps: known from the cost and the sensitivity alone
         raise InvalidParameter(

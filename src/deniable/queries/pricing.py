@@ -14,7 +14,8 @@ from deniable.ledger import Budget, Cost
 from deniable.mechanisms import tails
 from deniable.numbers import plain
 from deniable.queries.notes import cost_said, empty_note, rest_said, wrapped
-from deniable.queries.planner import Plan, noise, pairs, shares
+from deniable.queries.picked import Picked
+from deniable.queries.planner import Part, Plan, noise, pairs, shares
 from deniable.queries.recipes import Drawn, Ranked, rank_error
 from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
 
@@ -78,19 +79,15 @@ class Price:
 
     def rank_errors(self) -> dict[str, float]:
         """For each quantile, how many rows the noisy rank of a value may be off, at `confidence`: the answer is a value
-        whose rank is about as near to the one asked for, wherever the values lie.
+        whose rank is about as near to the one asked for, wherever the values lie. Of a single quantile under a pure
+        budget: how many ranks the answer is off, at most.
         """
-        made, found = noise(self.plan, self.budget, self.cost), {}
-        for recipe, uses in zip(self.plan.recipes, self.plan.uses, strict=True):
-            if isinstance(recipe, Ranked):
-                mechanism: Any = made.mechanisms[uses[0]]
-                found[recipe.name] = rank_error(mechanism.differences(float(recipe.q)), made.shape, self.confidence)
-        return found
+        return rank_errors(self.plan, self.budget, self.cost, self.confidence)
 
     def split(self) -> tuple[tuple[str, Fraction], ...]:
         """Which statistics are paid for, and the share of the cost that each takes (AVG = SUM + COUNT)."""
         plan, paid = self.plan, shares(self.plan, self.budget)
-        named = [(describe(part.statistic), share) for part, share in zip(plan.parts, paid, strict=True)]
+        named = [(describe(part), share) for part, share in zip(plan.parts, paid, strict=True)]
         if plan.people is not None:
             name, share = named[plan.people]
             named[plan.people] = (f"{name}, which decides the keys shown", share)
@@ -155,7 +152,7 @@ def errors(plan: Plan, budget: Budget, cost: Cost, confidence: float, rows: int)
     halves = {place: pair.half for pair in pairs(plan, budget) for place in (pair.total, pair.count)}
     found: dict[str, float | None] = {}
     for recipe, uses in zip(plan.recipes, plan.uses, strict=True):
-        if any(plan.parts[i].is_running for i in uses):
+        if any(plan.parts[i].is_ranked for i in uses):
             found[recipe.name] = None
         else:
             drawn = [Drawn(0, made.deviation(i), made.shape, half=halves.get(i, 0)) for i in uses]
@@ -163,9 +160,36 @@ def errors(plan: Plan, budget: Budget, cost: Cost, confidence: float, rows: int)
     return found
 
 
+def rank_errors(plan: Plan, budget: Budget, cost: Cost, confidence: float) -> dict[str, float]:
+    """See `Price.rank_errors`."""
+    made, found = noise(plan, budget, cost), {}
+    for recipe, uses in zip(plan.recipes, plan.uses, strict=True):
+        mechanism: Any = made.mechanisms[uses[0]]
+        if isinstance(recipe, Ranked):
+            found[recipe.name] = rank_error(mechanism.differences(float(recipe.q)), made.shape, confidence)
+        elif isinstance(recipe, Picked):
+            found[recipe.name] = mechanism.error(confidence=confidence)
+    return found
+
+
+def rank_note(plan: Plan, budget: Budget, cost: Cost, confidence: float) -> str:
+    """How far a quantile is off that was drawn as one value, which has no interval; nothing of other answers."""
+    if not plan.is_picked:
+        return ""
+    [(name, off)] = rank_errors(plan, budget, cost, confidence).items()
+    [recipe] = plan.recipes
+    assert isinstance(recipe, Picked)
+    edges = recipe.cells.edges
+    step = "" if recipe.whole else f", told in steps of {float(edges[1] - edges[0]):.3g}"
+    return (
+        f"{name} is one value, drawn by the exponential mechanism{step}: its rank is within ± {_short(off)} rows with "
+        f"{100 * confidence:g} %, and it has no interval, because how far that is depends on how the values lie"
+    )
+
+
 def released_as(plan: Plan, budget: Budget) -> list[tuple[str, float | None]]:
     """For each part, what of it noise goes on, in words; and the step of the grid that a sum is counted in."""
-    said = [(describe(part.statistic), _step(part.statistic)) for part in plan.parts]
+    said = [(describe(part), _step(part.statistic)) for part in plan.parts]
     for pair in pairs(plan, budget):
         (total, step), (count, _) = said[pair.total], said[pair.count]
         half = pair.half * (step or 1.0)
@@ -178,9 +202,9 @@ def _step(statistic: Statistic) -> float | None:
     return 2.0**statistic.exponent if isinstance(statistic, Sum) else None
 
 
-def describe(statistic: Statistic) -> str:
+def describe(part: Part) -> str:
     """A statistic in words."""
-    match statistic:
+    match statistic := part.statistic:
         case Count(expression=None):
             return "number of rows"
         case Count(expression=expression):
@@ -191,6 +215,8 @@ def describe(statistic: Statistic) -> str:
             return f"number of different {expression!r}"
         case Sum(expression=expression):
             return f"sum of {expression!r}"
+        case Cells(expression=expression) if part.q is not None:
+            return f"cell of a quantile, of {statistic.width} cells of {expression!r}"
         case Cells(expression=expression):
             return f"running totals over {statistic.width} cells of {expression!r}"
     raise AssertionError(type(statistic))

@@ -7,7 +7,7 @@ The statistics are all that touches data. What follows is post-processing: it co
     SUM(x)                     the sum on a grid
     AVG(x)                     the sum S of x - m, and the count n; m is the middle of x's bounds, which makes S small
     VAR, STDDEV                the sum of (x - m)², the sum of x - m, and the count
-    quantiles, MIN, MAX        running totals over cells between x's bounds
+    quantiles, MIN, MAX        running totals over cells between x's bounds; see `picked` for a single quantile
 
 Where noise is measured by L1, S and n are released as H·n + S and H·n - S, for |x - m| <= H: together they move by 2H
 with a row, so both get noise as if each were alone, and averages are told √2 times as exactly (`planner.Pair`).

@@ -70,6 +70,8 @@ class Released:
     """Whether numbers were moved to add up: then they are no means of their draws any more, by whatever weights."""
     paired: bool = False
     """Whether sums and counts that can be released together are (`planner.Pair`): their parts then hold H·n ± S."""
+    picked: bool = False
+    """Whether its one part holds the numbers of cells that were drawn (`picked.Picked`). Two of them do not merge."""
 
     @property
     def all_draws(self) -> tuple[Draw, ...]:
@@ -103,6 +105,8 @@ class Released:
         """What `Drawn` says about the noise of one part, for a key that is known at this precision."""
         made = unthresholded(plan, budget, units)
         mechanism: Any = made.mechanisms[part]
+        if plan.is_picked:
+            return {"deviations": made.deviation(part), "shape": made.shape}
         blend = mechanism.differences if plan.parts[part].is_running else None
         chosen = self._chosen(plan, budget, units) if part == plan.people else None
         if not self.draws:
@@ -176,6 +180,8 @@ class Released:
 
     def merged(self, other: Released, budget: Budget) -> Released:
         """Both answers in one, by inverse variance. A group that only one of them has is taken from that one."""
+        assert not self.picked  # a cell that was drawn has no variance
+        assert not other.picked
         ours = dict(zip(self.groups, range(len(self.groups)), strict=True))
         others = dict(zip(other.groups, range(len(other.groups)), strict=True))
         groups = (*self.groups, *(group for group in other.groups if group not in ours))
@@ -216,15 +222,20 @@ class Released:
         }
         if self.paired:
             record["paired"] = True
+        if self.picked:
+            record["picked"] = True
         if self.draws:
             record["draws"] = [[str(each.cost.units), str(each.cost.delta_units), each.cells] for each in self.draws]
         return json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
     @classmethod
     def from_bytes(cls, answer: bytes, plan: Plan) -> Released:
-        """What `to_bytes` wrote for this plan; UnreadableRecord if another version wrote it."""
+        """What `to_bytes` wrote for this plan, or for its running totals; UnreadableRecord if another version did."""
         record = json.loads(answer)
-        if record.get("version") != _VERSION or len(record["parts"]) != len(plan.parts):
+        picked = bool(record.get("picked"))
+        if not picked and plan.totals is not None:  # of an earlier version
+            plan = plan.totals
+        if record.get("version") != _VERSION or len(record["parts"]) != len(plan.parts) or plan.is_picked != picked:
             raise UnreadableRecord("this answer was written by another version of deniable")
         groups = tuple(tuple(_read(value) for value in group) for group in record["groups"])
         shapes = [(len(groups), part.statistic.width) if part.is_running else (len(groups),) for part in plan.parts]
@@ -234,7 +245,9 @@ class Released:
         each = units if len(units) == len(groups) else units * len(groups)
         draws = tuple(Draw(Cost(int(u), int(d)), cells) for u, d, cells in record.get("draws", ()))
         paired = bool(record.get("paired"))
-        return cls(groups, parts, cost, precision, tuple(each), record.get("threshold"), draws, paired=paired)
+        return cls(
+            groups, parts, cost, precision, tuple(each), record.get("threshold"), draws, paired=paired, picked=picked
+        )
 
 
 def _lengths(plan: Plan, budget: Budget, part: int, draws: Sequence[Draw]) -> list[float]:
@@ -301,7 +314,7 @@ def release(
         for index in range(len(plan.parts))
     )
     units = (cost.units,) * len(groups)
-    return Released(groups, parts, cost, cost, units, made.threshold, paired=bool(made.seconds))
+    return Released(groups, parts, cost, cost, units, made.threshold, paired=bool(made.seconds), picked=plan.is_picked)
 
 
 def _noisy(
@@ -309,10 +322,11 @@ def _noisy(
 ) -> Any:
     part, mechanism = plan.parts[index], made.mechanisms[index]
     drawing: Any = mechanism
-    if part.is_running:
+    if part.is_ranked:
         rows = np.array([[_cut(one) for one in counts[group][index]] for group in groups], dtype=np.int64)
         rows = rows.reshape(len(groups), part.statistic.width)
-        return drawing.release(rows, entropy=source) if len(groups) else rows
+        none = rows if part.is_running else rows[:, 0]
+        return drawing.release(rows, entropy=source) if len(groups) else none
     exact = (_exact(plan, made, index, counts[group]) for group in groups)
     values = np.array([_cut(each) for each in exact], dtype=np.int64)
     return values + drawing.draw(values.shape, source) if len(groups) else values

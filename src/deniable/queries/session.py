@@ -23,7 +23,7 @@ from deniable.ledger import Budget, Cost, Entry, Ledger, State
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
 from deniable.queries.notes import listed, rest_said
-from deniable.queries.planner import Plan, noise, noise_cost, pairs, plan
+from deniable.queries.planner import Plan, noise, noise_cost, pairs, plan_under
 from deniable.queries.pricing import Asked, PartOf, Price
 from deniable.queries.question import Question
 from deniable.queries.release import Released, release
@@ -165,6 +165,10 @@ class Session:
         if answer.receipt.version != self._version(made):
             rule = "is about another version of the data, and the mean of two tables is neither"
             raise InvalidParameter("answer", NOTHING, rule, "ask the question anew: it is a new one now")
+        if made.is_picked:
+            rule = "is one value that was drawn, and two of them cannot be merged"
+            remedy = "ask the question at a larger epsilon: that draws a nearer value"
+            raise InvalidParameter("answer", NOTHING, rule, remedy)
         price = self._price(made, Asked.of(amounts, cost), self._left(payer))
         drawn = self._noise(made, price)
         stored, base = self._stored(made), answer.released
@@ -374,13 +378,13 @@ class Session:
             if known is None:
                 from deniable.queries.sql import parse
 
-                known = plan(parse(question, self._tables))
+                known = plan_under(parse(question, self._tables), self.budget)
                 if len(self._plans) >= 1000:
                     self._plans.clear()
                 self._plans[question] = known
             return known
         if isinstance(question, Question):
-            return plan(question)
+            return plan_under(question, self.budget)
         raise InvalidParameter("question", type(question).__name__, "must be SQL, or made by table(...) and agg(...)")
 
     def _version(self, made: Plan) -> str | None:
@@ -496,6 +500,8 @@ class Session:
     def _answer(
         self, made: Plan, released: Released, entry: Entry, confidence: float, rest: Cost, *, replayed: bool
     ) -> Answer:
+        if made.totals is not None and not released.picked:  # by an earlier version, from running totals
+            made = made.totals
         # All of the receipt is from before any data was read: when and after whom a run ended depends on the data.
         receipt = Receipt(
             entry.number, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time, entry.version

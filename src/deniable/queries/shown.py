@@ -230,7 +230,7 @@ class Shown(ABC):
             raise InvalidParameter("answer", NOTHING, "has no rows to draw", "; ".join(self.notes))
         measured = [name for name in self._names if any(each is not None for each in self.interval(name))]
         if not measured:
-            raise InvalidParameter("column", column, "this answer has no measured column to draw")
+            raise InvalidParameter("column", column, "this answer has no measured column with an interval to draw")
         chosen = measured[0] if column is None else column
         self._place(chosen)
         others = [name for name in self._names if name not in measured]

@@ -62,6 +62,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "deviations": [
             {"of": name, "deviation": released.deviation(plan, budget, i) * (step or 1.0)}
             for i, (name, step) in enumerate(released_as(plan, budget))
+            if not plan.is_picked  # no noise is added to a cell that is drawn
         ],
         "public": json.loads(write_schema(tables, form="json"))["tables"],
         "assumptions": list(answer.guarantee.assumptions),

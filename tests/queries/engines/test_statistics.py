@@ -132,6 +132,30 @@ def test_values_at_every_edge_fall_into_the_right_cell(kitchen: Kitchen, partiti
     same(engine, table, stored, (Cells(col("x"), edges), Count(col("x")), Cells(col("n"), edges)))
 
 
+MANY: dict[str, tuple[Fraction, ...]] = {
+    "single integers": tuple(Fraction(k) for k in range(-3000, 2001)),
+    "powers of two": tuple(Fraction(k, 1024) for k in range(-3000, 2001)),
+    "integers together": tuple(Fraction(4 * k) for k in range(-3000, 2001)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partition", MANY)
+def test_values_at_edges_that_are_computed_fall_into_the_right_cell(kitchen: Kitchen, partition: str) -> None:
+    """More cells than a query lists: around 0, at both ends and in between."""
+    edges = MANY[partition]
+    near = [*edges[:3], *edges[2998:3003], *edges[::499], *edges[-3:], Fraction(0), Fraction(1, 3)]
+    reals: list[float | None] = [None, -1e308, 1e308, 5e-324, -5e-324, -0.0]
+    reals += [each for x in map(float, near) for each in (math.nextafter(x, -math.inf), x, math.nextafter(x, math.inf))]
+    integers: list[int | None] = [None, -(2**63), 2**63 - 1]
+    integers += [each for edge in near for each in (math.floor(edge) - 1, math.floor(edge), math.ceil(edge))]
+    engine, table, stored = opened(kitchen, reals, integers)
+    asked: tuple[Statistic, ...] = (Cells(col("x"), edges),)
+    if edges[1].denominator == 1:
+        asked += (Cells(col("n"), edges),)
+    same(engine, table, stored, asked)
+
+
 def test_both_ways_of_division_are_tried() -> None:
     exact, corrected = PARTITIONS["even, found by division"], PARTITIONS["even, put right by the edges"]
     assert even(exact)

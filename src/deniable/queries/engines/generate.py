@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.queries.engines.base import PERSON, RANK
-from deniable.queries.engines.cells import even, exactly_divided, float_up
+from deniable.queries.engines.cells import cell_index
 from deniable.queries.engines.places import GROUP, PLACE, Stored, Wish
 from deniable.queries.engines.spelling import (
     SQL,
@@ -59,10 +59,6 @@ from deniable.tables.statistics import Cells, Collect, Count, CountDistinct, Cou
 
 _WIDEST: Final = 2**62
 """What one row adds to a sum stays below this, so that 64 bits hold it and 128 hold any sum of it."""
-
-
-_FEW_CELLS: Final = 16
-"""Up to so many inner edges are searched by comparisons."""
 
 
 @final
@@ -162,7 +158,7 @@ class _Generator:
     def _cells(self, question: Collect, statistic: Cells) -> SQL:
         rows, writer, keys = self._start(question)
         value = writer.named(writer.write(statistic.expression))
-        index = writer.named(Piece(self._index(statistic, value), Domain(Kind.INTEGER), 99, value.layer))
+        index = writer.named(Piece(cell_index(self.spelling, statistic, value), Domain(Kind.INTEGER), 99, value.layer))
         present = exp.Not(this=exp.Is(this=value.sql.copy(), expression=exp.Null()))
         outputs = [index.sql, function("COUNT", exp.Star())]
         select = self._finish(question, rows, writer, keys, outputs, [index.sql.copy()])
@@ -285,53 +281,6 @@ class _Generator:
             inner = both(exp.Add, whole, up)
         bounds = (self.spelling.literal(below, Kind.INTEGER), self.spelling.literal(above, Kind.INTEGER))
         return self._clamped(x, bounds, cast(inner, "BIGINT"), (low, high))
-
-    def _index(self, statistic: Cells, value: Piece) -> SQL:
-        """Which cell a value is in: the number of inner edges that it is not below."""
-        inner = statistic.edges[1:-1]
-        if value.kind is Kind.INTEGER:
-            edges = [max(SMALLEST, min(math.ceil(edge), LARGEST)) for edge in inner]
-            limits = [self.spelling.literal(edge, Kind.INTEGER) for edge in edges]
-        else:
-            limits = [self.spelling.real(float_up(edge)) for edge in inner]
-        if len(inner) > _FEW_CELLS and even(statistic.edges):
-            return self._guessed(statistic, value, limits)
-
-        def tree(first: int, last: int) -> SQL:
-            if first == last:
-                return number(first)
-            middle = (first + last) // 2
-            is_below = both(exp.LT, value.sql.copy(), limits[middle].copy())
-            return case((is_below, tree(first, middle)), otherwise=tree(middle + 1, last))
-
-        return tree(0, len(inner))
-
-    def _guessed(self, statistic: Cells, value: Piece, limits: list[SQL]) -> SQL:
-        """A cell of equal ones, by division, put right by the edges themselves where rounding makes that necessary.
-
-        (x - low)/width is computed with a relative error of a few 2^-53, and `even` asks that no edge is further than
-        2^40 widths from 0: so its floor is one off at most. It never decreases as x grows, so if it is right at each
-        edge and at the number before it, it is right everywhere.
-        """
-        edges, last = statistic.edges, len(limits)
-        x = cast(value.sql.copy(), "DOUBLE") if value.kind is Kind.INTEGER else value.sql.copy()
-        low, width = float(edges[0]), float(edges[1] - edges[0])
-        steps = both(exp.Sub, x, self.spelling.real(low)) if low else x
-        guess = cast(function("FLOOR", self.spelling.divide(steps, self.spelling.real(width))), "BIGINT")
-        found = guess
-        if not exactly_divided(edges, value.kind):
-            # Inside the first and the last inner edge the guess is from 0 to `last`; list elements count from 1.
-            within = function("GREATEST", function("LEAST", guess, number(last - 1)), number(1))
-            after = both(exp.Add, within.copy(), number(1))
-            below = both(exp.LT, value.sql.copy(), self.spelling.element(limits, within))
-            above = both(exp.GTE, value.sql.copy(), self.spelling.element(limits, after))
-            before = both(exp.Sub, within.copy(), number(1))
-            found = case((below, before), (above, after.copy()), otherwise=within.copy())
-        return case(
-            (both(exp.LT, value.sql.copy(), limits[0].copy()), number(0)),
-            (both(exp.GTE, value.sql.copy(), limits[-1].copy()), number(last)),
-            otherwise=found,
-        )
 
     # --- relations --------------------------------------------------------------------------------------------------
 
