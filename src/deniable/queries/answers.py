@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.queries.intervals import Estimate, reach
+from deniable.queries.intervals import Estimate
 from deniable.queries.notes import cost_said, empty_note, left_out_notes, rest_said, rows_note, threshold_note
 from deniable.queries.pricing import rank_note
+from deniable.queries.ratios import Quotient, interval, quotient
 from deniable.queries.recipes import Counted, is_cut, possible
 from deniable.queries.shown import Cell, Interval, Shown
-from deniable.tables.expressions import Column, Expression, columns_used
+from deniable.tables.expressions import Call, Column, Expression, columns_used, same
 from deniable.tables.operators import typed
 from deniable.units import Guarantee
 
@@ -209,7 +210,7 @@ def _estimates(plan: Plan, drawn: Sequence[Drawn], confidence: float) -> dict[st
 class _Interval:
     """The noise interval of one column of the result."""
 
-    __slots__ = ("_confidence", "_expression", "_parts", "_plan", "_used", "_value")
+    __slots__ = ("_confidence", "_expression", "_parts", "_plan", "_quotient", "_root", "_used", "_value")
 
     def __init__(self, plan: Plan, expression: Expression, domains: Mapping[str, Domain], confidence: float) -> None:
         self._plan, self._expression, self._confidence = plan, expression, confidence
@@ -217,6 +218,9 @@ class _Interval:
         self._used = [name for name in dict.fromkeys(columns_used(expression)) if name in names]
         self._parts = sorted({part for name in self._used for part in names[name]})
         self._value = typed(expression, domains).value
+        self._quotient = quotient(expression, domains)
+        root = _squared(expression)
+        self._root = None if root is None else _Interval(plan, root, domains, confidence)
 
     def around(self, row: Mapping[str, Any], estimates: Mapping[str, Estimate], drawn: Sequence[Drawn]) -> Interval:
         if not self._used:
@@ -227,6 +231,9 @@ class _Interval:
         middle = self._value(row)
         if isinstance(middle, bool) or not isinstance(middle, int | float):
             return None
+        if self._root is not None:
+            ends = self._root.around(row, estimates, drawn)
+            return None if ends is None else _square(*ends)
         if any(self._plan.parts[part].is_ranked for part in self._parts):
             return self._by_measures(row, estimates, float(middle))
         return self._by_parts(row, drawn, float(middle))
@@ -237,31 +244,30 @@ class _Interval:
         """
         cut = next((part for part in self._parts if is_cut(drawn[part], self._confidence)), None)
         if cut is None:
-            return self._moved(row, drawn, self._parts, middle, self._confidence)
+            return self._moved(row, drawn, self._parts, self._confidence)
         others = [part for part in self._parts if part != cut]
         counts, rest = possible(drawn[cut], self._confidence)
         ends = [middle]
         for count in counts:
             numbers = [*drawn]
             numbers[cut] = count
-            value = self._at(row, numbers)
-            around = None if value is None else self._moved(row, numbers, others, value, rest)
+            around = self._moved(row, numbers, others, rest)
             if around is None:
                 return None
             ends += around
         return min(ends), max(ends)
 
-    def _at(self, row: Mapping[str, Any], drawn: Sequence[Drawn]) -> float | None:
+    def _at(self, row: Mapping[str, Any], drawn: Sequence[Drawn]) -> Quotient | None:
         """The result, if these were the noisy statistics; None if that is no number."""
         moved = _estimates(self._plan, drawn, self._confidence)
-        value = self._value({**row, **{name: moved[name].value for name in self._used}})
-        return float(value) if isinstance(value, int | float) else None
+        return self._quotient({**row, **{name: moved[name].value for name in self._used}})
 
     def _moved(
-        self, row: Mapping[str, Any], drawn: Sequence[Drawn], parts: Sequence[int], middle: float, confidence: float
+        self, row: Mapping[str, Any], drawn: Sequence[Drawn], parts: Sequence[int], confidence: float
     ) -> Interval:
         """How far these statistics move the result, to first order: measures that share one move together."""
-        moves: list[float] = []
+        middle = self._at(row, drawn)
+        moves: list[Quotient] = []
         for part in parts:
             one = drawn[part]
             ends = []
@@ -272,9 +278,9 @@ class _Interval:
             low, high = ends
             if low is None or high is None:
                 return None
-            moves += [abs(high - low) / 2 * draw for draw in one.draws]
-        half = reach(drawn[self._parts[0]].shape, moves, confidence)
-        return middle - half, middle + half
+            move = Quotient((high.above - low.above) / 2, (high.below - low.below) / 2)
+            moves += [Quotient(move.above * draw, move.below * draw) for draw in one.draws]
+        return None if middle is None else interval(middle, moves, drawn[self._parts[0]].shape, confidence)
 
     def _by_measures(self, row: Mapping[str, Any], estimates: Mapping[str, Estimate], middle: float) -> Interval:
         """With a quantile among them: how far each measure's interval moves the result, as if they were independent."""
@@ -286,3 +292,17 @@ class _Interval:
                 return None
             down, up = down + min(0.0, *ends) ** 2, up + max(0.0, *ends) ** 2
         return middle - math.sqrt(down), middle + math.sqrt(up)
+
+
+def _squared(expression: Expression) -> Expression | None:
+    """What an expression is the square of; None if it is no square."""
+    if isinstance(expression, Call) and expression.operator == "multiply":
+        a, b = expression.arguments
+        return a if same(a, b) else None
+    return None
+
+
+def _square(low: float, high: float) -> tuple[float, float]:
+    """The squares of all numbers between two ends. To first order, a square does not move where it is 0."""
+    ends = low * low, high * high
+    return 0.0 if low <= 0 <= high else min(ends), max(ends)

@@ -5,8 +5,8 @@ With u = x - m and v = y - k around the middles of the public bounds, over the r
     COVAR_POP(y, x) = AVG(u·v) - AVG(u)·AVG(v)        CORR = COVAR_POP / (STDDEV_POP(u)·STDDEV_POP(v))
 
 The moments are measures like any other: bounded, paid for and noisy. All else is post-processing, with the noise
-interval that an expression over noisy numbers has. A noisy correlation may lie a little beyond 1, as a noisy count may
-lie below 0.
+interval that a quotient of noisy numbers has (`ratios`): a slope has none where all of x's variance may be noise. A
+noisy correlation may lie a little beyond 1, as a noisy count may lie below 0.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class _Both:
         return self.average_of_y() - self.slope() * self.average_of_x()
 
     def determination(self) -> Expression:
-        covariance = self.covariance()
-        return covariance * covariance / (self.ask("var", self.u, ddof=0) * self.ask("var", self.v, ddof=0))
+        correlation = self.correlation()
+        return correlation * correlation
 
     def average_of_x(self) -> Expression:
         return self.ask("avg", self.u) + self.m
