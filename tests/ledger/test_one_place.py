@@ -137,8 +137,9 @@ def test_an_older_copy_in_the_same_place_is_another_file(tmp_path: Path, kind: s
     with Ledger.open(address(path, kind), **ABOUT) as ledger:
         spend(ledger)
     (tmp_path / "yesterday").replace(path)
-    with pytest.raises(LedgerUnavailable, match="elsewhere"):
+    with pytest.raises(LedgerUnavailable, match="a copy was put in its place") as refused:
         Ledger.open(address(path, kind), **ABOUT)
+    assert "elsewhere" not in str(refused.value)  # its home is this very path
 
 
 def test_a_log_that_was_left_behind_is_named(tmp_path: Path) -> None:
@@ -237,3 +238,12 @@ def test_a_ledger_on_a_network_path_is_refused_where_names_mean_that(
     monkeypatch.setattr("deniable.ledger.places.WINDOWS", True)
     with pytest.raises(InvalidParameter, match="network"):
         Ledger.open(r"\\server\share\visits.ledger", **ABOUT)
+
+
+@KINDS
+def test_a_ledger_to_look_at_that_is_not_there_is_not_asked_for_a_budget(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(
+        InvalidParameter, match=r"there is no (ledger at|such database).*name one that is there"
+    ) as refused:
+        Ledger.inspect(address(tmp_path / "nowhere", kind))
+    assert "budget" not in str(refused.value)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import deniable as dn
+from deniable.errors import InvalidParameter
 
 BUDGET = dn.Budget.pure(epsilon=100)
 
@@ -44,6 +45,10 @@ def test_the_owner_is_told_which_rows_were_left_out_and_by_which_column(tmp_path
             said = report.describe()
             assert "for the owner alone" in said
             assert "2 left out: no value in 'ward'" in said
+            assert "2 left out: no id in 'who', or one that cannot be read\n" in said  # ids have no list
+            assert "5 rows were kept, of 3 people" in said
+            with pytest.raises(InvalidParameter, match="table='zz': is no table of this session; name one of visits"):
+                session.registration["zz"]
             assert "2 cut" in said
             assert report.to_dict()["left_out"] == report.left_out
 
@@ -109,3 +114,18 @@ def test_a_value_that_no_list_has_is_null_in_a_csv_file_as_in_a_frame(
         found[0]["kept"]
         == {(False, True): 3, (True, True): 10, (False, False): 3, (True, False): 12}[nullable, unit.column is not None]
     )
+
+
+def test_one_row_of_one_person_is_told_in_the_singular() -> None:
+    with opened(pd.DataFrame({"who": ["a"]}), dn.Unit.person("who", rows=2)) as session:
+        said = session.registration["visits"].describe()
+    assert "1 row was read" in said
+    assert "1 row was kept, of 1 person" in said
+
+
+def test_ids_that_pandas_made_reals_are_refused_with_what_to_do() -> None:
+    frame = pd.DataFrame({"who": [1, 2, None], "ward": ["A", "A", "B"]})
+    with pytest.raises(InvalidParameter, match=r'not by a real; .*astype\("Int64"\)'):
+        opened(frame, dn.Unit.person("who", rows=2))
+    with opened(frame.assign(who=frame["who"].astype("Int64")), dn.Unit.person("who", rows=2)) as session:
+        assert session.registration["visits"].people == 2

@@ -75,8 +75,11 @@ BAD = {
     "a field too few at the end": (b"a,b\n1,x\n2", "line 3: has another number of fields"),
     "a carriage return outside quotes": (b"a,b\n1,x\ry\n2,z\n", "line 2: a carriage return stands outside"),
     "a carriage return at the end": (b"a,b\n1,x\r", "line 2: a carriage return stands outside"),
-    "Latin 1": (b"a,b\n1,\xe9\n2,z\n", "UTF-8"),
-    "a character that is cut off": (b"a,b\n1,\xc3", "UTF-8"),
+    "carriage returns alone": (b"a,b\r1,x\r2,z\r", "line 1: a carriage return .* end lines with LF"),
+    "a ragged line": (b"a,b\n1,x\n2\n", "line 3: .* make the fields of all lines as many"),
+    "Latin 1": (b"a,b\n1,x\n1,\xe9\n2,z\n", "line 3: is not text in UTF-8; save the file again, as UTF-8"),
+    "a character that is cut off": (b"a,b\n1,\xc3", "line 2: is not text in UTF-8"),
+    "a character that is cut off by a line end": (b"a,b\n1,\xc3\n2,z\n", "line 2: is not text in UTF-8"),
 }
 
 

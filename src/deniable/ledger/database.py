@@ -238,7 +238,7 @@ class DatabaseStore(Store):
                     self._genesis = genesis_of(heading)
                     return Heading.read(heading)
                 if new is None:
-                    raise needs_all("there is no such ledger here yet")
+                    raise needs_all("there is no such ledger in this database", to_read=self._to_read)
                 self._make(pool, new)
         raise LedgerUnavailable(f"the ledger in {self._title} could not be made", "try again")
 
@@ -363,7 +363,7 @@ class _Pool:
     def prepare(self, *, may_create: bool, writes: bool) -> None:
         """See to it that the tables are there, and up to date."""
         if self.file is not None and not self.file.exists() and not may_create:
-            raise needs_all("there is no such database yet")
+            raise needs_all("there is no such database", to_read=not writes)
         if self.file is not None and self.file.is_file() and writes:
             check_names(self.file, os.stat(self.file))  # before SQLite opens a second log
         with self.engine.connect() as connection:

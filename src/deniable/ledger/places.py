@@ -80,10 +80,16 @@ def _folded(path: str) -> str:
 
 def refused(path: Path, home: str) -> LedgerUnavailable:
     """What is said of a ledger that is not where it is at home."""
+    alone = f"or, if this one alone is used from now on: deniable moved {path.name} --reason '...'"
+    if same_place(home, str(path), os.listdir(path.parent)):
+        return LedgerUnavailable(
+            f"the ledger {str(path)!r} is another file than the one that was here: a copy was put in its place, "
+            "and does not know what was spent after it was made",
+            f"put back the file that was here; {alone}",
+        )
     return LedgerUnavailable(
-        f"the ledger {str(path)!r} is at home elsewhere ({home!r}), or a copy was put in its place: "
-        "both together would spend the budget twice",
-        f"use the one at home; or, if this one alone is used from now on: deniable moved {path.name} --reason '...'",
+        f"the ledger {str(path)!r} is at home elsewhere ({home!r}): both together would spend the budget twice",
+        f"use the one at home; {alone}",
     )
 
 

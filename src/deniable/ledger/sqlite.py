@@ -26,6 +26,7 @@ from typing import Any, Final, final
 from urllib.parse import quote
 
 from deniable.errors import (
+    NOTHING,
     DeniableError,
     InvalidOperation,
     InvalidParameter,
@@ -209,14 +210,14 @@ class SQLiteStore(Store):
     def open(self, new: Heading | None, *, dataset: str | None, family: str | None) -> Heading:
         with self._lock, _our_errors(self._path):
             if self._path is not None and not self._path.exists() and new is None:
-                raise needs_all(f"there is no ledger at {str(self._path)!r} yet")
+                raise needs_all(f"there is no ledger at {str(self._path)!r}", to_read=self._to_read)
             if self._path is not None and self._path.is_file() and not self._to_read:
                 check_names(self._path, os.stat(self._path))  # before SQLite opens a second log
             _refuse_foreign(self._path)
             connection = self._connected(may_create=True)
             if not _has_tables(connection):
                 if new is None:
-                    raise needs_all("there is no ledger here yet")
+                    raise needs_all("there is no ledger in this file", to_read=self._to_read)
                 _create(connection, new)
             heading = _heading_text(connection)
             self._genesis = genesis_of(heading)
@@ -435,8 +436,10 @@ def flushed(execute: Callable[[str], Any]) -> None:
         time.sleep(0.005)
 
 
-def needs_all(fact: str) -> InvalidParameter:
-    """A ledger is not there, and cannot be made of what was given."""
+def needs_all(fact: str, *, to_read: bool = False) -> InvalidParameter:
+    """A ledger is not there, and cannot be made of what was given; or nobody wants to make one, `to_read`."""
+    if to_read:
+        return InvalidParameter("ledger", NOTHING, fact, "name one that is there")
     return InvalidParameter("budget", None, f"{fact}, and a new one needs a budget, a unit and a dataset")
 
 

@@ -305,7 +305,9 @@ class Session:
     @property
     def registration(self) -> Mapping[str, Registration]:
         """What became of the rows of each table, exactly. NOT PRIVATE: for the owner alone, see `Registration`."""
-        return dict(self._registration)
+        from deniable.queries.engines.report import Registrations
+
+        return Registrations(self._registration)
 
     @property
     def budget(self) -> Budget:

@@ -31,6 +31,11 @@ _OPENED = "a quote stands in the middle of a field, or behind a space"
 _CLOSED = "more of a field follows its closing quote"
 _FIELDS = "has another number of fields than the first line"
 _UNCLOSED = "a quote is opened and never closed"
+_QUOTED = "write the file again, with fields in quotes and quotes doubled"
+_REMEDIES: Final = {
+    _OUTSIDE: "end lines with LF or CRLF, and put a field that has a carriage return in quotes",
+    _FIELDS: "make the fields of all lines as many; a field that has the separator in it stands in quotes",
+}
 
 
 def rows_of(path: str, columns: int) -> int:
@@ -45,20 +50,17 @@ def rows_of(path: str, columns: int) -> int:
             decoder.decode(block)
             scan.add(block)
         decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        raise _wrong(path, scan.lines + 1, "is not text in UTF-8, or a line after it is not", "save it again") from None
+    except UnicodeDecodeError as error:  # what the decoder kept of the block before is part of one character: no line
+        line = scan.lines + 1 + error.object[: error.start].count(b"\n")
+        raise _wrong(path, line, "is not text in UTF-8", "save the file again, as UTF-8") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise InvalidParameter("source", path, "is not compressed by gzip, or is damaged", "write it again") from None
     except _Bad as bad:
-        raise _wrong(
-            path, bad.line, bad.rule, "write the file again, with fields in quotes and quotes doubled"
-        ) from None
+        raise _wrong(path, bad.line, bad.rule, _REMEDIES.get(bad.rule, _QUOTED)) from None
     try:
         return max(0, scan.end() - 1)
     except _Bad as bad:
-        raise _wrong(
-            path, bad.line, bad.rule, "write the file again, with fields in quotes and quotes doubled"
-        ) from None
+        raise _wrong(path, bad.line, bad.rule, _REMEDIES.get(bad.rule, _QUOTED)) from None
 
 
 def check_rows(found: int, expected: int | None) -> None:

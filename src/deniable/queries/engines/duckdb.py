@@ -166,9 +166,9 @@ class DuckDBEngine(Engine):
     ) -> Registration:
         if table.unit is None:
             [[kept]] = self._read(f"SELECT count(*) FROM {_sql(stored.location)}")
-            return counted(title, read.reasons, tally, kept, None, secret)
+            return counted(title, read.whose, read.reasons, tally, kept, None, secret)
         [[kept, people]] = self._read(f'SELECT count(*), count(*) FILTER ("rank" = 1) FROM {_sql(stored.location)}')
-        return counted(title, read.reasons, tally, kept, people, secret)
+        return counted(title, read.whose, read.reasons, tally, kept, people, secret)
 
     def _keep(self, read: Reading, found: Found, table: Table, progress: Progress | None) -> Stored:
         location = self._place(found.size)

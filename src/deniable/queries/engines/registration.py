@@ -63,6 +63,11 @@ class Reading:
     packed: frozenset[str] = frozenset()
     """Columns that are numbered keys while rows are sorted, and text again once they are kept."""
 
+    @property
+    def whose(self) -> str | None:
+        """The column that says whose row it is: the first reason to leave a row out; None if no column does."""
+        return None if self.person is None else self.reasons[0]
+
 
 def person_kind(table: Table) -> Kind | None:
     """How people are told apart: as integers if the owner says so, else by text, exactly as it is written."""
@@ -72,7 +77,9 @@ def person_kind(table: Table) -> Kind | None:
     if declared is None:
         return Kind.TEXT
     if declared.kind is Kind.REAL:
-        raise InvalidParameter("unit", table.unit.column, "a person is named by an integer or a text, not by a real")
+        rule = "a person is named by an integer or a text, not by a real"
+        remedy = 'pandas makes reals of integers where one is missing: take frame[column].astype("Int64"), or cast it'
+        raise InvalidParameter("unit", table.unit.column, rule, remedy)
     return Kind.INTEGER if declared.kind is Kind.INTEGER else Kind.TEXT
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, final
 
-from deniable.errors import EngineFailed
+from deniable.errors import EngineFailed, InvalidParameter
 
 
 @final
@@ -32,21 +32,24 @@ class Registration:
     """Rows that questions are about."""
     people: int | None
     """Whose rows these are; None in a table that protects nobody."""
+    whose: str | None
+    """The column that says whose row it is; None if no column does."""
     version: str
     """What this version of the data is called in the ledger: a keyed hash of the rows, in whatever order they lie."""
 
     def describe(self) -> str:
         """All of it in words, for the owner to read."""
-        lines = [f"{self.table}: exact numbers, for the owner alone", f"  {self.read:>14,} rows were read"]
-        lines += [
-            f"  {count:>14,} left out: no value in {name!r}, or one that is not in its list or cannot be read"
-            for name, count in self.left_out.items()
-            if count
-        ]
+        lines = [f"{self.table}: exact numbers, for the owner alone", f"  {self.read:>14,} {_rows(self.read)} read"]
+        for name, count in self.left_out.items():
+            if count and name == self.whose:
+                lines.append(f"  {count:>14,} left out: no id in {name!r}, or one that cannot be read")
+            elif count:
+                wrong = f"no value in {name!r}, or one that is not in its list or cannot be read"
+                lines.append(f"  {count:>14,} left out: {wrong}")
         if self.cut:
             lines.append(f"  {self.cut:>14,} cut: their people have more rows than are read")
-        whose = "" if self.people is None else f", of {self.people:,} people"
-        return "\n".join([*lines, f"  {self.kept:>14,} rows were kept{whose}"])
+        whose = "" if self.people is None else f", of {self.people:,} {'person' if self.people == 1 else 'people'}"
+        return "\n".join([*lines, f"  {self.kept:>14,} {_rows(self.kept)} kept{whose}"])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -57,8 +60,21 @@ class Registration:
         return f"<Registration of {self.table!r}: exact numbers, for the owner alone; describe() tells them>"
 
 
+@final
+class Registrations(dict[str, Registration]):
+    """What became of each source, by the name of its table."""
+
+    def __missing__(self, name: object) -> Registration:
+        raise InvalidParameter("table", name, "is no table of this session", f"name one of {', '.join(self)}")
+
+
+def _rows(count: int) -> str:
+    return "row was" if count == 1 else "rows were"
+
+
 def counted(
     table: str,
+    whose: str | None,
     reasons: Sequence[str],
     tally: Sequence[Sequence[Any]],
     kept: int,
@@ -78,4 +94,4 @@ def counted(
     [sums] = [int(total) for reason, _, total in tally if int(reason) == -1] or [0]
     version = hmac.new(secret, f"version of the data: {passing} {sums}".encode(), sha256).hexdigest()[:32]
     lost = {name: rows.get(at, 0) for at, name in enumerate(reasons)}
-    return Registration(table, sum(rows.values()), lost, passing - kept, kept, people, version)
+    return Registration(table, sum(rows.values()), lost, passing - kept, kept, people, whose, version)

@@ -141,7 +141,7 @@ class SparkEngine(Engine):
     ) -> Registration:
         first = "count(*)" if table.unit is None else f"count_if({RANK} = 1)"
         [[kept, people]] = self._read(f"SELECT count(*), {first} FROM {_sql(location)}")
-        return counted(title, read.reasons, tally, kept, None if table.unit is None else people, secret)
+        return counted(title, read.whose, read.reasons, tally, kept, None if table.unit is None else people, secret)
 
     def _frame(self, source: object) -> Any:
         if isinstance(source, Path):
