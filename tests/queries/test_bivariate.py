@@ -121,7 +121,11 @@ def test_intervals_of_covariance_and_correlation_hold_what_they_say(kind: str) -
         ("LIST(ward)", "shows what single people said"),
         ("SUM(CORR(cost, age))", "an aggregate stands in SELECT"),
         ("CORR(weight, age)", "bounds"),
-        ("CORR(ward, age)", "takes numbers|numbers"),
+        ("CORR(ward, age)", "CORR takes two numbers, and ward is of kind text"),
+        ("REGR_SLOPE(cost, diagnosis)", "REGR_SLOPE takes two numbers, and diagnosis is of kind text"),
+        ("CORR(age > 3, age)", "CORR takes two numbers, and .* is of kind boolean; make it a number: CASE"),
+        ("CORR(age)", "CORR takes more arguments"),
+        ("REGR_SLOPE(age)", "REGR_SLOPE takes two numbers, not one"),
     ],
 )
 def test_a_refusal_gives_the_true_reason(call: str, said: str) -> None:

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, final
 
+from deniable.errors import QuestionRefused
 from deniable.queries.dialect import exp
 from deniable.tables.expressions import Column, Expression, case, lit
-from deniable.tables.kinds import NUMBERS
+from deniable.tables.kinds import NUMBERS, Kind
 from deniable.tables.operators import typed
 from deniable.tables.plan import Relation
 
@@ -85,6 +86,11 @@ _ASKED: Final[dict[type[exp.Expression], Callable[[_Both], Expression]]] = {
 }
 
 
+def named(node: exp.Expression) -> str:
+    """What SQL calls an aggregate."""
+    return str(node.sql_name()) if isinstance(node, exp.Func) else type(node).__name__.upper()
+
+
 def is_bivariate(node: exp.Expression) -> bool:
     """Whether this is an aggregate of two columns."""
     return type(node) in _ASKED
@@ -94,6 +100,8 @@ def bivariate(
     node: exp.Expression, y: Expression, x: Expression, relation: Relation, where: Expression | None, ask: Asking
 ) -> Expression:
     """An aggregate of two columns as an expression over measures; `where` chooses rows, as FILTER does."""
+    for each in (y, x):
+        _check(node, each, typed(each, relation.columns).domain.kind)
     conditions = [] if where is None else [where]
     conditions += [~each.is_null() for each in (y, x) if typed(each, relation.columns).domain.nullable]
     (v, k), (u, m) = _centred(y, relation), _centred(x, relation)
@@ -103,6 +111,15 @@ def bivariate(
             known = known & each
         u, v = case((known, u)), case((known, v))
     return _ASKED[type(node)](_Both(ask, u, v, m, k))
+
+
+def _check(node: exp.Expression, value: Expression, kind: Kind) -> None:
+    if kind in NUMBERS:
+        return
+    remedy = "compare averages by group instead: GROUP BY it"
+    if kind is Kind.BOOLEAN:
+        remedy = "make it a number: CASE WHEN … THEN 1 ELSE 0 END"
+    raise QuestionRefused("kinds", f"{named(node)} takes two numbers, and {value!r} is of kind {kind.value}", remedy)
 
 
 def _centred(value: Expression, relation: Relation) -> tuple[Expression, Expression]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,7 +52,8 @@ def read(text: str) -> Text:
     plain, options = _without_options(text, tokens)
     try:
         trees = _DIALECT.parser().parse(tokens if plain == text else _DIALECT.tokenize(plain), plain)
-    except SqlglotError:
+    except SqlglotError as error:
+        _refuse_unfinished(str(error))
         refuse("syntax")
     except RecursionError:
         refuse("depth")
@@ -63,6 +65,18 @@ def read(text: str) -> Text:
     if not isinstance(found[0], exp.Expression):
         refuse("statement")
     return Text(found[0], options)
+
+
+_UNFINISHED: Final = re.compile(r"missing for <class '[\w.]+\.(\w+)'>")
+
+
+def _refuse_unfinished(said: str) -> None:
+    """Refuse a function with too few arguments by its own name, if that is what the parser found."""
+    found = _UNFINISHED.search(said)
+    kind = getattr(exp, found[1], None) if found else None
+    if isinstance(kind, type) and issubclass(kind, exp.Func):
+        name = kind.sql_name()
+        raise QuestionRefused("kinds", f"{name} takes more arguments", f"write {name} with all of its arguments")
 
 
 def _tokens(text: str) -> list[Token]:
