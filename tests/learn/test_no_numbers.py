@@ -62,6 +62,10 @@ def test_the_others_count_for_what_they_would_without_it(name):
         book.forget()
         losses = _spoilt(model, x, y, at, bad)
         found = book.gradients(losses)
+        if not captures.QUICK:  # not waited for: it is seen when all is summed, and the batch comes again
+            _sums(model, found, losses)
+            assert not found.is_sound()
+            continue
         for key, value in _sums(model, found, losses).items():
             assert torch.allclose(value, expected[key], rtol=1e-6, atol=1e-9), key
         assert found.left_out == 1
@@ -78,6 +82,7 @@ def _trained(model, records, losses=entropy_loss, **more):
     return trainer, torch.cat([each.detach().flatten() for each in model.parameters()])
 
 
+@pytest.mark.usefixtures("_place")
 @pytest.mark.parametrize("physical", [None, 1, 7])
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("at", [0, 13])

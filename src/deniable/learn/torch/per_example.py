@@ -21,7 +21,19 @@ import torch
 from torch import Tensor
 
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.learn.torch.captures import Capture, Factors, Ghost, Outer, Rows, Sums, Vectors, counted, ghosts, only
+from deniable.learn.torch.captures import (
+    Capture,
+    Factors,
+    Ghost,
+    Outer,
+    Rows,
+    Sums,
+    Vectors,
+    counted,
+    ghosts,
+    is_quick,
+    only,
+)
 from deniable.learn.torch.parameters import Trained
 from deniable.learn.torch.together import Family
 from deniable.learn.torch.uses import Uses
@@ -40,7 +52,18 @@ Gathered = dict[str, dict[Block, list[Capture]]]
 class PerExample:
     """The gradients of one batch, example by example, not summed yet."""
 
-    __slots__ = ("_families", "_lost", "_parameters", "_pool", "_scale", "_uses", "count", "left_out", "loss")
+    __slots__ = (
+        "_families",
+        "_lost",
+        "_parameters",
+        "_pool",
+        "_scale",
+        "_unread",
+        "_uses",
+        "count",
+        "left_out",
+        "loss",
+    )
 
     def __init__(
         self,
@@ -60,6 +83,8 @@ class PerExample:
             if all(_sole(self._uses[name]) is member for name, member in family.members.items())
         ]
         self._pool: tuple[list[str], Tensor] | None = None
+        self._unread: Tensor | None = None
+        """A number of the device that is finite if all lengths and losses are, where it was not waited for."""
         self.left_out = 0
         """How many examples count as nothing. Of the data, so not private."""
 
@@ -71,12 +96,21 @@ class PerExample:
             raise InvalidParameter("losses", NOTHING, rule, "call the model in the loop, right before trainer.backward")
         total = torch.stack(parts).sum(0)
         self.loss = losses.detach().sum()
-        if not math.isfinite(float(total.sum() + self.loss)):  # all of them are finite if this is
+        whole = total.sum() + self.loss  # finite only if all of them are
+        if self.count > 1 and not is_quick(total):
+            self._unread = whole
+        elif not math.isfinite(float(whole)):
             losses = losses.detach()
             kept = torch.isfinite(total) & torch.isfinite(losses)
             self._keep(kept)
             total, self.loss = torch.where(kept, total, 0.0), torch.where(kept, losses, 0.0).sum()
         return total if self._scale == 1 else total.mul_(self._scale**-2)
+
+    def is_sound(self) -> bool:
+        """Whether the sums may be used. On an accelerator, ask when all work is queued there: the answer waits for it.
+        No means that an example is no number, and that the batch must come again one example at a time.
+        """
+        return self._unread is None or math.isfinite(float(self._unread))
 
     def _keep(self, kept: Tensor) -> None:
         """Leave out all other examples."""
@@ -84,8 +118,6 @@ class PerExample:
         for blocks in self._uses.values():
             for uses in blocks.values():
                 uses.keep(kept)
-        for family in self._families:
-            family.keep(kept)
         if self._pool is not None:
             self._pool = self._pool[0], only(kept, self._pool[1])
 

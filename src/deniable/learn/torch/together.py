@@ -66,10 +66,6 @@ class Family:
             return tuple(torch.bmm(factors.scaled(g, places).transpose(1, 2), a))
         return tuple(torch.bmm(g.transpose(1, 2), factors.scaled(a, places)))
 
-    def keep(self, kept: Tensor) -> None:
-        """See `Capture`."""
-        self._whole.keep(kept.repeat(self.maps))
-
 
 def alike(calls: Iterable[Call]) -> list[list[Call]]:
     """Calls that may be worked on together; those that have no others like them are left out."""

@@ -315,8 +315,11 @@ class Trainer:
                 if isinstance(error, Alone) and error.is_lasting:
                     self._following.go_alone(error.why)
                 return
-            factors = self._factors(found.squared(losses), found.lost)
-            for name, part, (start, stop) in found.summed(factors):
+            sums = list(found.summed(self._factors(found.squared(losses), found.lost)))
+            if not found.is_sound():
+                self._redo, self._is_added = "alone", True
+                return
+            for name, part, (start, stop) in sums:
                 self._add(name, part, start, stop)
         self._is_added = True
         self.history.losses(found.loss, found.count, found.left_out)
