@@ -36,7 +36,7 @@ from deniable.errors import (
 )
 from deniable.ledger import migrations
 from deniable.ledger.entries import Entry, Heading, State
-from deniable.ledger.places import check_names, resolved
+from deniable.ledger.places import check_names, identity, resolved
 from deniable.ledger.sqlite import flushed, needs_all, ours
 from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, Waiting, as_row, from_row, genesis_of
 
@@ -333,7 +333,7 @@ class _Pool:
         self.file = resolved(parsed.database or "") if scheme == "sqlite" else None
         if self.file is not None:
             parsed = parsed.set(database=str(self.file))
-        self._seen: tuple[int, int] | None = None
+        self._seen: tuple[int, int, int | None] | None = None
         settings: dict[str, Any] = {"pool_size": _CONNECTIONS, "max_overflow": 0, "pool_timeout": 10 * _PATIENCE}
         if self.file is None:
             settings |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
@@ -375,8 +375,7 @@ class _Pool:
             rule = f"the ledgers in {self.title} have revision {found}, newer than {_REVISION}"
             raise UnreadableRecord(f"{rule}; update deniable to open them")
         if self.file is not None and self._seen is None:
-            stat = os.stat(self.file)
-            self._seen = stat.st_dev, stat.st_ino
+            self._seen = identity(self.file, os.stat(self.file))
         self._same_file(writes=writes)
 
     def _upgrade(self) -> None:
@@ -398,7 +397,7 @@ class _Pool:
             stat = os.stat(self.file)
         except FileNotFoundError:
             stat = None
-        if stat is None or (stat.st_dev, stat.st_ino) != self._seen:
+        if stat is None or identity(self.file, stat) != self._seen:
             raise LedgerUnavailable(f"the database {self.title} was moved or replaced", "close it and open it again")
         if writes:
             check_names(self.file, stat)

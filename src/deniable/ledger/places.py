@@ -2,27 +2,47 @@
 
 SQLite keeps the newest entries in a log that is called as the file is. A file with two names (a hard link, a bind mount
 of the file alone) has two logs, and each knows nothing of what the other spent; a copy has forgotten what came after
-it. So a ledger remembers its home: the path, with every symbolic link followed, and the number of the file there. What
-is opened elsewhere is refused until its owner says that it was moved, and that is an entry of the chain.
+it. So a ledger remembers its home: the path, with every symbolic link followed, the number of the file there, and when
+that file was made: a file system may give the number of a deleted file to the next one, often to the copy that takes
+its place. What is opened elsewhere is refused until its owner says that it was moved, and that is an entry of the
+chain.
 
 Not seen: a file that was overwritten in its place, and a whole disk or machine that was copied or set back. For those
-there are checkpoints that are kept elsewhere.
+there are checkpoints that are kept elsewhere. Where the system does not say when a file was made, its path and number
+must do.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import sys
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path, PureWindowsPath
 from typing import Final
 
 from deniable.errors import InvalidParameter, LedgerUnavailable
 
-__all__ = ["check_names", "here", "is_network_path", "moved_from", "resolved", "same_place"]
+__all__ = [
+    "born",
+    "check_names",
+    "here",
+    "identity",
+    "is_network_path",
+    "lacks_birth",
+    "left_behind",
+    "moved_from",
+    "refused",
+    "resolved",
+    "same_place",
+]
 
 WINDOWS: Final = os.name == "nt"
+
+_SAME_MOMENT: Final = 1_000
+"""Nanoseconds. Some systems tell the time of birth as a float of seconds, whose last digits are rounding."""
 
 
 def resolved(place: str | os.PathLike[str]) -> Path:
@@ -55,14 +75,30 @@ def check_names(path: Path, found: os.stat_result) -> None:
 
 def here(path: Path) -> str:
     """What a ledger remembers of its place."""
-    return json.dumps({"path": str(path), "file": os.stat(path).st_ino})
+    _, number, birth = identity(path, os.stat(path))
+    return json.dumps({"path": str(path), "file": number, "born": birth})
+
+
+def identity(path: Path, found: os.stat_result) -> tuple[int, int, int | None]:
+    """Which file this is: its device, its number there, and when it was made."""
+    return found.st_dev, found.st_ino, born(path, found)
 
 
 def moved_from(home: str, path: Path) -> str | None:
     """Where this ledger is at home, if that is not here."""
     record, now = json.loads(home), json.loads(here(path))
     same = record["path"] == now["path"] or same_place(record["path"], now["path"], os.listdir(path.parent))
-    return None if same and record["file"] == now["file"] else str(record["path"])
+    same = same and record["file"] == now["file"] and _same_birth(record.get("born"), now["born"])
+    return None if same else str(record["path"])
+
+
+def lacks_birth(home: str, path: Path) -> bool:
+    """Whether this home was written when nobody could say when the file was made, and now the system does."""
+    return json.loads(home).get("born") is None and born(path, os.stat(path)) is not None
+
+
+def _same_birth(before: int | None, now: int | None) -> bool:
+    return before is None or now is None or abs(before - now) < _SAME_MOMENT
 
 
 def same_place(home: str, now: str, listed: Collection[str]) -> bool:
@@ -108,3 +144,49 @@ def left_behind(path: Path, home: str) -> LedgerUnavailable | None:
         f"the newest entries of the ledger {str(path)!r} are still in {str(log)!r}",
         f"close whoever has it open, and move that file as well: to {path.name}-wal",
     )
+
+
+# --- when a file was made ---------------------------------------------------------------------------------------------
+
+
+def born(path: Path, found: os.stat_result) -> int | None:
+    """When this file was made, in nanoseconds since 1970; None where the system or the file system does not say."""
+    if (exact := getattr(found, "st_birthtime_ns", None)) is not None:
+        birth = int(exact)
+    elif (seconds := getattr(found, "st_birthtime", None)) is not None:
+        birth = round(seconds * 1e9)
+    else:
+        birth = _born_on_linux(path) or 0
+    return birth if birth > 0 else None  # 0 and -1 stand for "not known" on some file systems
+
+
+def _linux_statx() -> Callable[..., int] | None:
+    if sys.platform != "linux":
+        return None
+    try:
+        statx = ctypes.CDLL(None).statx
+    except (AttributeError, OSError):  # a C library that is older than the call
+        return None
+    statx.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p)
+    statx.restype = ctypes.c_int
+    return statx
+
+
+_STATX: Final = _linux_statx()
+_AT_FDCWD: Final = -100
+_STATX_BTIME: Final = 0x800
+
+
+def _born_on_linux(path: Path) -> int | None:
+    """By statx(2), which os.stat does not ask, and by the path: closing a descriptor of the file would drop the locks
+    that SQLite holds on it in this process.
+    """
+    if _STATX is None:
+        return None
+    found = ctypes.create_string_buffer(256)  # struct statx: stx_mask at 0, stx_btime (seconds, nanoseconds) at 80
+    if _STATX(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, found) != 0:
+        return None
+    mask = ctypes.c_uint32.from_buffer(found, 0).value
+    if not mask & _STATX_BTIME:
+        return None
+    return ctypes.c_int64.from_buffer(found, 80).value * 10**9 + ctypes.c_uint32.from_buffer(found, 88).value

@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from deniable.errors import LedgerDamaged
 from deniable.ledger.entries import State
-from deniable.ledger.places import here, left_behind, moved_from, refused
+from deniable.ledger.places import here, lacks_birth, left_behind, moved_from, refused
 from deniable.ledger.stores import RESTORE, Store, Transaction
 
 __all__ = ["derived", "secret_of", "settle"]
@@ -23,8 +23,8 @@ _HOME, _SECRET = "home", "secret"
 def settle(store: Store, moved: str | None, secret: bytes | None = None) -> None:
     """See to it that the ledger is at home where it was opened, and that it has a secret.
 
-    One that has no home yet (it is new, or an older version made it) gets the place where it is. LedgerUnavailable if
-    it is at home elsewhere, unless `moved` says why.
+    One that has no home yet (it is new, or an older version made it) gets the place where it is, and a home without a
+    time of birth gets that. LedgerUnavailable if it is at home elsewhere, unless `moved` says why.
     """
     with store.reading() as transaction:
         if transaction.own(_SECRET) is not None and _is_home(store, transaction.own(_HOME)):
@@ -34,7 +34,10 @@ def settle(store: Store, moved: str | None, secret: bytes | None = None) -> None
 
 
 def _is_home(store: Store, home: str | None) -> bool:
-    return store.file is None or (home is not None and moved_from(home, store.file) is None)
+    """Whether this ledger is at home where it is, and its home says all that can be said."""
+    if store.file is None:
+        return True
+    return home is not None and moved_from(home, store.file) is None and not lacks_birth(home, store.file)
 
 
 def _settled(store: Store, transaction: Transaction, moved: str | None, secret: bytes) -> None:
@@ -43,8 +46,7 @@ def _settled(store: Store, transaction: Transaction, moved: str | None, secret: 
     file, home = store.file, transaction.own(_HOME)
     if file is None or _is_home(store, home):
         return
-    if home is not None:
-        before = moved_from(home, file) or ""
+    if home is not None and (before := moved_from(home, file)) is not None:
         if moved is None:
             raise refused(file, before)
         if (waiting := left_behind(file, before)) is not None:

@@ -35,7 +35,7 @@ from deniable.errors import (
     UnreadableRecord,
 )
 from deniable.ledger.entries import Entry, Heading
-from deniable.ledger.places import check_names
+from deniable.ledger.places import check_names, identity
 from deniable.ledger.stores import COLUMNS, RESTORE, Head, Seen, Store, Transaction, as_row, from_row, genesis_of
 
 __all__ = ["SQLiteStore", "flushed", "needs_all", "ours"]
@@ -189,7 +189,7 @@ class SQLiteStore(Store):
         self._reader: sqlite3.Connection | None = None
         self._seen: dict[sqlite3.Connection, tuple[int, Seen]] = {}
         self._genesis = ""
-        self._file: tuple[int, int] | None = None
+        self._file: tuple[int, int, int | None] | None = None
         self._process = os.getpid()
         self._closed = False
         if path is not None:
@@ -224,8 +224,7 @@ class SQLiteStore(Store):
             _upgrade(connection)
             if self._path is not None:
                 _switch_to_log(connection)
-                found = os.stat(self._path)
-                self._file = found.st_dev, found.st_ino
+                self._file = identity(self._path, os.stat(self._path))
                 self._same_file()
                 connection.execute(_NO_WAITING)
         return Heading.read(heading)
@@ -294,7 +293,7 @@ class SQLiteStore(Store):
             found = os.stat(self._path)
         except FileNotFoundError:
             found = None
-        if found is None or self._file != (found.st_dev, found.st_ino):
+        if found is None or self._file != identity(self._path, found):
             raise LedgerUnavailable(
                 f"the ledger {str(self._path)!r} was moved or replaced", "close it and open it again"
             )
