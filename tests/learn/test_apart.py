@@ -488,6 +488,40 @@ OPERATIONS = {
         lambda x: torch.zeros(2, 4, 5).index_add(0, torch.arange(B) % 2, x)[torch.arange(B) % 2],
         False,
     ),
+    "the first taken off the others in place": (lambda x: _into(x.clone(), lambda z: z[1:].sub_(x[:1])), False),
+    "shifted in place": (lambda x: _into(x.clone(), lambda z: z[1:].copy_(x[:-1])), False),
+    "positions written into a column": (
+        lambda x: _into(x.clone(), lambda z: z[:, 0].copy_(torch.arange(float(B))[:, None])),
+        False,
+    ),
+    "a mark for the first": (lambda x: x + _into(torch.zeros(B, 4, 5), lambda z: z[0].fill_(1)), False),
+    "positions in a part": (
+        lambda x: x + _into(torch.zeros(B, 4, 5), lambda z: z[:, 0].copy_(torch.arange(float(B))[:, None])),
+        False,
+    ),
+    "constants in a part": (lambda x: x + _into(torch.zeros(B, 4, 5), lambda z: z[:, 0].fill_(1)), True),
+    "a token and examples in parts": (
+        lambda x: x + _into(torch.zeros(B, 4, 5), lambda z: (z[:, 0].copy_(WEIGHT[0]), z[:, 1:].copy_(x[:, 1:]))),
+        True,
+    ),
+    "turned in place": (
+        lambda x: _into(x[:, 0, :1].expand(B, B).clone(), lambda z: z.T.copy_(x[:, 0, :1].expand(B, B))),
+        False,
+    ),
+    "lists in place": (lambda x: _into(x.clone(), lambda z: torch._foreach_sub_([z], [x.mean(0)])), False),
+    "one row picked for all": (lambda x: x - x.gather(1, torch.arange(4)[None, :, None].expand(1, 4, 5)), False),
+    "all added to the first": (
+        lambda x: x - torch.zeros(1, 4, 5).scatter_add(1, torch.arange(4)[None, :, None].expand(1, 4, 5), x),
+        False,
+    ),
+    "padded and cut": (lambda x: F.pad(x, (0, 0, 0, 0, 1, -1)), False),
+    "padded and cut, two axes": (lambda x: F.pad(x[:, 0], (0, 0, 1, -1)), False),
+    "places padded and cut": (lambda x: F.pad(x, (0, 0, 1, -1)), True),
+    "a product into another": (
+        lambda x: x[:, 0] - torch.mm(torch.ones(B, B), x[:, 0], out=torch.empty(B, 5)),
+        False,
+    ),
+    "a parameter made of the batch": (lambda x: x - nn.Parameter(x.mean(0), requires_grad=False), False),
     "upper triangle": (lambda x: (x @ x.transpose(1, 2)).triu(), True),
     "lstm over places": (lambda x: LSTM(x.transpose(0, 1))[0].transpose(0, 1), True),
     "lstm over examples": (lambda x: LSTM(x)[0], False),
@@ -496,6 +530,11 @@ OPERATIONS = {
     "how many": (lambda x: x / (1 + len(x[x > 0])), False),
     "a branch": (lambda x: x * (1 if bool(x.sum() > 0) else 2), False),
 }
+
+
+def _into(out, write):
+    write(out)
+    return out
 
 
 def _written(x, rows):

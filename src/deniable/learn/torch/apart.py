@@ -19,6 +19,7 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -40,12 +41,17 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         self._known = WeakTensorKeyDictionary()
         self._written: dict[int, tuple[Tensor, Domain]] = {}
         """By storage: what was shared before somebody wrote examples into a part of it."""
+        self._uneven: dict[int, tuple[Tensor, bool]] = {}
+        """By storage: parts of it that were written one by one, with nothing of the data, and whether all of them alike
+        for all examples in front."""
+        self._places: dict[int, StorageWeakRef] = {}
+        """Storages with something of the data."""
         self._peeked: Mixed | None = None
         self._is_off = False
         for each in tree_flatten(batch)[0]:
             if isinstance(each, Tensor):
                 in_front = each.dim() > 0 and each.shape[0] == count
-                self._known[each] = Rows(0, 1) if in_front else Mixed("a batch whose examples are not in front")
+                self._set(each, Rows(0, 1) if in_front else Mixed("a batch whose examples are not in front"))
 
     def end(self) -> None:
         """Follow nothing more; where somebody entered a mode of their own meanwhile, theirs is left alone."""
@@ -61,12 +67,17 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
     def of(self, tensor: Tensor) -> Domain:
         """What a tensor is. What was there before the batch was handed out has nothing of its data in it."""
         found: Domain | None = self._known.get(tensor)
+        place = tensor.untyped_storage()._cdata
         if found is None:
+            if place in self._places:
+                return Mixed("a tensor that was made of the data by other means than torch's operations")
             found = Same.varying(tensor)
-        if self._written:
-            wrote = self._written.get(tensor.untyped_storage()._cdata)
-            if wrote is not None and wrote[0] is not tensor:
-                return _beside(tensor, found, *wrote)
+        if isinstance(found, Same) and place in self._uneven:
+            alike = self._uneven[place][1] and self._is_in_front(tensor)
+            found = Same((1, *tensor.shape[1:])) if alike else Same.varying(tensor)
+        wrote = self._written.get(place)
+        if wrote is not None and wrote[0] is not tensor:
+            return _beside(tensor, found, *wrote)
         return found
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -78,7 +89,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         if not self._peeked and _is_peek(given) and not all(isinstance(each, Same) for each in given.domains):
             self._peeked = Mixed(f"a number of Python that was made of the data ({given.name})")
         made = [each for each in tree_flatten(out)[0] if isinstance(each, Tensor)]
-        if made:
+        if made or given.is_in_place:
             self._keep(given, made)
         return out
 
@@ -86,18 +97,51 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         for tensor, found in zip(made, rules.domains(given, made), strict=True):
             domain = self._peeked if self._peeked is not None and isinstance(found, Rows) else found
             if given.is_in_place:
-                self._write(tensor, domain)
-            self._known[tensor] = domain
+                domain = self._written_into(tensor, domain)
+            self._set(tensor, domain)
+        for tensor in given.written if given.is_in_place else ():
+            if not any(tensor is each for each in made):
+                self._set(tensor, self._written_into(tensor, rules.unknown(given, tensor)))
 
-    def _write(self, tensor: Tensor, domain: Domain) -> None:
-        """What is written into a part of something is found again in the whole."""
-        if isinstance(domain, Same) or self.of(tensor) == domain:
-            return
-        place = tensor.untyped_storage()._cdata
-        before = self._written.get(place)
-        if before is not None and _beside(tensor, Same.varying(tensor), *before) != domain:
-            domain = Mixed("a tensor that examples were written into in different ways")
+    def _set(self, tensor: Tensor, domain: Domain) -> None:
+        self._known[tensor] = domain
+        if not isinstance(domain, Same):
+            storage = tensor.untyped_storage()
+            if storage._cdata not in self._places:
+                self._places[storage._cdata] = StorageWeakRef(storage)
+
+    def _written_into(self, tensor: Tensor, domain: Domain) -> Domain:
+        """What a tensor is that this was written into. What is written into a part is found again in the whole."""
+        was, place = self.of(tensor), tensor.untyped_storage()._cdata
+        before, uneven = self._written.get(place), self._uneven.get(place)
+        if isinstance(was, Rows):
+            if domain == was or (isinstance(domain, Same) and was.after % domain.periods[was.axis] == 0):
+                return domain
+            if not isinstance(domain, Mixed):
+                domain = Mixed("a tensor whose examples were written over in another order")
+        elif isinstance(was, Same) and isinstance(domain, Same):
+            if set(domain.periods) <= {1} and _is_whole(tensor):
+                return domain
+            in_front = self._is_in_front(tensor) and domain.periods[0] == 1
+            self._uneven[place] = tensor, in_front and (uneven is None or uneven[1])
+            return self.of(tensor)
+        elif isinstance(domain, Rows):
+            if uneven is not None and not uneven[1]:
+                domain = Mixed("a tensor that examples and positions were written into")
+            elif before is not None and _beside(tensor, Same.varying(tensor), *before) != domain:
+                domain = Mixed("a tensor that examples were written into in different ways")
         self._written[place] = tensor, domain
+        return domain
+
+    def _is_in_front(self, tensor: Tensor) -> bool:
+        """Whether the first axis goes over the whole storage, in as many steps as there are examples."""
+        if tensor.dim() == 0 or tensor.shape[0] != self._count:
+            return False
+        return bool(tensor.stride(0) * self._count * tensor.itemsize == tensor.untyped_storage().nbytes())
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    return bool(tensor.numel() * tensor.itemsize == tensor.untyped_storage().nbytes())
 
 
 def _is_peek(given: Given) -> bool:

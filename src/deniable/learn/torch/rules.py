@@ -52,19 +52,29 @@ Domain = Rows | Same | Mixed
 def _names(func: Any) -> tuple[tuple[str, ...], dict[str, Any], bool]:
     schema = func._schema
     listed = schema.arguments
-    return tuple(each.name for each in listed), {e.name: e.default_value for e in listed}, bool(schema.is_mutable)
+    writes = schema.is_mutable and torch.Tag.inplace_view not in func.tags  # `transpose_` moves axes, not numbers
+    return tuple(each.name for each in listed), {e.name: e.default_value for e in listed}, writes
+
+
+@functools.cache
+def _written(func: Any) -> tuple[tuple[str, ...], bool]:
+    """Names of arguments that an operation writes into, and whether some of them are there for its answer alone."""
+    listed = func._schema.arguments
+    names = tuple(each.name for each in listed if each.alias_info is not None and each.alias_info.is_write)
+    return names, any(each.is_out for each in listed)
 
 
 @final
 class Given:
     """One operation and what it was given."""
 
-    __slots__ = ("_args", "_kwargs", "_of", "count", "domains", "func", "is_in_place", "name", "tensors")
+    __slots__ = ("_args", "_kwargs", "_of", "count", "domains", "func", "has_out", "is_in_place", "name", "tensors")
 
     def __init__(self, func: Any, args: Any, kwargs: Mapping[str, Any], of: Callable[[Tensor], Domain], count: int):
         self.func, self._args, self._kwargs, self._of, self.count = func, args, kwargs, of, count
         self.name = func._schema.name
         self.is_in_place = _names(func)[2]
+        self.has_out = self.is_in_place and _written(func)[1]
         self.tensors = [*_tensors(args), *_tensors(kwargs.values())]
         self.domains = [of(each) for each in self.tensors]
 
@@ -79,6 +89,11 @@ class Given:
 
     def of(self, value: Any) -> Domain | None:
         return self._of(value) if isinstance(value, Tensor) else None
+
+    @property
+    def written(self) -> list[Tensor]:
+        """The tensors that the operation writes into."""
+        return _tensors([self.value(name) for name in _written(self.func)[0]])
 
     @property
     def first(self) -> tuple[Tensor, Domain]:
@@ -110,10 +125,36 @@ def _tensors(values: Any) -> list[Tensor]:
 
 def domains(given: Given, made: list[Tensor]) -> list[Domain]:
     """What comes out of an operation."""
+    listed = zip(_by_rules(given, made), made, strict=True)
+    return [
+        Mixed(f"{given.name}, whose answer has fewer examples than the batch")
+        if isinstance(found, Rows) and not _has_all(found, each.shape, given.count)
+        else found
+        for found, each in listed
+    ]
+
+
+def _has_all(rows: Rows, shape: Sequence[int], count: int) -> bool:
+    return rows.axis < len(shape) and shape[rows.axis] % (count * rows.after) == 0
+
+
+def unknown(given: Given, tensor: Tensor) -> Domain:
+    """What may come out where there is no rule."""
+    for each in given.domains:
+        if isinstance(each, Mixed):
+            return each
+    if all(isinstance(each, Same) for each in given.domains):
+        return Same.varying(tensor)
+    return Mixed(f"{given.name}, which reorders, gathers or reduces along the examples, or is not known")
+
+
+def _by_rules(given: Given, made: list[Tensor]) -> list[Domain]:
     for each in given.domains:
         if isinstance(each, Mixed):
             return [each] * len(made)
     name = given.name.removeprefix("aten::")
+    if given.has_out:  # rules are about what goes in
+        return [unknown(given, each) for each in made]
     if name in ("arange", "randperm", "eye", "linspace", "tril_indices", "triu_indices"):
         return [Same.varying(each) for each in made]
     if name in CONSTANT or name.endswith("_like") or name.startswith("new_"):
@@ -125,9 +166,7 @@ def domains(given: Given, made: list[Tensor]) -> list[Domain]:
         found = rule(given, made)
         if found is not None:
             return found if isinstance(found, list) else [found] * len(made)
-    if all(isinstance(each, Same) for each in given.domains):
-        return [Same.varying(each) for each in made]
-    return [Mixed(f"{given.name}, which reorders, gathers or reduces along the examples, or is not known")] * len(made)
+    return [unknown(given, each) for each in made]
 
 
 CONSTANT = frozenset({"zeros", "ones", "full", "empty", "rand", "randn", "randint", "scalar_tensor", "empty_strided"})
@@ -336,6 +375,8 @@ def _in_front(given: Given, made: list[Tensor]) -> Domain | None:
 
 
 def _convolved(given: Given, made: list[Tensor]) -> Domain | None:
+    if given.value("N") not in (None, given.tensors[0].shape[0]):  # of group norms
+        return None
     if any(not isinstance(each, Same) for each in given.domains[1:]):
         return None
     return _in_front(given, made)
@@ -398,6 +439,11 @@ def _gathered(given: Given, made: list[Tensor]) -> Domain | None:
     if len(rows) != 1 or given.tensors[0].dim() != made[0].dim():
         return None
     here = next(iter(rows))
+    # With fewer along the examples, those of the first would be picked for all.
+    if any(
+        len(each.shape) != made[0].dim() or each.shape[here.axis] != made[0].shape[here.axis] for each in given.tensors
+    ):
+        return None
     if any(isinstance(each, Same) and shape and here.after % each.periods[here.axis] for shape, each in _parts(given)):
         return None
     return None if given.value("dim") % made[0].dim() == here.axis else here
@@ -440,7 +486,8 @@ def _padded(given: Given, made: list[Tensor]) -> Domain | None:
     """Padding goes over the last axes."""
     (x, domain), pad = given.first, given.value("pad")
     if isinstance(domain, Rows):
-        return None if domain.axis >= x.dim() - len(pad) // 2 and x.shape != made[0].shape else domain
+        behind = 2 * (x.dim() - 1 - domain.axis)  # pads come from the last axis on; one less than none moves examples
+        return None if any(pad[behind : behind + 2]) else domain
     return Same.varying(made[0])
 
 
