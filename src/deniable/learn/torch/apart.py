@@ -10,25 +10,53 @@ Every tensor that torch makes between the moment when a batch is handed out and 
 
 A batch whose losses are Rows, and whose layers answered in Rows, is worked on as a whole. This is a proof about the
 operations that ran, by a rule for each; there is no rule for what reorders, gathers or reduces along the examples. What
-does not go through torch (numpy, globals of Python) is not seen.
+does not go through torch (numpy, globals of Python) is not seen. Backward passes are torch's own, and not followed:
+losses whose graph has hooks or functions of Python in it are Mixed. Hooks on single nodes of a graph are not seen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from deniable.learn.torch import rules
 from deniable.learn.torch.rules import Domain, Given, Mixed, Rows, Same
+from deniable.learn.torch.watch import parts_of
 
 PEEKS = ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
 """What makes a number of Python of a tensor: what is done next may depend on it, and no rule sees how."""
+
+
+READS = frozenset(
+    {"tolist", "numpy", "__array__", "__dlpack__", "__deepcopy__", "__reduce_ex__", "storage", "_typed_storage"}
+)
+"""What takes numbers out of a tensor past torch's operations."""
+
+HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
+"""What puts a function of Python into a backward pass: no rule sees what it does."""
+
+
+@final
+class _Asked(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types where they are checked
+    """Tells of functions that no operation of torch shows."""
+
+    def __init__(self, tell: Callable[[str, tuple[Any, ...]], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in READS or name in HOOKS:
+            self._tell(name, args)
+        return func(*args, **(kwargs or {}))
 
 
 @final
@@ -47,22 +75,43 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         self._places: dict[int, StorageWeakRef] = {}
         """Storages with something of the data."""
         self._peeked: Mixed | None = None
+        self._hooked: Mixed | None = None
         self._is_off = False
+        self._asked = _Asked(self._heard)
         for each in tree_flatten(batch)[0]:
             if isinstance(each, Tensor):
                 in_front = each.dim() > 0 and each.shape[0] == count
                 self._set(each, Rows(0, 1) if in_front else Mixed("a batch whose examples are not in front"))
+
+    def __enter__(self) -> Trace:
+        self._asked.__enter__()
+        super().__enter__()
+        return self
+
+    def _heard(self, name: str, args: tuple[Any, ...]) -> None:
+        if self._is_off:
+            return
+        if name in HOOKS:
+            self._hooked = self._hooked or Mixed(f"a hook on the backward pass ({name})")
+        elif not self._peeked and args and isinstance(args[0], Tensor) and not isinstance(self.of(args[0]), Same):
+            self._peeked = Mixed(f"numbers of the data that were read past torch's operations ({name})")
 
     def end(self) -> None:
         """Follow nothing more; where somebody entered a mode of their own meanwhile, theirs is left alone."""
         self._is_off = True
         if _get_current_dispatch_mode() is self:
             self.__exit__(None, None, None)
+        if _get_current_function_mode() is self._asked:
+            self._asked.__exit__(None, None, None)
 
     @property
     def has_peeked(self) -> bool:
         """Whether a number of Python was made of the data."""
         return self._peeked is not None
+
+    def of_losses(self, losses: Tensor, model: nn.Module) -> Domain:
+        """What losses are that a backward pass begins at: mixed where Python has a say in that pass."""
+        return self._hooked or _hooks_of(model) or _functions_of(losses) or self.of(losses)
 
     def of(self, tensor: Tensor) -> Domain:
         """What a tensor is. What was there before the batch was handed out has nothing of its data in it."""
@@ -159,6 +208,28 @@ def _beside(tensor: Tensor, found: Domain, part: Tensor, domain: Domain) -> Doma
     if in_front and (tensor.shape[0], tensor.stride(0)) == (part.shape[0], part.stride(0)):
         return domain
     return Mixed("a shared tensor that examples were written into")
+
+
+def _hooks_of(model: nn.Module) -> Mixed | None:
+    """Hooks of modules on their backward passes."""
+    everywhere = nn.modules.module
+    is_hooked = bool(everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks)
+    if is_hooked or any(each._backward_hooks or each._backward_pre_hooks for each in parts_of(model)):
+        return Mixed("a module's hook on the backward pass")
+    return None
+
+
+def _functions_of(losses: Tensor) -> Mixed | None:
+    """Backward passes that are written in Python."""
+    nodes = [losses.grad_fn]
+    seen = set(nodes)
+    for node in nodes:
+        if isinstance(node, torch._C._FunctionBase):
+            return Mixed(f"a backward pass that is written in Python ({node.name()})")
+        more = {below for below, _ in node.next_functions if below is not None} - seen
+        seen |= more
+        nodes += more
+    return None
 
 
 def structure(losses: Tensor) -> int:

@@ -143,7 +143,7 @@ class Bookkeeping:
             return self._alone(losses)
         graph = 0 if shapes is None else structure(losses)
         if trace is not None:
-            self._check_apart(losses, calls, trace.of(losses), count)
+            self._check_apart(losses, calls, trace.of_losses(losses, self.model), count)
         elif shapes is not None and (shapes, graph) not in self._proved:
             raise Unproved
         found = self._together_or_learned(losses, calls, count, graph)

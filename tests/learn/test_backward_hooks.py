@@ -1,0 +1,94 @@
+"""What Python does in a backward pass, and what it keeps from one forward pass for the next, reaches nobody else."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+pytestmark = pytest.mark.torch
+
+from torch import nn  # noqa: E402
+
+from deniable import learn  # noqa: E402
+from deniable.learn.torch import Trainer  # noqa: E402
+from tests.learn.test_apart import Told  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def _clipped(grad):
+    return grad * (50 / (grad.norm() + 1e-9)).clamp(max=1)
+
+
+class Clipping(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _clipped(grad)
+
+
+class Hooked(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.a, self.b = how, nn.Linear(4, 4), nn.Linear(4, 1)
+        if how == "module":
+            self.b.register_full_backward_hook(lambda _, grads, __: (_clipped(grads[0]),))
+
+    def forward(self, x):
+        hidden = self.a(x)
+        if self.how == "tensor" and hidden.requires_grad:
+            hidden.register_hook(_clipped)
+        return self.b(Clipping.apply(hidden) if self.how == "function" else hidden)
+
+
+def _moved(make, x, y, gone, **more):
+    """How many clipping norms one record moves the sum by, and why examples were computed alone."""
+    sums = []
+    for kept in (slice(None), [i for i in range(len(x)) if i != gone]):
+        torch.manual_seed(0)
+        model, told = make(), Told()
+        plan = learn.DPSGD(clip=1.0, rate=1.0, steps=2, noise=1.0)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        prepare = more.get("prepare", lambda batch: batch)
+        trainer = Trainer(
+            model, optimizer, plan, (x[kept], y[kept]), noise=told, progress=False, physical_batch=more.get("size")
+        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="each example is computed alone")
+            for features, target in trainer:
+                trainer.backward((model(prepare(features)) - target).square().sum(1))
+        sums.append(told.sums)
+    return max(float((one - other).norm()) for one, other in zip(*sums, strict=True)), trainer.one_by_one
+
+
+@pytest.mark.parametrize("how", ["tensor", "module", "function"])
+def test_a_backward_pass_with_python_in_it_is_run_for_each_example_alone(how):
+    """One outlier decided by how much all other gradients were shortened: 25 clipping norms."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.rand(16, 4, generator=generator) + 1, torch.full((16, 1), -3.0)
+    y[15] = 1e6
+    moved, why = _moved(lambda: Hooked(how), x, y, 15)
+    assert moved <= 1.001
+    assert "backward pass" in why
+
+
+@pytest.mark.parametrize("how", ["deepcopy", "numpy", "list", "parameter"])
+def test_numbers_of_the_batch_that_are_read_past_torch_are_seen(how):
+    taken = {
+        "deepcopy": copy.deepcopy,
+        "numpy": lambda x: torch.from_numpy(x.numpy().copy()),
+        "list": lambda x: torch.tensor(x.tolist()),
+        "parameter": lambda x: nn.Parameter(x, requires_grad=False),
+    }[how]
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(16, 4, generator=generator), torch.randn(16, 1, generator=generator)
+    x[0] *= 50
+    moved, why = _moved(lambda: nn.Linear(4, 1), x, y, 0, prepare=lambda x: x - taken(x).mean(0))
+    assert moved <= 1.001
+    assert why is not None
