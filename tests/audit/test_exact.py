@@ -498,9 +498,9 @@ PICK, CLOCK = mechanisms.NoisyMax(sensitivity=1, epsilon=1), itertools.count()
         (lambda i: (i, random.random()), InvalidOperation, "random"),
         (lambda i: random.random() < 0.5, InvalidOperation, "random"),
         (lambda i: (i, next(CLOCK)), InvalidOperation, "remembers"),
-        (lambda i: [i, object()], NotCertifiable, "nothing can be read"),
-        (lambda i: {"picked": lambda: i}, NotCertifiable, "nothing can be read"),
-        (lambda i: np.array([object(), i]), NotCertifiable, "nothing can be read"),
+        (lambda i: [i, object()], NotCertifiable, "cannot be read whole"),
+        (lambda i: {"picked": lambda: i}, NotCertifiable, "cannot be read whole"),
+        (lambda i: np.array([object(), i]), NotCertifiable, "cannot be read whole"),
     ],
     ids=["noise", "coin", "clock", "object", "function", "array"],
 )  # fmt: skip

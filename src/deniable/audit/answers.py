@@ -23,7 +23,7 @@ from deniable.errors import NotCertifiable
 
 __all__ = ["UNREADABLE", "Answers", "Floats", "Ints", "Raised", "Seen", "last_digits", "look", "numbers_of", "plain"]
 
-UNREADABLE: Final = "of which nothing can be read; let it return numbers, texts, lists or dicts"
+UNREADABLE: Final = "which cannot be read whole; let it return numbers, texts, lists or dicts"
 """What is said of an opaque answer."""
 MOST_CELLS: Final = 2**28
 """Numbers of all answers together: two gigabytes of them."""
@@ -54,7 +54,7 @@ class Seen:
     changing: int
     """How many of these are not the same in all answers."""
     shut: tuple[str, ...]
-    """Types of which nothing could be read."""
+    """Types that could not be read whole. While there are any, no finding is "consistent"."""
 
     def joined(self, other: Seen) -> Seen:
         """What was read in these answers and in others."""
@@ -169,7 +169,7 @@ class Answers:
     @staticmethod
     def of(raw: Any) -> Answers:
         """The encoding of a list of answers, or of an array with one row an answer."""
-        if isinstance(raw, np.ndarray) and raw.dtype.kind in "biufc":
+        if isinstance(raw, np.ndarray) and raw.dtype.kind in "biufc" and not _is_long(raw):
             return _of_array(raw)
         listed = list(raw)
         types = {type(answer) for answer in listed}
@@ -202,6 +202,11 @@ def changes(one: Table) -> list[int]:
 
 
 # -- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _is_long(array: NDArray[Any]) -> bool:
+    """Whether there are digits that a float has not."""
+    return bool(array.dtype.kind in "fc" and array.real.dtype.itemsize > np.dtype(np.float64).itemsize)
 
 
 def _is_beyond(array: NDArray[Any]) -> bool:

@@ -177,7 +177,7 @@ def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
             try:
                 release = function(release)
             except Exception as error:  # an error is an output
-                return Raised(type(error).__name__)
+                return Raised.by(error)
         return read_whole(release)
 
     (p, q) = factors(inner, a, b)[0]

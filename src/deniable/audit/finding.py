@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from deniable.audit.answers import Seen
+from deniable.audit.answers import UNREADABLE, Seen
 from deniable.audit.game import Band, Event, Level, Tally
 from deniable.curves import Curve
 from deniable.curves.looks import rounded_down, rounded_up
@@ -69,11 +69,12 @@ class Finding:
     @property
     def verdict(self) -> str:
         """In a word or two: "refuted"; "consistent", a difference was seen and the claim allows it ("measured", where
-        nothing was claimed); or "nothing seen", which is no evidence for any claim.
+        nothing was claimed); or "nothing seen", of the answers or of a part of them that could not be read, which is
+        no evidence for any claim.
         """
         if self.refuted:
             return REFUTED
-        if not self.seen:
+        if not self.seen or self.read.shut:
             return NOTHING_SEEN
         return MEASURED if self.claim is None else CONSISTENT
 
@@ -95,7 +96,7 @@ class Finding:
         sure, level = f"{self.confidence:.10g}", f"δ = {self.delta:.3g}"
         measured = f"ε is at least {rounded_down(self.epsilon, 4)} at {level}"
         if self.verdict == NOTHING_SEEN:
-            return self._nothing(sure, level)
+            return self._partly(sure, measured) if self.seen else self._nothing(sure, level)
         if self.claim is None:
             return f"With confidence {sure}: {measured}."
         said = "no ε" if math.isinf(self.claimed) else f"ε = {rounded_up(self.claimed, 4)}"
@@ -127,8 +128,17 @@ class Finding:
             why = (
                 f"One that leaks all it may would have shown up to ε = {rounded_down(self.reach, 3)} in as many trials"
             )
-        shut = f" Not read: {', '.join(self.read.shut)}." if self.read.shut else ""
-        return f"{begin}. {why}.{shut}"
+        return f"{begin}. {why}.{self._unread}"
+
+    def _partly(self, sure: str, measured: str) -> str:
+        """What was read is allowed, and something was not."""
+        begin = "Nothing seen of a part of the answers: what was not read may tell everything"
+        evidence = "" if self.claim is None else ", so this is no evidence for the claim"
+        return f"{begin}{evidence}.{self._unread} Measured in the rest, with confidence {sure}: {measured}."
+
+    @property
+    def _unread(self) -> str:
+        return f" Not read: {', '.join(self.read.shut)}, {UNREADABLE}." if self.read.shut else ""
 
     def __str__(self) -> str:
         return self.sentence

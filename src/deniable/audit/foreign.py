@@ -83,9 +83,11 @@ def _column(column: Any) -> Any:
 def _pandas(value: Any) -> Parts | None:
     if _is(value, "pandas", "DataFrame"):
         named: Parts = [((f"[{name!r}]",), _column(value.iloc[:, i])) for i, name in enumerate(value.columns)]
-        return [*named, ((".index",), _column(value.index)), ((".columns",), [str(name) for name in value.columns])]
+        about: Parts = [((".columns",), [str(name) for name in value.columns]), ((".attrs",), value.attrs)]
+        return [*named, ((".index",), _column(value.index)), *about]
     if _is(value, "pandas", "Series"):
-        return [((), _column(value)), ((".index",), _column(value.index)), ((".name",), value.name)]
+        named = [((".name",), value.name), ((".attrs",), value.attrs)]
+        return [((), _column(value)), ((".index",), _column(value.index)), *named]
     return [((), _column(value))] if _is(value, "pandas", "Index") else None
 
 
@@ -115,7 +117,8 @@ def _pyarrow(value: Any) -> Parts | None:
 
 def _torch(value: Any) -> Parts | None:
     if _is(value, "torch", "Tensor"):
-        return [((), _tensor(value)), ((".dtype",), str(value.dtype))]
+        gradient: Parts = [((".grad",), value.grad)] if value.is_leaf and value.grad is not None else []
+        return [((), _tensor(value)), ((".dtype",), str(value.dtype)), *gradient]
     state = getattr(value, "state_dict", None)
     return [(("state",), dict(state()))] if callable(state) else None
 

@@ -2,12 +2,12 @@
 
 Numbers, texts (with the numbers in them), JSON, bytes, dates, lists, dicts, sets, arrays, frames, tensors, rows of a
 database, and objects by their items and attributes, however deep. Lengths, types and the order of keys are read too: a
-mechanism may leak by any of them. What shows nothing but its type (a function, a lock) is named as not read.
+mechanism may leak by any of them. What may hold more than can be read (a function, a lock) is named as not read, and
+what it shows (the variables of a function, the object of a method) is read all the same.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import json
 import math
@@ -20,12 +20,12 @@ from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Number
-from types import BuiltinFunctionType, CoroutineType, FunctionType, MethodType, ModuleType, NoneType
+from types import CoroutineType, ModuleType, NoneType
 from typing import Any, Final, final
 
 import numpy as np
 
-from deniable.audit import foreign
+from deniable.audit import foreign, holding
 from deniable.audit.table import Path
 from deniable.errors import NotCertifiable
 
@@ -54,10 +54,8 @@ MANY: Final = 10**6
 NUMBER: Final = re.compile(r"(?:(?<![\w.])[-+])?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 GROUPED: Final = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?")
 ADDRESS: Final = re.compile(r"\bat 0x[0-9a-fA-F]+|\b0x[0-9a-fA-F]{6,}")
-SHUT: Final[tuple[type, ...]] = (
-    FunctionType, BuiltinFunctionType, MethodType, CoroutineType, ModuleType, foreign.LOCK,
-)  # fmt: skip
-"""Nothing can be read of these."""
+SHUT: Final[tuple[type, ...]] = (*holding.FUNCTIONS, CoroutineType, ModuleType, foreign.LOCK)
+"""These cannot be read whole."""
 
 
 class Endless(NotCertifiable):
@@ -67,16 +65,21 @@ class Endless(NotCertifiable):
 @final
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The mechanism raised instead of answering: an error is an output. Its message is no part of it."""
+    """The mechanism raised instead of answering: an error is an output, with all that it says."""
 
     error: str
     message: str = field(default="", repr=False, compare=False)
     """For the auditor, whose own mechanism it is, when nothing else came."""
+    said: Read | None = field(default=None, repr=False, compare=False)
+    """Its arguments, attributes and causes, as they were when it was raised."""
+    identity: Hashable = field(default=(), repr=False)
+    """Equal for errors that say the same."""
 
     @classmethod
     def by(cls, error: BaseException) -> Raised:
-        said = " ".join(safely(str, error, "").split())
-        return cls(type(error).__name__, said if len(said) <= MESSAGE else said[: MESSAGE - 1] + "…")
+        message, said = " ".join(safely(str, error, "").split()), read(error)
+        shown = message if len(message) <= MESSAGE else message[: MESSAGE - 1] + "…"
+        return cls(type(error).__name__, shown, said, said.identity)
 
     def __str__(self) -> str:
         return f"raised {self.error}"
@@ -115,7 +118,7 @@ class Read:
         self.looks: list[Any] = []
         """The words themselves."""
         self.shut: list[str] = []
-        """Types of which nothing was read."""
+        """Types that were not read whole."""
 
     def number(self, path: Path, kind: str, value: float) -> None:
         self.shape.append(("number", path, kind))
@@ -146,8 +149,16 @@ class Read:
             self.number((*path, "lower"), "part", float(whole & (2**HALF - 1)))
             self.word((*path, "digits"), kind, hash(value), value)
 
+    def inner(self, path: Path, other: Read) -> None:
+        """What was read apart, under a path."""
+        self.shape += [(what, (*path, *within), *more) for what, within, *more in other.shape]
+        self.numbers += other.numbers
+        self.words += other.words
+        self.looks += other.looks
+        self.shut += other.shut
+
     def closed(self, path: Path, value: Any) -> None:
-        """Nothing but the type."""
+        """The type, and that more may be there."""
         name = type(value).__name__
         self.word(path, name, "", f"a {name}")
         self.shut.append(name)
@@ -239,21 +250,26 @@ def _parts(found: Read, path: Path, value: Any) -> Parts:
         found.word(path, type(value).__name__, value.name, value.name)
         return [((*path, ".value"), value.value)]
     if isinstance(value, np.ndarray | np.generic):
-        return _array(found, path, value)
+        more = (
+            _attributes(path, value)
+            if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
+            else []
+        )
+        return [*_array(found, path, value), *more]
     for base in BASES:
         if isinstance(value, base):
             SIMPLE[base](found, path, value)
             return _attributes(path, value)
     if isinstance(value, SHUT):
         found.closed(path, value)
-        return []
+        return _below(path, holding.of_function(value))
     if isinstance(value, type):
         found.word(path, "type", f"{value.__module__}.{value.__qualname__}", value)
-        return []
+        return _below(path, holding.of_class(value))
     opened = foreign.opened(value)
     if opened is not None:
         found.type(path, type(value).__qualname__)
-        return [((*path, *more), part) for more, part in opened]
+        return _below(path, opened)
     return _collection(found, path, value)
 
 
@@ -265,7 +281,8 @@ def _collection(found: Read, path: Path, value: Any) -> Parts:
         return [*_set(found, path, kind, value), *_attributes(path, value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         found.type(path, kind)
-        return [((*path, f".{name}"), part) for name, part in zip(value._fields, value, strict=True)]
+        fields = [((*path, f".{name}"), part) for name, part in zip(value._fields, value, strict=True)]
+        return [*fields, *_attributes(path, value)]
     if isinstance(value, Sequence):
         return [*_items(found, path, kind, value), *_attributes(path, value)]
     if isinstance(value, Iterator):
@@ -331,7 +348,7 @@ def _object(found: Read, path: Path, kind: str, value: Any) -> Parts:
     found.type(path, kind)
     parts: list[tuple[Path, Any]] = []
     if isinstance(value, BaseException):
-        parts.append(((*path, ".args"), value.args))
+        parts += _below(path, holding.of_error(value))
     is_number = isinstance(value, Number) or any(hasattr(type(value), name) for name in ("__float__", "__complex__"))
     if is_number:
         near = safely(float, value, None)
@@ -353,19 +370,11 @@ def _object(found: Read, path: Path, kind: str, value: Any) -> Parts:
 
 
 def _attributes(path: Path, value: Any) -> Parts:
-    """Everything that is stored in an object, by name."""
-    stored: dict[str, Any] = {}
-    for kind in type(value).__mro__:
-        slots = vars(kind).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            real = f"_{kind.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
-            if real not in ("__dict__", "__weakref__") and hasattr(value, real):
-                stored[real] = getattr(value, real)
-    held = getattr(value, "__dict__", None)
-    stored.update(held if isinstance(held, dict) else {})
-    if dataclasses.is_dataclass(value):
-        stored.update({one.name: getattr(value, one.name) for one in dataclasses.fields(value)})
-    return [((*path, f".{name}"), stored[name]) for name in sorted(stored, key=str)]
+    return _below(path, holding.attributes(value))
+
+
+def _below(path: Path, parts: Parts) -> Parts:
+    return [((*path, *more), part) for more, part in parts]
 
 
 # -- texts and bytes -------------------------------------------------------------------------------------------------
@@ -379,7 +388,7 @@ def _text(found: Read, path: Path, value: str, kind: str = "str") -> None:
         return
     loaded = _loaded(text)
     if loaded is not None:
-        _inside(found, (*path, JSON), loaded[0])
+        found.inner((*path, JSON), read(loaded[0]))
         return
     matches = list(NUMBER.finditer(text))
     if not matches:
@@ -419,15 +428,6 @@ def _loaded(text: str) -> tuple[Any] | None:
             return ([json.loads(line) for line in text.splitlines() if line.strip()],)
         except (ValueError, RecursionError):
             return None
-
-
-def _inside(found: Read, path: Path, value: Any) -> None:
-    """What stands in a text, under the path of the text."""
-    inner = read(value)
-    found.shape += [(what, (*path, *within), *more) for what, within, *more in inner.shape]
-    found.numbers += inner.numbers
-    found.words += inner.words
-    found.looks += inner.looks
 
 
 def _lines(found: Read, path: Path, text: str) -> None:
@@ -472,30 +472,43 @@ def _array(found: Read, path: Path, value: Any) -> Parts:
         return [(path, value.filled(value.fill_value)), ((*path, ".mask"), np.asarray(value.mask))]
     kind, letter = type(value).__name__, value.dtype.kind
     if isinstance(value, np.ndarray):
-        kind = f"array {letter}"
+        kind = f"array {value.dtype.str}"
+        if value.ndim > 1 and not value.flags.c_contiguous:
+            kind += " F" if value.flags.f_contiguous else " strided"
         if value.ndim:
             found.number((*path, LENGTH), LENGTH, float(value.size))
     if value.dtype.names:
         found.type(path, kind)
         return [((*path, f"[{name!r}]"), value[name]) for name in value.dtype.names]
     if letter in "mM":
-        missing, unit = np.isnat(value), np.datetime_data(value.dtype)[0]
-        numbers = np.where(missing, np.nan, value.astype(np.int64).astype(np.float64))
-        found.several(path, f"{kind} {unit}", np.shape(value), numbers.ravel().tolist())
+        unit = "".join(map(str, np.datetime_data(value.dtype)))
+        _wholes(found, path, f"{kind} {unit}", np.asarray(value).astype(np.int64), np.isnat(value))
     elif letter == "c":
         found.type(path, kind)
         return [((*path, ".real"), value.real), ((*path, ".imag"), value.imag)]
-    elif letter in "biuf":
+    elif letter in "iu":
+        _wholes(found, path, kind, np.asarray(value), np.False_)
+    elif letter in "bf":
         numbers = np.asarray(value, dtype=np.float64)
         found.several(path, kind, np.shape(value), numbers.ravel().tolist())
-        if letter in "iu" and numbers.size and np.abs(numbers).max() >= WHOLE:
-            for name, part in split(np.asarray(value)):
-                found.several((*path, name), "part", np.shape(value), part.ravel().tolist())
+        if value.dtype.itemsize > numbers.itemsize:  # digits that a float has not
+            with np.errstate(invalid="ignore"):
+                rest = np.asarray(value - numbers, dtype=np.float64)
+            found.several((*path, "rest"), "part", np.shape(value), rest.ravel().tolist())
     else:
         found.type(path, kind)
         listed = value.tolist() if isinstance(value, np.ndarray) else value.item()
         return [] if listed is value else [((*path, "item") if np.ndim(value) == 0 else path, listed)]
     return []
+
+
+def _wholes(found: Read, path: Path, kind: str, value: Any, missing: Any) -> None:
+    numbers = np.where(missing, np.nan, value.astype(np.float64))
+    found.several(path, kind, np.shape(value), numbers.ravel().tolist())
+    if (np.abs(numbers) >= WHOLE).any():
+        for name, part in split(value):
+            there = np.where(missing, np.nan, part)
+            found.several((*path, name), "part", np.shape(value), there.ravel().tolist())
 
 
 def split(numbers: Any) -> list[tuple[str, Any]]:
@@ -543,8 +556,15 @@ def _time(found: Read, path: Path, value: datetime.time) -> None:
     found.number(path, "time", whole.total_seconds())
 
 
+def _timedelta(found: Read, path: Path, value: datetime.timedelta) -> None:
+    found.word((*path, "written"), "timedelta", repr(value), value)
+    found.number(path, "timedelta", value.total_seconds())
+
+
 def _raised(found: Read, path: Path, value: Raised) -> None:
     found.word(path, str(value), "", value)
+    if value.said is not None:
+        found.inner((*path, "error"), value.said)
 
 
 SIMPLE: Final[dict[type, Callable[[Read, Path, Any], None]]] = {
@@ -565,19 +585,10 @@ SIMPLE: Final[dict[type, Callable[[Read, Path, Any], None]]] = {
     datetime.datetime: _datetime,
     datetime.date: lambda found, path, value: found.number(path, "date", float(value.toordinal())),
     datetime.time: _time,
-    datetime.timedelta: lambda found, path, value: found.number(path, "timedelta", value.total_seconds()),
+    datetime.timedelta: _timedelta,
 }
 """Types that are read at once."""
 BASES: Final = (
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    Decimal,
-    Fraction,
-    datetime.datetime,
-    datetime.date,
-    datetime.timedelta,
-)
+    int, float, complex, str, bytes, Decimal, Fraction, datetime.datetime, datetime.date, datetime.timedelta,
+)  # fmt: skip
 """Types of which there are subclasses: read as these, and by what else is stored in them."""

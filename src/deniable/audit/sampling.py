@@ -89,7 +89,7 @@ def _kept(value: Any) -> Any:
     if _is_fixed(value):
         return value
     if type(value) is np.ndarray and value.dtype.kind != "O":
-        return value.copy()
+        return value.copy(order="K")
     try:
         return copy.deepcopy(value)
     except Exception:  # its own __deepcopy__ may raise anything
@@ -251,10 +251,10 @@ def _joined(blocks: list[Any]) -> Any:
 
 
 def _are_alike(batches: list[Any]) -> bool:
-    """Arrays of one kind and shape: others must not become one array, as then ints would become floats."""
+    """Arrays of one type and shape: others must not become one array, as then ints would become floats."""
     if not all(isinstance(batch, np.ndarray) for batch in batches):
         return False
-    return len({(batch.dtype.kind, batch.shape[1:]) for batch in batches}) == 1
+    return len({(batch.dtype, batch.shape[1:]) for batch in batches}) == 1
 
 
 def merged(sides: list[Any], is_first: NDArray[np.bool_]) -> Any:
@@ -282,7 +282,7 @@ def _must_say_something(answers: Any) -> None:
     count, kind = len(answers), type(answers[0])
     if any(type(answer) is not kind for answer in answers):
         return
-    if kind is Raised and len(set(answers)) == 1:
+    if kind is Raised and len({answer.error for answer in answers}) == 1:
         failed = NotCertifiable(
             f"all {count:,} calls {answers[0]}: there is nothing to audit; call the mechanism once with each neighbour "
             "and see why"
