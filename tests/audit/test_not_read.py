@@ -316,6 +316,7 @@ def test_frames_and_tensors_are_read_with_what_they_carry() -> None:
     }
     for name, form in forms.items():
         assert beside(form, trials=300).refuted, name
+    assert not read([pandas.NaT, pandas.NA]).shut, "missing is read"
 
 
 # -- what is raised --------------------------------------------------------------------------------------------------

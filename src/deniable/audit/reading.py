@@ -542,7 +542,11 @@ def _complex(found: Read, path: Path, value: complex) -> None:
 
 
 def _datetime(found: Read, path: Path, value: datetime.datetime) -> None:
-    kind, offset = type(value).__name__, value.utcoffset()
+    kind = type(value).__name__
+    if value != value:  # a missing date of pandas
+        found.word(path, kind, "", value)
+        return
+    offset = value.utcoffset()
     found.word((*path, "written"), kind, repr(value), value)
     found.number(path, kind, (value.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)).total_seconds())
     found.number((*path, "offset"), "offset", math.nan if offset is None else offset.total_seconds())
