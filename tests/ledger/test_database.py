@@ -81,7 +81,7 @@ def test_one_database_many_ledgers(url: str) -> None:
         assert again.remaining == Cost(0)
     with pytest.raises(InvalidParameter, match="this database has several ledgers"):
         Ledger.open(url)
-    with pytest.raises(InvalidParameter, match="there is no such ledger here yet"):
+    with pytest.raises(InvalidParameter, match="there is no such ledger in this database"):
         Ledger.open(url, dataset="nothing")
     with pytest.raises(LedgerMismatch, match="asked for budget"):
         Ledger.open(url, budget=Budget.pure(epsilon=2), unit=Unit.row(), dataset="visits")
@@ -240,7 +240,7 @@ def test_a_database_that_is_not_there(tmp_path: Path) -> None:
     assert "secret" not in str(found.value)
     with pytest.raises(LedgerUnavailable):
         Ledger.open(f"sqlite:///{tmp_path}/no/where.db", **ABOUT, dataset="visits")
-    with pytest.raises(InvalidParameter, match="no such database yet"):
+    with pytest.raises(InvalidParameter, match="there is no such database"):
         Ledger.open(f"sqlite:///{tmp_path}/ledgers.db", dataset="visits")
     assert list(tmp_path.iterdir()) == []
 
