@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -16,7 +17,8 @@ import pytest
 
 from deniable import Budget, Unit, session
 from deniable.errors import EngineFailed, QuestionRefused
-from deniable.queries.engines.duckdb import DuckDBEngine
+from deniable.queries.engines.duckdb import _SPELLING, DuckDBEngine
+from deniable.queries.engines.generate import write
 from deniable.queries.planner import plan
 from deniable.queries.sql import parse
 from deniable.server.bodies import BudgetBody
@@ -245,6 +247,87 @@ def test_the_work_of_one_person_is_small_on_spark(kind: str, spark: Any) -> None
             found.append(cost(process)[0] - before)
     print(kind, found)
     assert abs(found[3] - found[2]) < 20
+
+
+# -- everybody's work, left out unless one person is there -------------------------------------------------------------
+
+
+def gathered(aggregate: str, condition: str, many: int = 1) -> str:
+    """A condition above what is gathered for each person, and costly texts beside it."""
+    costly = ", ".join(f"MAX(LENGTH({'LOWER(UPPER(' * 10}note||'{i}'{'))' * 10})) AS x{i}" for i in range(many))
+    sums = ", ".join(f"SUM(LEAST(x{i}, 100)) AS s{i}" for i in range(many))
+    return f"WITH h AS (SELECT id, {aggregate} AS a, {costly} FROM t GROUP BY id) SELECT {sums} FROM h {condition}"
+
+
+JOINED = "JOIN (SELECT id AS who, age FROM t) AS v ON h.id = v.who"
+GATHERED = {
+    "MAX": gathered("MAX(age)", "WHERE a = 117"),
+    "MIN": gathered("MIN(age)", "WHERE a > 100"),
+    "text": gathered("MAX(note)", "WHERE a > 'y'"),
+    "MAX of a CASE": gathered("MAX(CASE WHEN age > 100 THEN 1 ELSE 0 END)", "WHERE a = 1"),
+    "median": gathered("MAX(age)", "WHERE a = 117").replace("SUM(LEAST(x0, 100))", "MEDIAN(LEAST(x0, 100))"),
+    "different values": gathered("MAX(age)", "WHERE a = 117").replace("SUM(LEAST(x0, 100))", "COUNT(DISTINCT x0)"),
+    "keys": gathered("MAX(age)", "WHERE a IN (117, 118)").replace("SELECT SUM", "SELECT a, SUM") + " GROUP BY a",
+    "join on the gathered value": gathered("MAX(age)", f"{JOINED} AND h.a = v.age WHERE v.age > 100"),
+    "sum of both sides of a join": gathered("MAX(age)", f"{JOINED} WHERE age + a > 200"),
+}
+
+
+def operators(there: bool, questions: list[str]) -> list[list[list[str]]]:
+    """The operators of DuckDB's plans, in their order."""
+    source = rows(300, there=there)
+    source.loc[source["age"] == 117, "note"] = "zz"
+    with (
+        DuckDBEngine(threads=1) as engine,
+        session(
+            {"t": source},
+            unit=Unit.person("id", rows=ROWS),
+            budget=Budget(epsilon=10, delta=1e-6),
+            schema=dict(COLUMNS),
+            engine=engine,
+        ) as s,
+    ):
+        found = []
+        for sql in questions:
+            written = write(plan(parse(sql, s.tables)).collect, engine._tables, _SPELLING)
+            statements = [each for each in (written.main, *written.cells) if each is not None]
+            engine.lock()
+            explained = [engine._run(f"EXPLAIN (FORMAT json) {each}")[0][1] for each in statements]
+            found.append([re.findall(r'"name": "([^"]*)"', each) for each in explained])
+        return found
+
+
+@case(
+    "W1d",
+    "a condition that only one person fulfils, above what is gathered for everybody: by the least and greatest values of "
+    "columns, an optimizer could leave out everybody's work",
+    "DuckDB runs the same operators with and without them",
+)
+def test_the_plan_of_the_engine_does_not_depend_on_one_person() -> None:
+    without, there = (operators(each, list(GATHERED.values())) for each in (False, True))
+    for name, one, other in zip(GATHERED, without, there, strict=True):
+        assert one == other, name
+        for statement in one:
+            assert any("GROUP" in each for each in statement), (name, statement)
+            assert not any("EMPTY" in each for each in statement), (name, statement)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@case(
+    "W1e",
+    "the same with costly texts, with the server's own engine: CPU of its process",
+    "neighbours differ by less than a factor of four, where it was twelve",
+)
+def test_everybody_is_gathered_whoever_is_there(tmp_path: Path) -> None:
+    sql = gathered("MAX(age)", "WHERE a = 117", 12)
+    found = []
+    for there in (False, True):
+        engine = Datasets(Settings(state=tmp_path, data=(tmp_path,)), None, None)._engine()  # type: ignore[arg-type]
+        found.append(measured(there, sql, engine, lambda engine=engine: engine.process)[0])
+    print(found)
+    assert min(found) > 0.2, "the work is large enough to be seen"
+    assert max(found) < 4 * min(found)
 
 
 @case(

@@ -51,6 +51,18 @@ _LARGE: Final = 128 << 20
 _PIECE: Final = 122_880
 """Rows that DuckDB gives to one thread at a time."""
 
+_BY_DATA: Final = ("statistics_propagation", "empty_result_pullup", "row_group_pruner")
+"""Optimizers that look at the least and greatest values of columns, which no question may. Where these values show that
+nobody fulfils a condition (WHERE a = 117, where a is a MAX per person), everybody's work is left out, so one person
+would decide about it, and about the kind of hash table. Registration, which only the owner sees, still has them.
+
+`join_filter_pushdown` stays: a join then looks on its other side for the people of the first alone. Without it, one
+person would add the work on everybody's rows, for a join with nobody on one side stops at once."""
+
+_UNWANTED: Final = ("top_n_window_elimination", "type_pushdown", "scalar_fn_pushdown")
+"""The first makes row_number() <= k an aggregate of lists, which takes twice as long as the sort it saves. The others
+move a TRY_CAST into the reader of a CSV file, where what it would make NULL is an error."""
+
 _LONGEST: Final = "SELECT coalesce(max(estimated_size), 0) FROM duckdb_tables()"
 
 _SPELLING: Final = DuckDB()
@@ -97,9 +109,7 @@ class DuckDBEngine(Engine):
             "allow_community_extensions": False,
             "python_enable_replacements": False,
             "pandas_analyze_sample": 0,
-            # The first makes row_number() <= k an aggregate of lists, which takes twice as long as the sort it saves.
-            # The others move a TRY_CAST into the reader of a CSV file, where what it would make NULL is an error.
-            "disabled_optimizers": "top_n_window_elimination,type_pushdown,scalar_fn_pushdown",
+            "disabled_optimizers": ",".join(_UNWANTED),
         }
         self._threads = threads
         if threads is not None:
@@ -308,6 +318,7 @@ class DuckDBEngine(Engine):
             self._run('DROP TABLE IF EXISTS "people"')
             if self._threads is None and self._run(_LONGEST)[0][0] <= _PIECE:
                 self._run("SET threads = 1")  # waking others takes longer than what they could help with
+            self._run(f"SET GLOBAL disabled_optimizers = '{','.join((*_UNWANTED, *_BY_DATA))}'")
             self._run("SET enable_external_access = false")
             self._run("SET lock_configuration = true")
             self._locked = True
