@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
@@ -13,6 +14,7 @@ pytestmark = pytest.mark.torch
 from torch import nn  # noqa: E402
 
 from deniable import learn  # noqa: E402
+from deniable.errors import InvalidParameter  # noqa: E402
 from deniable.learn.torch import Trainer  # noqa: E402
 from tests.learn.test_apart import Told  # noqa: E402
 
@@ -90,5 +92,59 @@ def test_numbers_of_the_batch_that_are_read_past_torch_are_seen(how):
     x, y = torch.randn(16, 4, generator=generator), torch.randn(16, 1, generator=generator)
     x[0] *= 50
     moved, why = _moved(lambda: nn.Linear(4, 1), x, y, 0, prepare=lambda x: x - taken(x).mean(0))
+    assert moved <= 1.001
+    assert why is not None
+
+
+class Helper:
+    def __init__(self):
+        self.mean = torch.zeros(4)
+
+
+class Keeping(nn.Module):
+    """The mean of the batch before, in places that are easily overlooked."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.where, self.head = where, nn.Linear(4, 1)
+        self.cell, self.pair, self.helper = torch.zeros(4), ([torch.zeros(4)],), Helper()
+        self.array, self.deep = np.zeros(4, dtype="float32"), [[[torch.zeros(4)]]]
+        self.register_buffer("marked", torch.zeros(4))
+
+    def forward(self, x):
+        mean = x.detach().mean(0)
+        if self.where == "data written":
+            before = self.cell.clone()
+            self.cell.data.copy_(mean)
+        elif self.where == "data replaced":
+            before = self.cell.clone()
+            self.cell.data = mean
+        elif self.where == "list in a tuple":
+            before, self.pair[0][0] = self.pair[0][0], mean
+        elif self.where == "deep":
+            before, self.deep[0][0][0] = self.deep[0][0][0], mean
+        elif self.where == "helper":
+            before, self.helper.mean = self.helper.mean, mean
+        elif self.where == "attribute of a buffer":
+            before, self.marked.mean_before = getattr(self.marked, "mean_before", torch.zeros(4)), mean
+        else:
+            before = torch.from_numpy(self.array.copy())
+            self.array[:] = mean.numpy()
+        return self.head(x - before)
+
+
+@pytest.mark.parametrize(
+    "where", ["data written", "data replaced", "list in a tuple", "deep", "helper", "array", "attribute of a buffer"]
+)
+def test_what_a_forward_pass_keeps_for_the_next_reaches_nobody(where):
+    """Each of these moved the sum by 6 clipping norms."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(16, 4, generator=generator), torch.randn(16, 1, generator=generator)
+    x[0] *= 50
+    if where.startswith("data"):
+        with pytest.raises(InvalidParameter, match=r"cell.*wrote the data into"):
+            _moved(lambda: Keeping(where), x, y, 0, size=5)
+        return
+    moved, why = _moved(lambda: Keeping(where), x, y, 0, size=5)
     assert moved <= 1.001
     assert why is not None

@@ -21,6 +21,11 @@ FOLLOWED = (
     "go through torch, are assumed to"
 )
 
+KEPT = (
+    "a forward pass keeps nothing for the next one in globals, closures, classes or other objects that the model's "
+    "attributes do not lead to, and what it draws (dropout) comes from a seed that nobody knows"
+)
+
 
 @final
 class Following:
@@ -45,7 +50,7 @@ class Following:
     @property
     def assumption(self) -> str:
         """What the guarantee says of examples in one batch."""
-        said = FOLLOWED if self.why_alone is None else ALONE
+        said = f"{FOLLOWED if self.why_alone is None else ALONE}; {KEPT}"
         return f"{said}; counters of the forward pass count steps alone" if self._is_counting else said
 
     def begin(self, batch: Any, count: int, *, follow: bool) -> None:
