@@ -76,6 +76,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         """Storages with something of the data."""
         self._peeked: Mixed | None = None
         self._hooked: Mixed | None = None
+        self._seed = torch.initial_seed()
         self._is_off = False
         self._asked = _Asked(self._heard)
         for each in tree_flatten(batch)[0]:
@@ -111,6 +112,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
 
     def of_losses(self, losses: Tensor, model: nn.Module) -> Domain:
         """What losses are that a backward pass begins at: mixed where Python has a say in that pass."""
+        if torch.initial_seed() != self._seed:
+            return Mixed("chance whose seed was set while the batch was worked on")
         return self._hooked or _hooks_of(model) or _functions_of(losses) or self.of(losses)
 
     def of(self, tensor: Tensor) -> Domain:
