@@ -30,7 +30,7 @@ QUESTIONS: Final = {
             "SELECT REGR_SLOPE(cost, age), REGR_INTERCEPT(cost, age), REGR_R2(cost, age) FROM visits",
             "the line of least squares; also REGR_COUNT, REGR_AVGX, REGR_AVGY",
         ),
-        ("SELECT MEDIAN(cost), QUANTILE(cost, 0.9) FROM visits", "quantiles"),
+        ("SELECT MEDIAN(cost), QUANTILE(cost, 0.9) FROM visits", "quantiles; a single one under a pure budget is nearer and has no interval"),
         ("SELECT PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY cost) FROM visits", "the same, as the standard has it"),
         ("SELECT MIN(age), MAX(age) FROM visits", "private extremes"),
         ("SELECT AVG(LEAST(GREATEST(weight, 0), 200)) FROM visits", "bounds that you choose yourself"),
