@@ -332,7 +332,7 @@ def _mapping(found: Read, path: Path, kind: str, value: Mapping[Any, Any]) -> Pa
 
 
 def _set(found: Read, path: Path, kind: str, value: Set[Any]) -> Parts:
-    """Its members in order, and which they are."""
+    """Its members in order, and which they are; also as they come, which may tell in which order they were put in."""
     found.type(path, kind)
     found.number((*path, LENGTH), LENGTH, float(len(value)))
     are_numbers = all(isinstance(item, int | float) for item in value)
@@ -340,7 +340,8 @@ def _set(found: Read, path: Path, kind: str, value: Set[Any]) -> Parts:
     for item in members:
         if not isinstance(item, float):
             found.number((*path, f"has {safely(repr, item, '')}"), "member", 1.0)
-    return [((*path, i), item) for i, item in enumerate(members)]
+    come = [] if (listed := list(value)) == members else listed
+    return [((*path, i), item) for i, item in enumerate(members)] + [((*path, "as", i), x) for i, x in enumerate(come)]
 
 
 def _object(found: Read, path: Path, kind: str, value: Any) -> Parts:
