@@ -153,8 +153,6 @@ def _by_rules(given: Given, made: list[Tensor]) -> list[Domain]:
         if isinstance(each, Mixed):
             return [each] * len(made)
     name = given.name.removeprefix("aten::")
-    if given.value("generator") is not None:  # its seed may be known, and so who gets which number
-        return [Mixed(f"chance of a generator of its own ({given.name})")] * len(made)
     if given.has_out:  # rules are about what goes in
         return [unknown(given, each) for each in made]
     if name in ("arange", "randperm", "eye", "linspace", "tril_indices", "triu_indices"):
