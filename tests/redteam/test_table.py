@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import ast
 from pathlib import Path
 
 from tests.redteam.__main__ import Results, on_page, written
@@ -36,11 +36,13 @@ def test_every_case_has_words_and_a_test() -> None:
 
 
 def test_tests_that_stand_elsewhere_exist() -> None:
+    """Their files are read, not imported: without Spark or torch a file of tests ends at its first import."""
     for each in ELSEWHERE:
         for test in each.tests:
             path, _, name = test.partition("::")
             assert (ROOT / path).exists(), test
-            assert hasattr(importlib.import_module(path.removesuffix(".py").replace("/", ".")), name), test
+            written = ast.parse((ROOT / path).read_text()).body
+            assert name in {item.name for item in written if isinstance(item, ast.FunctionDef)}, test
 
 
 def test_the_page_has_these_cases() -> None:
