@@ -79,11 +79,7 @@ def test_every_make_command_that_a_page_names_exists(path: Path) -> None:
     page = path.read_text(encoding="utf-8")
     code = re.findall(r"^```(?:console|bash|sh)\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     code += re.findall(r"`([^`\n]+)`", page)
-    called = {
-        target
-        for text in code
-        for target in re.findall(r"(?:^|[$;&] *)make ([a-z][a-z-]*)", text, re.MULTILINE)
-    }
+    called = {target for text in code for target in re.findall(r"(?:^|[$;&] *)make ([a-z][a-z-]*)", text, re.MULTILINE)}
     assert called <= make_targets()
 
 

@@ -69,7 +69,7 @@ def test_why_nothing_was_seen_is_said() -> None:
         lambda value: random.random(), neighbours=(0, 1), claim=curves.identity(), trials=300, confidence=SURE
     )
     assert nothing(zero)
-    assert "no number of answers can prove" in zero.sentence
+    assert "No number of answers can prove" in zero.sentence
     hidden = audit.measure(lambda value: [print, random.random()], neighbours=(0, 1), trials=300, confidence=SURE)
     assert nothing(hidden)
     assert "Not read: builtin_function_or_method" in hidden.sentence

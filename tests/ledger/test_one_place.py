@@ -247,3 +247,20 @@ def test_a_ledger_to_look_at_that_is_not_there_is_not_asked_for_a_budget(tmp_pat
     ) as refused:
         Ledger.inspect(address(tmp_path / "nowhere", kind))
     assert "budget" not in str(refused.value)
+
+
+@KINDS
+def test_a_new_ledger_may_be_read_by_its_owner_only(tmp_path: Path, kind: str) -> None:
+    """It had the permissions of any new file (0644), and it holds the secret that chooses rows."""
+    path = tmp_path / "new.ledger"
+    before = os.umask(0o022)
+    try:
+        with Ledger.open(address(path, kind), **ABOUT) as ledger:
+            spend(ledger)
+            modes = {each.name: oct(each.stat().st_mode & 0o777) for each in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert set(modes.values()) == {"0o600"}, modes
+    path.chmod(0o660)  # the owner may share it
+    with Ledger.open(address(path, kind), **ABOUT) as ledger:
+        assert path.stat().st_mode & 0o777 == 0o660

@@ -117,23 +117,22 @@ class Finding:
         """Why there may be nothing to see, or why it was not seen."""
         begin = f"Nothing seen: at confidence {sure} the answers prove no difference between the neighbours"
         if self.claim is not None:
-            begin += f", which is no evidence for the claim of ε = {rounded_up(self.claimed, 4)} at {level}"
+            begin += f", which is not evidence for the claim of ε = {rounded_up(self.claimed, 4)} at {level}"
         if not self.read.changing:
             why = f"All {self.read.answers:,} answers were alike"
         elif self.claimed == 0:
-            why = "That there is nothing to see no number of answers can prove"
+            why = "No number of answers can prove that a mechanism ignores the data"
         elif self.reach <= 0:
             why = "So few trials cannot show so small an ε"
         else:
-            why = (
-                f"One that leaks all it may would have shown up to ε = {rounded_down(self.reach, 3)} in as many trials"
-            )
+            shown = f"would have shown up to ε = {rounded_down(self.reach, 3)} in as many trials"
+            why = f"A mechanism that leaks all that the claim allows {shown}"
         return f"{begin}. {why}.{self._unread}"
 
     def _partly(self, sure: str, measured: str) -> str:
         """What was read is allowed, and something was not."""
         begin = "Nothing seen of a part of the answers: what was not read may tell everything"
-        evidence = "" if self.claim is None else ", so this is no evidence for the claim"
+        evidence = "" if self.claim is None else ", so this is not evidence for the claim"
         return f"{begin}{evidence}.{self._unread} Measured in the rest, with confidence {sure}: {measured}."
 
     @property

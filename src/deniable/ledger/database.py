@@ -36,7 +36,7 @@ from deniable.errors import (
 )
 from deniable.ledger import migrations
 from deniable.ledger.entries import Entry, Heading, State
-from deniable.ledger.places import check_names, identity, resolved
+from deniable.ledger.places import check_names, identity, keep_private, resolved
 from deniable.ledger.sqlite import flushed, needs_all, ours
 from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, Waiting, as_row, from_row, genesis_of
 
@@ -366,7 +366,10 @@ class _Pool:
             raise needs_all("there is no such database", to_read=not writes)
         if self.file is not None and self.file.is_file() and writes:
             check_names(self.file, os.stat(self.file))  # before SQLite opens a second log
+        made_here = self.file is not None and not self.file.exists()
         with self.engine.connect() as connection:
+            if self.file is not None and made_here:
+                keep_private(self.file)
             found = migrations.revision(connection.execution_options(deniable_writes=False), _VERSION_TABLE)
             connection.rollback()
         if found is None or found < _REVISION:

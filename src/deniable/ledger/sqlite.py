@@ -35,7 +35,7 @@ from deniable.errors import (
     UnreadableRecord,
 )
 from deniable.ledger.entries import Entry, Heading
-from deniable.ledger.places import check_names, identity
+from deniable.ledger.places import check_names, identity, keep_private
 from deniable.ledger.stores import COLUMNS, RESTORE, Head, Seen, Store, Transaction, as_row, from_row, genesis_of
 
 __all__ = ["SQLiteStore", "flushed", "needs_all", "ours"]
@@ -214,10 +214,13 @@ class SQLiteStore(Store):
             if self._path is not None and self._path.is_file() and not self._to_read:
                 check_names(self._path, os.stat(self._path))  # before SQLite opens a second log
             _refuse_foreign(self._path)
+            made_here = self._path is not None and not self._path.exists()
             connection = self._connected(may_create=True)
             if not _has_tables(connection):
                 if new is None:
                     raise needs_all("there is no ledger in this file", to_read=self._to_read)
+                if self._path is not None and made_here:
+                    keep_private(self._path)
                 _create(connection, new)
             heading = _heading_text(connection)
             self._genesis = genesis_of(heading)
