@@ -227,7 +227,7 @@ def test_closing_ends_the_process_and_removes_what_it_left() -> None:
     engine = Apart(partial(DuckDBEngine))
     session = dn.session({"visits": visits(20, 40)}, unit=UNIT, budget=GAUSSIAN, schema=SCHEMA, engine=engine)
     number, process = engine.process, engine._worker._process
-    folder = engine._worker._remove.peek()[2][2]
+    folder = engine._worker._remove.peek()[2][2].path
     assert Path(folder).is_dir()
     session.close()
     assert process.poll() is not None, number

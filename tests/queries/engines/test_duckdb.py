@@ -219,11 +219,11 @@ def test_tables_larger_than_memory_are_filed_and_removed() -> None:
     )
     with DuckDBEngine(memory="60MB", threads=1) as engine:
         table = engine.register("t", source.to_reader(max_chunksize=10_000), PEOPLE, SECRET)
-        assert os.path.exists(os.path.join(engine._folder, "tables.duckdb"))
-        assert os.stat(engine._folder).st_mode & 0o077 == 0
+        assert os.path.exists(os.path.join(engine._folder.path, "tables.duckdb"))
+        assert os.stat(engine._folder.path).st_mode & 0o077 == 0
         found = engine.collect(Collect(Source(table), (), None, (Count(), CountPersons())))
         assert found == {(): (10_000, 5_000)}
-    assert not os.path.exists(engine._folder)
+    assert not os.path.exists(engine._folder.path)
 
 
 def test_progress_is_told() -> None:

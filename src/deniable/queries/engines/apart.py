@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -27,6 +26,7 @@ from typing import Any, Final, final
 
 from deniable.errors import DeniableError, EngineFailed, InvalidOperation, InvalidParameter
 from deniable.queries.engines.base import Engine, Numbers, Progress, complete
+from deniable.queries.engines.folders import Folder, sweep
 from deniable.queries.engines.report import Registration
 from deniable.tables.files import files_of
 from deniable.tables.schema import Table
@@ -179,7 +179,8 @@ class _Worker:
 
     def __init__(self, make: Callable[[], Engine], space: int | None) -> None:
         # Ours, not the worker's: whatever it leaves behind when it is ended, is removed with it.
-        folder = tempfile.mkdtemp(prefix="deniable-apart-")
+        sweep()
+        folder = Folder("deniable-apart-")
         here, there = Pipe()
         code = f"from deniable.queries.engines.apart import serve; serve({there.fileno()})"
         self._process = subprocess.Popen(
@@ -187,8 +188,8 @@ class _Worker:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            pass_fds=(there.fileno(),),
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each), "TMPDIR": folder},
+            pass_fds=(there.fileno(), folder.descriptor),  # it holds the folder too: nobody sweeps while either lives
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each), "TMPDIR": folder.path},
             start_new_session=True,  # Ctrl-C is for the server, which ends its workers itself
         )
         there.close()
@@ -273,12 +274,12 @@ def _listen(worker: weakref.ref[_Worker], connection: Connection) -> None:
         del there, message
 
 
-def _clear(process: subprocess.Popen[bytes], connection: Connection, folder: str) -> None:
+def _clear(process: subprocess.Popen[bytes], connection: Connection, folder: Folder) -> None:
     process.kill()
     process.wait()
     with contextlib.suppress(OSError):
         connection.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    folder.remove()
 
 
 # -- in the other process --------------------------------------------------------------------------------------------

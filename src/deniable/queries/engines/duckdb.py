@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
+import secrets
 import threading
 import time
 import weakref
@@ -30,6 +29,7 @@ from deniable.queries.engines.base import (
     complete,
     gathered,
 )
+from deniable.queries.engines.folders import Folder, sweep
 from deniable.queries.engines.places import Stored, Wish, with_places
 from deniable.queries.engines.registration import Reading, partner_sets, partners, ranked, reading, same_people
 from deniable.queries.engines.report import Registration, counted
@@ -78,8 +78,8 @@ Ask = Callable[[str], list[tuple[Any, ...]]]
 class DuckDBEngine(Engine):
     """Tables in a private DuckDB instance.
 
-    `memory` and `threads` cap what it takes; what does not fit goes to a private folder below `folder` (None: where
-    temporary files go), which `close` removes. `seconds` caps each question. None of these changes an answer.
+    `memory` and `threads` cap what it takes; what does not fit goes, encrypted, to a private folder below `folder`
+    (None: where temporary files go), which `close` removes. `seconds` caps each question. None changes an answer.
 
     The first question locks the instance: from then on it reads no file, loads no extension, changes no setting, and
     registers no further table.
@@ -97,11 +97,12 @@ class DuckDBEngine(Engine):
             raise InvalidParameter("seconds", seconds, "must be positive, or None for no limit")
         self._seconds = seconds
         self._clock = None if seconds is None else _Clock(seconds)
-        self._folder = tempfile.mkdtemp(prefix="deniable-", dir=folder)
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        sweep(folder)
+        self._folder = Folder("deniable-", folder)
+        self._remove = weakref.finalize(self, self._folder.remove)
         settings: dict[str, Any] = {
             "memory_limit": memory,
-            "temp_directory": os.path.join(self._folder, "spill"),
+            "temp_directory": os.path.join(self._folder.path, "spill"),
             "preserve_insertion_order": False,
             "error_on_division_by_zero": False,
             "autoinstall_known_extensions": False,
@@ -109,6 +110,8 @@ class DuckDBEngine(Engine):
             "allow_community_extensions": False,
             "python_enable_replacements": False,
             "pandas_analyze_sample": 0,
+            "temp_file_encryption": True,
+            "force_mbedtls_unsafe": True,  # else it would load an extension from the network; see docs/engines.md
             "disabled_optimizers": ",".join(_UNWANTED),
         }
         self._threads = threads
@@ -219,9 +222,11 @@ class DuckDBEngine(Engine):
         """Where a table of about so many bytes goes: compressed in memory, or in a file."""
         catalog = "filed" if size > _LARGE else "held"
         if catalog not in self._catalogs:
-            path = os.path.join(self._folder, "tables.duckdb") if catalog == "filed" else ":memory:"
-            options = "" if catalog == "filed" else " (COMPRESS)"
-            self._run(f"ATTACH {_sql(exp.Literal.string(path))} AS {catalog}{options}")
+            path = os.path.join(self._folder.path, "tables.duckdb") if catalog == "filed" else ":memory:"
+            # The key is here and in DuckDB's memory alone: whoever is killed takes it along.
+            key = f"ENCRYPTION_KEY '{secrets.token_urlsafe(32)}', ENCRYPTION_CIPHER 'GCM'"
+            options = key if catalog == "filed" else "COMPRESS"
+            self._run(f"ATTACH {_sql(exp.Literal.string(path))} AS {catalog} ({options})")
             self._catalogs.add(catalog)
         return exp.Table(this=name(f"t{next(self._names)}"), db=name("main"), catalog=name(catalog))
 
