@@ -414,7 +414,7 @@ class RemoteReceipt:
     def __str__(self) -> str:
         if self.dummy:
             return "free: from dummy rows, about nobody"
-        return f"entry {self.entry}: paid {self.paid}; left {self.left}"
+        return f"charge {self.entry}: paid {self.paid}; left {self.left}"
 
 
 @final

@@ -72,11 +72,11 @@ def test_the_chain_is_what_the_documentation_says(path: Path) -> None:
     names = (
         "number time state question description key units delta_units spent_units spent_delta_units closes answer code"
     )
-    for *fields, previous, found in connection.execute(
-        f"SELECT {', '.join(names.split())}, previous, hash FROM entries ORDER BY number"
+    for *fields, previous, found, more in connection.execute(
+        f"SELECT {', '.join(names.split())}, previous, hash, more FROM entries ORDER BY number"
     ):
         fields[11] = None if fields[11] is None else sha256(fields[11]).hexdigest()
-        text = json.dumps([1, *fields, link], separators=(",", ":"))
+        text = json.dumps([1, *fields, link, json.loads(more)], separators=(",", ":"))
         assert (previous, found) == (link, sha256(text.encode()).hexdigest())
         link = found
     assert link == connection.execute("SELECT hash FROM head").fetchone()[0]

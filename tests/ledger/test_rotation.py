@@ -135,8 +135,14 @@ def _signed(entry: dict[str, Any], lines: list[str], key: keys.SigningKey, succe
     entry |= {
         "state": "ROTATED",
         "description": "mine",
-        "more": {"rotation": {**plain.record(), "signature": key.sign(message)}},
+        "more": _with_rotation(entry, {**plain.record(), "signature": key.sign(message)}),
     }
+
+
+def _with_rotation(entry: dict[str, Any], rotation: dict[str, Any]) -> dict[str, Any]:
+    """In the order in which it is hashed."""
+    others = {name: each for name, each in entry["more"].items() if name not in ("rotation", "charges")}
+    return {**others, "rotation": rotation, "charges": entry["more"]["charges"]}
 
 
 FORGED: list[tuple[str, int, str, Callable[[list[dict[str, Any]], list[str]], None]]] = [
@@ -148,11 +154,11 @@ FORGED: list[tuple[str, int, str, Callable[[list[dict[str, Any]], list[str]], No
      lambda e, t: e[2]["more"]["rotation"].update(successor=OTHER.public.hex)),
     ("another reason under the old signature", 3, "not true", lambda e, t: e[2].update(description="because")),
     ("a signature for another place", 4, "not true", lambda e, t: e[3].update(e[4] | {"number": 4})),
-    ("a rotation that says nothing", 3, "replaces no key", lambda e, t: e[2].pop("more")),
+    ("a rotation that says nothing", 3, "replaces no key", lambda e, t: e[2]["more"].pop("rotation")),
     ("a rotation in an entry of another kind", 4, "replaces no key",
-     lambda e, t: e[3]["more"].update(rotation=e[2]["more"]["rotation"])),
+     lambda e, t: e[3].update(more=_with_rotation(e[3], e[2]["more"]["rotation"]))),
     ("a rotation hidden in a question", 1, "replaces no key",
-     lambda e, t: e[0].update(more={"rotation": e[2]["more"]["rotation"]})),
+     lambda e, t: e[0].update(more=_with_rotation(e[0], e[2]["more"]["rotation"]))),
 ]  # fmt: skip
 
 

@@ -326,9 +326,9 @@ def test_the_ledger_says_what_was_refined_in_the_words_of_the_question() -> None
     with opened() as s:
         built = s.ask(s.table("visits").group_by("sex").agg(n=dn.count()), mu=1)
         for answer in (s.sql(WARDS, mu=1), built):
-            first = s.ledger.entry(answer.receipt.entry)
+            first = s.ledger.charge(answer.receipt.entry)
             again = s.refine(s.refine(answer, mu=1), mu=1)
-            found = s.ledger.entry(again.receipt.entry)
+            found = s.ledger.charge(again.receipt.entry)
             assert first is not None
             assert found is not None
             assert found.description == f"refined: {first.description}"

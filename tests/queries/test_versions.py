@@ -158,7 +158,7 @@ def test_answers_from_before_there_were_versions_are_not_replayed(tmp_path: Path
         old = session.ledger.reserve(BUDGET.cost(epsilon=1), question=made.question.hash, description="old")
         session.ledger.seal(old, session.sql(COUNT, epsilon=1).released.to_bytes())
         again = session.sql(COUNT, epsilon=1)
-        assert again.receipt.entry != old.number
+        assert again.receipt.entry != old.charge
         sealed = session.ledger.closing(old.number)
         told = session.recall(COUNT, entry=sealed)  # whoever names the entry may read it
         assert told is not None

@@ -410,15 +410,16 @@ class World:
         named = [each.key for each in reserved]
         assert len(named) == len(set(named)), "a key was charged twice"
         by_key = {each.key: each for each in reserved}
-        closing = {each.closes: each for each in entries.values()}
+        by_charge = {each.charge: each.number for each in reserved}
+        closing = {each.closes: each for each in entries.values() if each.closes is not None}
         for key, body in self.account.answered.items():
             said = json.loads(body)["provenance"]
-            sealed = closing.get(said["entry"])
+            sealed = closing.get(by_charge.get(said["entry"]))
             paid = by_key.get(sha256(f"ana\0{key}".encode()).hexdigest())
             assert sealed is not None, f"{key}: its answer is not in the ledger"
             assert sealed.state is State.SEALED, f"{key}: its answer is not in the ledger, but something else is"
             assert paid is not None, f"{key}: its answer was not paid for"
-            assert said["entry"] == paid.number, f"{key}: something else was paid for"
+            assert said["entry"] == paid.charge, f"{key}: something else was paid for"
             assert sealed.question == said["question"], f"{key}: its entry is of another question"
             assert paid.cost == Budget.pure(epsilon=LIMIT).cost(epsilon=EPSILON), f"{key}: paid another amount"
         for key in self.account.unanswered:

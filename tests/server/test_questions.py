@@ -35,7 +35,7 @@ def test_a_refined_question_is_in_the_ledger_in_the_words_of_whoever_asked(world
     for number in range(2):
         done = world.ask(text, path=":refine", key=f"refined-{number}", epsilon=0.5)
         assert done.status_code == 200
-        entry = world.ledger.entry(done.json()["provenance"]["entry"])
+        entry = world.ledger.charge(done.json()["provenance"]["entry"])
         assert entry.description == "refined: SELECT sex, COUNT(*) AS n FROM visits WHERE age > 33 GROUP BY sex"
 
 

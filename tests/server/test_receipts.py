@@ -54,9 +54,9 @@ def test_a_receipt_has_the_second_of_the_charge(world: World, slow: dict[str, th
         time.sleep(1.1)  # into another second
         slow["1001"].set()
         said = asked.result().json()["provenance"]
-    entry = world.ledger.entry(said["entry"])
+    entry = world.ledger.charge(said["entry"])
     assert entry.state == "RESERVED"
-    assert said["time"] == entry.time < world.ledger.closing(entry.number).time
+    assert said["time"] == entry.time == world.ledger.closing(entry.number).time  # when it ended, nobody wrote down
     again = world.ask(sql(1), epsilon=0.01).json()["provenance"]
     assert (again["entry"], again["time"], again["replayed"]) == (said["entry"], said["time"], True)
     [release] = [
@@ -66,7 +66,7 @@ def test_a_receipt_has_the_second_of_the_charge(world: World, slow: dict[str, th
     ]
     assert release["time"] == datetime.fromisoformat(entry.time).timestamp()
     label = world.call("ana", "GET", f"/v1/labels/visits:{said['entry']}").json()
-    assert (label["time"], label["ledger"]["entry"]) == (entry.time, entry.number)
+    assert (label["time"], label["ledger"]["entry"]) == (entry.time, entry.charge)
 
 
 def test_numbers_and_rests_are_in_the_order_of_charges(world: World, slow: dict[str, threading.Event]) -> None:
@@ -78,7 +78,8 @@ def test_numbers_and_rests_are_in_the_order_of_charges(world: World, slow: dict[
         slow["1002"].set()
         long = asked.result().json()["provenance"]
     assert long["entry"] < short["entry"]  # although it ended later
-    ended = [world.ledger.closing(each["entry"]).number for each in (long, short)]
+    assert short["entry"] == long["entry"] + 1  # whether or not it had ended
+    ended = [world.ledger.closing(world.ledger.charge(each["entry"]).number).number for each in (long, short)]
     assert ended[0] > ended[1]
     assert long["left"] != short["left"]  # it knows nothing of what was charged while it ran
 

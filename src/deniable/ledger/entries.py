@@ -230,8 +230,9 @@ class Entry:
 
     `cost` was charged when the RESERVED entry was written; the entry that `closes` it (SEALED or FAILED) repeats it and
     charges nothing. `spent` is everything charged up to and including this entry. Of what is
-    here a sealed `answer` and a `version` depend on the data (a version tells only whether two are the same), and
-    `time` is cut to seconds because how long a run took may depend on it.
+    here a sealed `answer` and a `version` depend on the data (a version tells only whether two are the same). How long
+    a run took may depend on it too, so an entry that closes another repeats the `time` of the entry before it. Where it
+    stands among the others still says after which of them it was written.
     """
 
     number: int
@@ -262,8 +263,18 @@ class Entry:
     version: str | None = None
     """Which version of the data is asked about, where that is known: answers about two versions are never mixed."""
 
+    charges: int | None = None
+    """How many entries were charged up to and including this one; None in entries from before this was counted."""
+
     answer_hash: str | None = None
     """SHA-256 of an answer that is not here, in an entry that was exported."""
+
+    @property
+    def charge(self) -> int:
+        """The number of a RESERVED entry among the charges, which is what its payer may know: its `number` in the chain
+        tells how many runs had ended before it. Where charges were not counted yet, the number stands for both.
+        """
+        return self.number if self.charges is None else self.charges
 
     @property
     def charged(self) -> Cost:
@@ -275,7 +286,7 @@ class Entry:
         return self.answer_hash if self.answer is None else sha256(self.answer).hexdigest()
 
     def more(self) -> dict[str, object] | None:
-        """What not every entry has: who pays, terms, a name, a checkpoint, a version of the data."""
+        """What not every entry has: who pays, terms, a name, a checkpoint, a version of the data, the count."""
         found: dict[str, object] = {}
         if self.payer is not None:
             found["payer"] = self.payer
@@ -291,6 +302,8 @@ class Entry:
             found["rotation"] = self.rotation.record()
         if self.version is not None:
             found["version"] = self.version
+        if self.charges is not None:
+            found["charges"] = self.charges
         return found or None
 
     @property
@@ -352,6 +365,10 @@ def more_of(record: object) -> dict[str, object]:
         found["checkpoint"] = Checkpoint.read(record["checkpoint"])
     if "rotation" in record:
         found["rotation"] = _rotation(record["rotation"])
+    if "charges" in record:
+        if type(record["charges"]) is not int or record["charges"] < 0:
+            raise TypeError
+        found["charges"] = record["charges"]
     if found.keys() != record.keys():
         raise TypeError
     return found

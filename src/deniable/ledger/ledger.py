@@ -282,7 +282,7 @@ class Ledger:
         def work(transaction: Transaction) -> list[Entry]:
             known = _keyed(transaction, key)
             if known is not None:
-                rule = f"was used for entry {known.number}, and not all that was charged with it has an answer"
+                rule = f"was used for charge {known.charge}, and not all that was charged with it has an answer"
                 raise InvalidParameter("key", key, rule, "it stays charged; wait for it, or ask anew with a new key")
             return self._append(transaction, checked, checked_payer(payer))
 
@@ -297,7 +297,7 @@ class Ledger:
             raise InvalidParameter("key", ask.key, "was used for another question", "use a new key for each question")
         closing = transaction.closing(known.number)
         if closing is None or closing.state is not State.SEALED:
-            rule = f"was used for entry {known.number}, which has no answer" + (" yet" if closing is None else "")
+            rule = f"was used for charge {known.charge}, which has no answer" + (" yet" if closing is None else "")
             raise InvalidParameter("key", ask.key, rule, "it stays charged; wait for it, or ask anew with a new key")
         return closing
 
@@ -467,15 +467,18 @@ class Ledger:
 
     def entry(self, number: int) -> Entry | None:
         """The entry of this number, if there is one."""
-        checked_number(number)
         with self._store.reading() as transaction:
-            return transaction.entry(number)
+            return transaction.entry(checked_number(number))
+
+    def charge(self, number: int) -> Entry | None:
+        """The RESERVED entry that receipts call by this number; see `Entry.charge`."""
+        with self._store.reading() as transaction:
+            return transaction.charge(checked_number(number))
 
     def closing(self, number: int) -> Entry | None:
         """The entry that sealed or failed the RESERVED entry of this number, if there is one."""
-        checked_number(number)
         with self._store.reading() as transaction:
-            return transaction.closing(number)
+            return transaction.closing(checked_number(number))
 
     def entries(self) -> Iterator[Entry]:
         """Every entry, oldest first. Others may write meanwhile; what they add is included."""

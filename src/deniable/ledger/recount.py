@@ -17,7 +17,7 @@ from deniable.ledger.budget import Cost
 from deniable.ledger.entries import EVERYBODY, Checkpoint, Entry, Heading, State, Terms
 from deniable.ledger.keys import PublicKey, is_signed
 from deniable.ledger.signing import rotation_fault
-from deniable.ledger.stores import RESTORE
+from deniable.ledger.stores import RESTORE, charges_with
 
 __all__ = ["Recount"]
 
@@ -99,6 +99,9 @@ class Recount:
             )
         if entry.spent != self.spent + entry.charged:
             raise self._bad(number, "has a wrong sum")
+        counted = self.newest is not None and self.newest.charges is not None
+        if (counted or entry.charges is not None) and entry.charges != charges_with(self.newest, entry.state):
+            raise self._bad(number, "has a wrong count of charges")
         if self._terms and entry.time < self.time:
             raise self._bad(number, "is older than the entry before it")
         if entry.state in _PLAIN:

@@ -32,6 +32,7 @@ __all__ = [
     "Transaction",
     "Waiting",
     "as_row",
+    "charges_with",
     "from_row",
     "genesis_of",
     "paid_up_to",
@@ -185,6 +186,18 @@ class Transaction(ABC):
         found = self.page(after=number - 1, most=1)
         return found[0] if found and found[0].number == number else None
 
+    def charge(self, number: int) -> Entry | None:
+        """The RESERVED entry with this number among the charges."""
+        low, high = 1, self.head.number
+        while low < high:  # they grow with the entries
+            middle = (low + high) // 2
+            each = self.entry(middle)
+            if each is None:
+                raise LedgerDamaged(middle, "is missing", RESTORE)
+            low, high = (low, middle) if each.charge >= number else (middle + 1, high)
+        found = self.entry(low)
+        return found if found is not None and (found.charge, found.state) == (number, State.RESERVED) else None
+
     def newest(self) -> Entry | None:
         """The newest entry; LedgerDamaged if the ends of the chain do not hold.
 
@@ -249,9 +262,12 @@ class Transaction(ABC):
         entries = []
         for fields in given:
             known: dict[str, Any] = {"question": "", "cost": Cost(0, 0)} | fields
-            entry = Entry(number=last.number + 1, time=now, previous=last.hash, **known).hashed()
-            last = Head(entry.number, entry.hash)
-            entries.append(entry)
+            # When a run ended depends on the data, so what closes an entry does not look at the clock.
+            time = now if newest is None or known.get("closes") is None else newest.time
+            charges = charges_with(newest, known["state"])
+            newest = Entry(number=last.number + 1, time=time, previous=last.hash, charges=charges, **known).hashed()
+            last = Head(newest.number, newest.hash)
+            entries.append(newest)
         self._insert(entries, head)
         for entry in entries:
             self._seen.add(entry)
@@ -407,6 +423,13 @@ def from_row(row: Sequence[Any]) -> Entry:
         return found
     except (KeyError, TypeError, ValueError):  # InvalidParameter is a ValueError
         raise LedgerDamaged(number, "cannot be read", RESTORE) from None
+
+
+def charges_with(newest: Entry | None, state: State) -> int | None:
+    """How many charges there are with an entry of this state behind the newest. After entries from before charges were
+    counted, their numbers are taken as used, so that no number is used twice.
+    """
+    return (0 if newest is None else newest.charge) + (state is State.RESERVED)
 
 
 def whole(entries: list[Entry]) -> list[Entry]:

@@ -34,6 +34,7 @@ class Receipt:
     """What was paid: the entry of the ledger, the cost, and what is left after it. A replay costs nothing."""
 
     entry: int
+    """Which of the ledger's charges it was (`Ledger.charge`): this does not tell which other runs had ended by then."""
     question: str
     cost: Cost
     rest: Cost
@@ -57,7 +58,7 @@ class Receipt:
         return rest_said(self.rest, self.budget)
 
     def __str__(self) -> str:
-        return f"entry {self.entry}: paid {self.paid}; left {self.left}"
+        return f"charge {self.entry}: paid {self.paid}; left {self.left}"
 
 
 @final
@@ -138,7 +139,7 @@ class Answer(Shown):
             )  # fmt: skip
         promise = Guarantee(self._budget.curve(moved.cost), self.guarantee.unit, assumptions=self.guarantee.assumptions)
         other = Answer(self._plan, moved, self._budget, promise, self.receipt, self.confidence)
-        other.adjusted = f"moved to add up to the totals of entry {total.receipt.entry}"
+        other.adjusted = f"moved to add up to the totals of charge {total.receipt.entry}"
         return other
 
     def to_dict(self) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class Session:
         stored, base = self._stored(made), answer.released
         if stored is not None and stored[0].precision.units > base.precision.units:
             base = stored[0]
-        bought = self._ledger.entry(answer.receipt.entry) if text is None else None
+        bought = self._ledger.charge(answer.receipt.entry) if text is None else None
         said = text if bought is None or bought.question != made.question.hash else bought.description
         words = f"{_REFINED}{_words(said or made.question, made).removeprefix(_REFINED)}"
         hash = made.question.hash
@@ -481,7 +481,7 @@ class Session:
         patience = self._engine.patience
         if patience is not None:
             sleep(max(0.0, began + patience - monotonic()))
-        self._noted(Failure(entry.number, code))
+        self._noted(Failure(entry.charge, code))
         return released
 
     def _told(self, made: Plan, sealed: Entry, confidence: float, payer: str | None) -> Answer:
@@ -506,7 +506,7 @@ class Session:
             made = made.totals
         # All of the receipt is from before any data was read: when and after whom a run ended depends on the data.
         receipt = Receipt(
-            entry.number, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time, entry.version
+            entry.charge, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time, entry.version
         )
         promise = Guarantee(self.budget.curve(released.cost), self._ledger.unit, assumptions=ASSUMPTIONS)
         return Answer(made, released, self.budget, promise, receipt, confidence)
@@ -515,7 +515,9 @@ class Session:
 @final
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A run that could not be finished, for the owner: the entry that paid for it, and one of the closed codes."""
+    """A run that could not be finished, for the owner: the charge, as receipts number it, and one of the closed
+    codes.
+    """
 
     entry: int
     code: str

@@ -441,7 +441,8 @@ class Curator:
         if found is None or (person.role is Role.ANALYST and found.person != person.name):
             raise Problem("not_found", "there is no such release that you may see")
         session = opened.session
-        entry, sealed = session.ledger.entry(found.entry), session.ledger.closing(found.entry)
+        entry = session.ledger.charge(found.entry)
+        sealed = None if entry is None else session.ledger.closing(entry.number)
         answer = None if sealed is None else self._recalled(opened, found, sealed)
         if entry is None or answer is None:
             raise Problem("not_found", "there is no such release that you may see")

@@ -46,7 +46,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
     merged = _MERGED + ("" if plan.people is None else _SOME)
     return {
         "version": VERSION,
-        "release": f"{dataset}:{entry.number}",
+        "release": f"{dataset}:{entry.charge}",
         "dataset": dataset,
         "question": sql,
         "question_hash": entry.question,
@@ -67,7 +67,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "public": json.loads(write_schema(tables, form="json"))["tables"],
         "assumptions": list(answer.guarantee.assumptions),
         "threat_model": THREAT_MODEL,
-        "ledger": {"serial": ledger.serial, "entry": entry.number, "hash": entry.hash},
+        "ledger": {"serial": ledger.serial, "entry": entry.charge, "hash": entry.hash},
     }
 
 
@@ -139,7 +139,7 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
         *(("Public", each) for each in bounded),
         *(("Assumes", each) for each in label["assumptions"]),
         ("Against", label["threat_model"]),
-        ("Ledger", f"{label['ledger']['serial']}, entry {label['ledger']['entry']}, {label['ledger']['hash']}"),
+        ("Ledger", f"{label['ledger']['serial']}, charge {label['ledger']['entry']}, {label['ledger']['hash']}"),
         ("Signed by", label["key"]),
         ("Signature", label["signature"]),
     ]

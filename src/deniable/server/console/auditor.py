@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from deniable import plots
 from deniable.errors import LedgerDamaged
-from deniable.ledger import EVERYBODY
+from deniable.ledger import EVERYBODY, State
 from deniable.plots.spec import Axis, Figure, Line, Panel
 from deniable.server.catalogue import Person
 from deniable.server.console import drawing
@@ -50,6 +50,7 @@ def _book(curator: Curator, person: Person, dataset: str, before: int | None) ->
         return {"broken": {"entry": error.number, "fault": error.fault}}
     entries = list(ledger.entries())
     releases = {int(each["release"].rpartition(":")[2]): each["release"] for each in curator.releases(person, dataset)}
+    charged = {each.number: each.charge for each in entries if each.state is State.RESERVED}
     older = [each for each in reversed(entries) if before is None or each.number < before]
     shown = [
         {
@@ -60,7 +61,7 @@ def _book(curator: Curator, person: Person, dataset: str, before: int | None) ->
             "cost": each.charged.describe(ledger.budget) if each.charged.units else "",
             "description": _said(each, ledger.budget),
             "hash": each.hash,
-            "release": releases.get(each.closes or -1) or releases.get(each.number),
+            "release": releases.get(charged.get(each.closes or each.number, -1)),
         }
         for each in itertools.islice(older, _SHOWN)
     ]
