@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -74,6 +76,39 @@ def test_whenever_a_run_fails_its_answer_comes_at_one_time(took: float, monkeypa
     with opened(engine=Fails()) as s:
         s.sql(WARDS, mu=1)
     assert waited == [max(0.0, 6.0 - took)]
+
+
+def test_the_fixed_time_of_an_answer_begins_when_the_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while it waits for its turn: then the answer of a run that failed came the later the more others ran. What
+    stands in for its answer is worked out before its turn is over, and nobody's turn is spent on waiting.
+    """
+    now, events = [100.0], []
+
+    class Crowded(Tripwire):
+        patience = 6.0  # type: ignore[assignment]
+
+        @contextmanager
+        def turn(self) -> Iterator[None]:
+            now[0] += 20.0
+            events.append("turn")
+            yield
+            events.append("turn is over")
+
+        def collect(self, question: Collect) -> Any:
+            now[0] += 2.5
+            events.append("ran")
+            raise EngineFailed("time")
+
+        def nothing(self, question: Collect) -> Any:
+            now[0] += 0.5
+            events.append("nobody")
+            return super().nothing(question)
+
+    monkeypatch.setattr("deniable.queries.session.monotonic", lambda: now[0])
+    monkeypatch.setattr("deniable.queries.session.sleep", events.append)
+    with opened(engine=Crowded()) as s:
+        s.sql(WARDS, mu=1)
+    assert events == ["turn", "ran", "nobody", "turn is over", 3.0]
 
 
 def test_failures_are_told_to_whom_the_owner_says() -> None:

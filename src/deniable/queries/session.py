@@ -466,18 +466,19 @@ class Session:
         in Haeberlen, Pierce & Narayan (USENIX Security 2011). What the empty tables cannot answer either fails whoever
         is there, and may be told; so may a source that is gone.
         """
-        began = monotonic()
-        try:
-            return release(made, drawn, cost, self._engine.collect(made.collect))
-        except EngineFailed as failed:
-            code = failed.code
-        except InvalidOperation:  # the session was closed meanwhile
-            raise
-        except Exception:  # a bug, which a person's data may have brought out
-            code = "engine"
-        if code == "source":
-            raise EngineFailed(code)
-        released = release(made, drawn, cost, self._engine.nothing(made.collect))
+        with self._engine.turn():  # the fixed time begins with the run, however long it waited for its turn
+            began = monotonic()
+            try:
+                return release(made, drawn, cost, self._engine.collect(made.collect))
+            except EngineFailed as failed:
+                code = failed.code
+            except InvalidOperation:  # the session was closed meanwhile
+                raise
+            except Exception:  # a bug, which a person's data may have brought out
+                code = "engine"
+            if code == "source":
+                raise EngineFailed(code)
+            released = release(made, drawn, cost, self._engine.nothing(made.collect))
         patience = self._engine.patience
         if patience is not None:
             sleep(max(0.0, began + patience - monotonic()))

@@ -55,6 +55,9 @@ class Odd(Engine):
             return bytearray(1 << 40)
         raise RuntimeError("a-secret@example.org")
 
+    def nothing(self, question: Any) -> Any:
+        return {} if question is None else super().nothing(question)
+
     def sql(self, question: Any) -> str:
         return ""
 
@@ -206,17 +209,45 @@ def test_the_time_of_a_question_begins_when_it_has_a_place(monkeypatch: pytest.M
     with Apart(partial(Odd, "nap"), seconds=4.0) as engine, ThreadPoolExecutor(40) as pool:
         engine.sql(None)  # type: ignore[arg-type]  # the process is there: its start takes seconds on a busy machine
         engine.sql(None)  # type: ignore[arg-type]  # the process is there before time counts
-        assert list(pool.map(lambda _: engine.collect(None), range(40))) == [{}] * 40  # type: ignore[arg-type]
+        assert list(pool.map(lambda _: in_turn(engine), range(40))) == [{}] * 40
+
+
+def in_turn(engine: Apart) -> Any:
+    with engine.turn():
+        return engine.collect(None)  # type: ignore[arg-type]
+
+
+def test_a_question_waits_for_a_new_process_no_longer_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read large tables again takes longer than any question may: who lost the process would be told so by that."""
+    monkeypatch.setattr("deniable.queries.engines.apart._GRACE", 0.0)
+    started, go_on = threading.Event(), threading.Event()
+    with Apart(partial(Odd, "die"), seconds=2.0) as engine:
+        engine.sql(None)  # type: ignore[arg-type]  # the process is there before time counts
+        running = engine._running
+
+        def slowly() -> Any:
+            started.set()
+            go_on.wait()
+            return running()
+
+        monkeypatch.setattr(Apart, "_running", lambda self: slowly())
+        with pytest.raises(EngineFailed):
+            engine.collect(None)  # type: ignore[arg-type]
+        assert started.is_set()
+        assert not go_on.is_set()
+        go_on.set()
 
 
 def test_a_plan_is_shown_while_every_place_is_taken() -> None:
     with Apart(partial(Odd, "sleep")) as engine, ThreadPoolExecutor(8) as pool:
         assert not engine.busy
-        asked = [pool.submit(engine.collect, None) for _ in range(8)]  # type: ignore[arg-type]
-        while engine._inside < 8:
+        asked = [pool.submit(in_turn, engine) for _ in range(8)]
+        while engine._inside < 8 or len(engine._worker._waiting if engine._worker else ()) < 4:
             time.sleep(0.01)
         with ThreadPoolExecutor(1) as another:
             assert another.submit(engine.sql, None).result(30) == ""  # type: ignore[arg-type]
+            # Nor does what stands in for the answer of a run that failed.
+            assert another.submit(engine.nothing, None).result(30) == {}  # type: ignore[arg-type]
         assert engine.busy
         engine.close()
         assert all(isinstance(each.exception(30), EngineFailed | InvalidOperation) for each in asked)

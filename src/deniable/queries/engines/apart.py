@@ -16,9 +16,10 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
+from contextlib import contextmanager
 from itertools import count
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -60,6 +61,7 @@ class Apart(Engine):
         self._tables: list[tuple[str, object, Table, bytes, Table, str]] = []
         self._reports: dict[str, Registration] = {}
         self._turn = threading.Lock()
+        self._counting = threading.Lock()
         self._places, self._inside = threading.Semaphore(_AT_ONCE), 0
         self._worker: _Worker | None = None
         self._closed = False
@@ -79,23 +81,25 @@ class Apart(Engine):
     def registered(self, name: str) -> Registration | None:
         return self._reports.get(name)
 
-    def collect(self, question: Collect) -> dict[Group, Numbers]:
-        with self._turn:
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        with self._counting:
             self._inside += 1
         try:
             with self._places:  # who waits here loses none of their time
-                return self._collected(question)
+                with self._turn:
+                    self._running()  # nor who finds that the process was lost
+                yield
         finally:
-            with self._turn:
+            with self._counting:
                 self._inside -= 1
 
-    def _collected(self, question: Collect) -> dict[Group, Numbers]:
+    def collect(self, question: Collect) -> dict[Group, Numbers]:
         """Once more in a new process, if the first was lost: most often on account of a question that ran beside it."""
         left = limit = None if self._seconds is None else self._seconds + _GRACE
+        began = time.monotonic()
         for is_last in (False, True):
-            with self._turn:
-                worker = self._running()
-            began = time.monotonic()
+            worker = self._within(left)
             try:
                 found: dict[Group, Numbers] = worker.call("collect", (question,), left)
                 return found
@@ -104,6 +108,29 @@ class Apart(Engine):
                     raise
             left = None if limit is None else max(0.0, limit - (time.monotonic() - began))
         raise AssertionError("unreachable")
+
+    def _within(self, seconds: float | None) -> _Worker:
+        """The worker, if there is one within so many seconds: to start another takes as long as the tables are large,
+        and who lost the process must not be told so by that.
+        """
+        worker = self._worker
+        if worker is not None and worker.alive:
+            return worker
+        started: Future[_Worker] = Future()
+
+        def start() -> None:
+            try:
+                with self._turn:
+                    started.set_result(self._running())
+            except BaseException as error:
+                started.set_exception(error)
+
+        threading.Thread(target=start, daemon=True).start()
+        try:
+            return started.result(seconds)
+        except Late:
+            pass
+        raise EngineFailed("engine")
 
     def nothing(self, question: Collect) -> dict[Group, Numbers]:
         worker = self._worker
@@ -314,12 +341,18 @@ def serve(descriptor: int) -> None:
             error = EngineFailed("engine")
         tell(number, "failed", error)
 
-    # What reads no data has a thread of its own: it neither waits for questions nor takes their time.
-    with ThreadPoolExecutor(_AT_ONCE) as pool, ThreadPoolExecutor(1) as aside:
+    # What reads no data has threads of its own: it neither waits for questions nor takes their time. What stands in for
+    # answers has as many as there are questions that may need it at once.
+    with (
+        ThreadPoolExecutor(_AT_ONCE) as pool,
+        ThreadPoolExecutor(1) as aside,
+        ThreadPoolExecutor(_AT_ONCE) as instead,
+    ):
+        pools = {"sql": aside, "nothing": instead}
         while True:
             try:
                 message = connection.recv()
             except EOFError:
                 shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # whoever made it may have been killed
                 os._exit(0)  # whatever still runs, nobody waits for it
-            (aside if message[1] == "sql" else pool).submit(work, *message)
+            pools.get(message[1], pool).submit(work, *message)

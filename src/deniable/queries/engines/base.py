@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -73,6 +74,13 @@ class Engine(ABC):
         """What became of the rows of a table, exactly: for its owner alone. None if this engine does not count."""
         return None
 
+    def turn(self) -> AbstractContextManager[object]:
+        """A place among the questions that run at the same time: the time of a question begins when it has one.
+
+        `collect`, and `nothing` in its stead, are called within.
+        """
+        return nullcontext()
+
     @abstractmethod
     def collect(self, question: Collect) -> dict[Group, Numbers]:
         """The statistics of a question for each group: of `known` in that order, else in an order of the keys alone."""
@@ -86,7 +94,8 @@ class Engine(ABC):
 
     @property
     def patience(self) -> float | None:
-        """The seconds after which a question is answered that could not be finished; None if its time is not limited.
+        """The seconds after which a question is answered that could not be finished, counted from when it has its turn;
+        None if its time is not limited.
 
         However and whenever it failed: the time at which an answer comes is then the same for all of them.
         """
