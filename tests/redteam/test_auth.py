@@ -320,7 +320,7 @@ def test_another_owner_cannot_join_a_family(tmp_path: Path) -> None:
     "403, and nothing changed",
 )
 def test_forged_forms(world: World) -> None:
-    ledger, people = list(world.ledger.entries()), world.curator.people()
+    ledger, people = list(world.ledger.entries()), world.curator.reception.people()
     posts = [route for route in console_routes(world) if "POST" in route.methods and route.path != "/console/sign-out"]
     assert len(posts) >= 8
     fields = {"sql": NEVER.format("forged"), "way": "epsilon", "amount": "0.1", "analyst": "ana", "limit": "9", "window": "", "reason": "x", "name": "mallory",
@@ -342,7 +342,7 @@ def test_forged_forms(world: World) -> None:
             done = browser.post(path, headers=headers, **fields)
             assert done.status_code == 403, (path, secret, done.status_code)
     assert list(world.ledger.entries()) == ledger
-    assert world.curator.people() == people
+    assert world.curator.reception.people() == people
 
 
 @case(

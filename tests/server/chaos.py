@@ -237,7 +237,7 @@ class World:
             budget = BudgetBody(epsilon=LIMIT)
             curator.register(owner, "visits", {"visits": "visits.csv"}, SCHEMA, budget)
             curator.grant(owner, "visits", ana.name, None, None)
-            token = str(curator.issue("ana", None)["token"])
+            token = str(curator.reception.issue("ana", None)["token"])
             record = curator.visible(Person("olga", Role.OWNER), "visits")
         finally:
             curator.close()

@@ -139,7 +139,7 @@ def test_somebody_who_was_closed_is_out_whatever_their_token_says(world: World) 
     world.newcomer("eve", "analyst")  # type: ignore[arg-type]
     text = token(sub="eve")
     assert who(world, text).status_code == 200
-    world.curator.close_person("eve")
+    world.curator.reception.close_person("eve")
     assert who(world, text).status_code == 401
 
 

@@ -158,7 +158,7 @@ def test_an_analyst_sees_their_own_releases_only(world: World) -> None:
     release = world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 61", epsilon=0.1).json()["release"]
     assert world.call("ana", "GET", f"/v1/labels/{release}").status_code == 200
     assert world.call(other, "GET", f"/v1/labels/{release}").status_code == 404
-    assert world.call(other, "GET", "/v1/datasets/visits/releases").json() == {"releases": []}
+    assert world.call(other, "GET", "/v1/datasets/visits/releases").json() == {"releases": [], "before": None}
 
 
 def test_names_in_headers_mean_nothing(world: World) -> None:

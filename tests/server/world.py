@@ -118,7 +118,7 @@ class World:
         """Somebody new with a token."""
         if self.curator.catalogue.person(name) is None:
             self.curator.catalogue.add_person(name, role)
-        self.tokens[name] = self.curator.issue(name, None)["token"]
+        self.tokens[name] = self.curator.reception.issue(name, None)["token"]
         return name
 
     @property

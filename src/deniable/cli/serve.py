@@ -114,7 +114,7 @@ def _invited(curator: "Curator", name: str) -> str:
         role = "was somebody else, and is closed" if person is None else f"is an {person.role} here"
         remedy = "choose another name; an admin who is here makes tokens for everybody else"
         raise InvalidParameter("--invite", name, f"{role}, and invites admins only", remedy)
-    return str(curator.issue(name, None)["token"])
+    return str(curator.reception.issue(name, None)["token"])
 
 
 def run(curator: "Curator", tokens: "dict[Role, str]", *, as_json: bool) -> None:

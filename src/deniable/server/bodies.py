@@ -7,11 +7,15 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from deniable.server.people import checked_name
 from deniable.server.roles import Role
 
 Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False, strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@-]*$", strict=True)]
 """Names of people and datasets: letters, digits and a few signs, so that no page, file or log can be broken by one."""
+
+NewName = Annotated[Name, AfterValidator(checked_name)]
+"""The same for what is made now. What was made when names could end with a space can still be asked for."""
 
 _DEEPEST = 150
 """Brackets within brackets."""
@@ -141,7 +145,7 @@ class BudgetBody(_Body):
 class NewDataset(_Body):
     """A dataset: its tables with the files they are in, what is public about them, and the budget."""
 
-    name: Name
+    name: NewName
     sources: Annotated[dict[str, Text], Field(min_length=1, max_length=20)]
     schema_: Annotated[Text | dict[str, Any], Field(alias="schema")]
     budget: BudgetBody | None = None
@@ -151,7 +155,7 @@ class NewDataset(_Body):
 class NewPerson(_Body):
     """Somebody, and what they are."""
 
-    name: Name
+    name: NewName
     role: Role
 
 

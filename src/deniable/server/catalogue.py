@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,6 +41,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from deniable.errors import LedgerUnavailable, MissingExtra, UnreadableRecord
 from deniable.ledger import migrations
 from deniable.server.locks import exclusive
+from deniable.server.people import checked_name, look
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
 
@@ -187,17 +188,6 @@ class DatasetRecord:
 
 @final
 @dataclass(frozen=True, slots=True)
-class GrantRecord:
-    """That an analyst may ask about a dataset, and on which terms (for the reader; the ledger enforces its own)."""
-
-    person: str
-    dataset: str
-    terms: dict[str, Any]
-    made: float
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class ReleaseRecord:
     """Which question an entry of a ledger answered."""
 
@@ -262,7 +252,12 @@ class Catalogue:
     def add_person(self, name: str, role: Role) -> Person:
         """Somebody new. Whoever was closed comes back as who they were: their spending is kept under their name."""
         with _kept(self._engine.begin) as connection:
-            found = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == name)).first()
+            known = connection.execute(select(_PEOPLE)).all()
+            found = next((row for row in known if row.name == name), None)
+            if found is None:
+                checked_name(name)
+                if (like := next((row.name for row in known if look(row.name) == look(name)), None)) is not None:
+                    raise Problem("exists", f"{name!r} looks like {like!r}, who is here already; choose another name")
             if found is not None:
                 if found.active or found.role != role:
                     raise Problem("exists", f"there is somebody called {name!r} already")
@@ -394,17 +389,17 @@ class Catalogue:
                     found.setdefault(row.family, set()).add(row.mark)
         return found
 
-    def grant(self, person: str, dataset: str, terms: dict[str, Any]) -> None:
-        """That somebody may ask about a dataset, from now on."""
-        values = {"active": True, "terms": json.dumps(terms), "made": time.time()}
+    def grant(self, person: str, dataset: str) -> None:
+        """That somebody may ask about a dataset, from now on. How much they may spend is in the ledger alone."""
         here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset)
+        values = {"active": True, "terms": "{}", "made": time.time()}
         with _kept(self._engine.begin) as connection:
             if not connection.execute(update(_GRANTS).where(here).values(**values)).rowcount:
                 connection.execute(insert(_GRANTS).values(person=person, dataset=dataset, **values))
 
-    def revoke_grant(self, person: str, dataset: str) -> None:
-        """That they may not any more. What they spent stays spent."""
-        here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset) & _GRANTS.c.active
+    def revoke_grants(self, person: str, datasets: list[str]) -> None:
+        """That they may not any more, about any of these. What they spent stays spent."""
+        here = (_GRANTS.c.person == person) & _GRANTS.c.dataset.in_(datasets) & _GRANTS.c.active
         with _kept(self._engine.begin) as connection:
             if not connection.execute(update(_GRANTS).where(here).values(active=False)).rowcount:
                 raise Problem("not_found")
@@ -415,16 +410,11 @@ class Catalogue:
         with _kept(self._engine.connect) as connection:
             return connection.execute(select(_GRANTS.c.person).where(here)).first() is not None
 
-    def grants(self, *, dataset: str | None = None, person: str | None = None) -> list[GrantRecord]:
-        """The grants that hold, of a dataset or of somebody."""
-        asked = select(_GRANTS).where(_GRANTS.c.active).order_by(_GRANTS.c.dataset, _GRANTS.c.person)
-        if dataset is not None:
-            asked = asked.where(_GRANTS.c.dataset == dataset)
-        if person is not None:
-            asked = asked.where(_GRANTS.c.person == person)
+    def grants(self, dataset: str) -> list[str]:
+        """Who may ask about a dataset."""
+        asked = select(_GRANTS.c.person).where(_GRANTS.c.active, _GRANTS.c.dataset == dataset)
         with _kept(self._engine.connect) as connection:
-            rows = connection.execute(asked).all()
-        return [GrantRecord(row.person, row.dataset, json.loads(row.terms), row.made) for row in rows]
+            return [row.person for row in connection.execute(asked.order_by(_GRANTS.c.person)).all()]
 
     # -- requests and releases -----------------------------------------------------------------------------------------
     # These are written for every question and go by the quick way: after a power cut the newest may be missing. Then a
@@ -467,9 +457,29 @@ class Catalogue:
             row = connection.execute(select(_RELEASES).where(here)).first()
         return None if row is None else ReleaseRecord(*row)
 
-    def releases(self, dataset: str, *, most: int = 100) -> list[ReleaseRecord]:
-        """The newest releases of a dataset."""
+    def releases(
+        self,
+        dataset: str,
+        *,
+        person: str | None = None,
+        before: int | None = None,
+        entries: Sequence[int] | None = None,
+        beginning: str = "",
+        most: int = 100,
+    ) -> list[ReleaseRecord]:
+        """The newest releases of a dataset: of this person, before this entry, among these, beginning with these words.
+
+        Whatever is left out is left out before the newest are taken.
+        """
         asked = select(_RELEASES).where(_RELEASES.c.dataset == dataset).order_by(_RELEASES.c.entry.desc()).limit(most)
+        if person is not None:
+            asked = asked.where(_RELEASES.c.person == person)
+        if before is not None:
+            asked = asked.where(_RELEASES.c.entry < before)
+        if entries is not None:
+            asked = asked.where(_RELEASES.c.entry.in_(entries))
+        if beginning:
+            asked = asked.where(_RELEASES.c.question.startswith(beginning, autoescape=True))
         with _kept(self._engine.connect) as connection:
             return [ReleaseRecord(*row) for row in connection.execute(asked).all()]
 

@@ -38,12 +38,15 @@ from deniable.server.families import Marks, marking, marks_of
 from deniable.server.labels import label_of, signed
 from deniable.server.oidc import configured
 from deniable.server.problems import Problem
+from deniable.server.reception import Reception
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
 from deniable.server.sources import allowed
 from deniable.tables.schema import write_schema
 
 _NUMBER: Final = re.compile("[0-9]{1,18}")
+PAGE: Final = 100
+"""Releases on a page."""
 
 _POSIX: Final = os.name == "posix"
 """Workers and locks need what Linux and macOS offer; the modules of the server can be imported anywhere."""
@@ -85,6 +88,7 @@ class Curator:
         self.catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
         issuer = None if settings.oidc is None else configured(self.catalogue, settings.oidc)
         self.gate = Gate(self.catalogue, issuer)
+        self.reception = Reception(self.catalogue, self.gate, settings.token_days)
         self.key = _key(settings.state / "server.key")
         """Signs adjustments, checkpoints and labels."""
         self._marking = marking(settings.state, self.key)
@@ -352,22 +356,39 @@ class Curator:
         lifetime = [each.limit for each in ledger.accounts() if each.name == analyst and each.window is None]
         if window is not None and lifetime in ([], [Cost(0, 0)]):  # new here, or back after a revocation
             ledger.grant(analyst, ledger.limit, by=person.name)
+        for each in ledger.accounts():  # a window that was revoked limits no later grant
+            if each.name == analyst and each.window not in (None, window) and each.limit == Cost(0, 0):
+                ledger.grant(analyst, ledger.limit, window=each.window, by=person.name, reason="not revoked any more")
         ledger.grant(analyst, share, window=window, by=person.name)
+        self.catalogue.grant(analyst, dataset)
         terms = {"limit": share.describe(ledger.budget), "window_seconds": window}
-        self.catalogue.grant(analyst, dataset, terms)
         return {"analyst": analyst, "dataset": dataset, **terms}
 
     def revoke_grant(self, person: Person, dataset: str, analyst: str) -> None:
-        """An analyst may not ask any more. What they spent stays spent."""
-        ledger = self.open(person, dataset).session.ledger
-        self.catalogue.revoke_grant(analyst, dataset)
+        """An analyst may not ask any more: under no name of the family, in no window. What they spent stays spent."""
+        opened = self.open(person, dataset)
+        names = [each.name for each in self.catalogue.datasets() if each.family == opened.record.family]
+        self.catalogue.revoke_grants(analyst, names)
         self._seen.clear()
-        ledger.grant(analyst, Cost(0, 0), by=person.name, reason="revoked")
+        ledger = opened.session.ledger
+        for window in [None, *(each.window for each in ledger.accounts() if each.name == analyst and each.window)]:
+            ledger.grant(analyst, Cost(0, 0), window=window, by=person.name, reason="revoked")
 
     def grants(self, person: Person, dataset: str) -> list[dict[str, Any]]:
-        """Who may ask about a dataset."""
-        self.visible(person, dataset)
-        return [{"analyst": each.person, **each.terms} for each in self.catalogue.grants(dataset=dataset)]
+        """Who may ask about a dataset, and the limits that hold for them: those of the ledger, which the names of a
+        family share.
+        """
+        ledger = self.open(person, dataset).session.ledger
+        accounts = ledger.accounts()
+        lifetime = {each.name: each.limit for each in accounts if each.window is None}
+        return [
+            {"analyst": name, "limit": each.limit.describe(ledger.budget), "window_seconds": each.window}
+            for name in self.catalogue.grants(dataset)
+            for each in sorted(accounts, key=lambda each: each.window or 0)
+            # A window with room for the whole share limits nothing; without a share nobody may ask.
+            if each.name == name and lifetime[name] != Cost(0, 0)
+            if each.window is None or not lifetime[name] <= each.limit
+        ]
 
     def adjust(self, person: Person, dataset: str, budget: BudgetBody, reason: str) -> dict[str, Any]:
         """Change the limit of a dataset: a signed entry for everybody to see. What was spent stays spent."""
@@ -424,14 +445,19 @@ class Curator:
         self.visible(person, dataset)
         return self.datasets.failures.of(dataset)
 
-    def releases(self, person: Person, dataset: str) -> list[dict[str, Any]]:
-        """The newest releases: who asked what. An analyst sees their own."""
+    def releases(self, person: Person, dataset: str, before: int | None = None) -> dict[str, Any]:
+        """The newest releases, or those before an entry: who asked what. An analyst sees their own.
+
+        `before` of what is returned is where the next page begins; None on the last.
+        """
         self.visible(person, dataset)
-        return [
+        whose = person.name if person.role is Role.ANALYST else None
+        found = self.catalogue.releases(dataset, person=whose, before=before, most=PAGE + 1)
+        told = [
             {"release": f"{dataset}:{each.entry}", "by": each.person, "question": each.question, "time": int(each.made)}
-            for each in self.catalogue.releases(dataset)
-            if person.role is not Role.ANALYST or each.person == person.name
+            for each in found[:PAGE]
         ]
+        return {"releases": told, "before": found[PAGE - 1].entry if len(found) > PAGE else None}
 
     def label(self, person: Person, release: str) -> dict[str, Any]:
         """The signed label of a release."""
@@ -458,49 +484,6 @@ class Curator:
                 if answer is not None:
                     return answer
         return None
-
-    # -- people --------------------------------------------------------------------------------------------------------
-
-    def people(self) -> list[dict[str, Any]]:
-        """Everybody."""
-        return [
-            {"name": person.name, "role": person.role, "active": active} for person, active in self.catalogue.people()
-        ]
-
-    def analysts(self) -> list[str]:
-        """The names of the analysts."""
-        return [person.name for person, active in self.catalogue.people() if active and person.role is Role.ANALYST]
-
-    def add_person(self, name: str, role: Role) -> dict[str, Any]:
-        """Somebody new."""
-        person = self.catalogue.add_person(name, role)
-        return {"name": person.name, "role": person.role}
-
-    def close_person(self, name: str) -> None:
-        """Nobody comes in under this name any more."""
-        self.catalogue.close_person(name)
-        self.gate.forget()
-
-    def issue(self, name: str, days: float | None) -> dict[str, Any]:
-        """A token for somebody, told once."""
-        if self.catalogue.person(name) is None:
-            raise Problem("not_found", f"there is nobody called {name!r}")
-        token, id, expires = self.gate.issue(name, days=self.settings.token_days if days is None else days)
-        return {"token": token, "id": id, "person": name, "expires": int(expires)}
-
-    def tokens(self, name: str) -> list[dict[str, Any]]:
-        """What is kept of somebody's tokens."""
-        if self.catalogue.person(name) is None:
-            raise Problem("not_found", f"there is nobody called {name!r}")
-        return [
-            {"id": each.id, "made": int(each.made), "expires": int(each.expires), "revoked": each.revoked}
-            for each in self.catalogue.tokens(name)
-        ]
-
-    def revoke(self, id: str) -> None:
-        """This token opens nothing any more."""
-        self.catalogue.revoke_token(id)
-        self.gate.forget()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

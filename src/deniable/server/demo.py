@@ -22,7 +22,7 @@ def prepared(curator: Curator, source: str, schema: str) -> dict[Role, str]:
     owner = Person(PEOPLE[Role.OWNER], Role.OWNER)
     curator.register(owner, DATASET, {"people": source}, schema, BudgetBody(epsilon=1.0, delta=1e-6))
     curator.grant(owner, DATASET, PEOPLE[Role.ANALYST], None, None)
-    return {role: curator.issue(name, 1.0)["token"] for role, name in PEOPLE.items()}
+    return {role: curator.reception.issue(name, 1.0)["token"] for role, name in PEOPLE.items()}
 
 
 def settings_in(folder: Path, *, host: str, port: int) -> Settings:

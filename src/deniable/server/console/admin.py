@@ -40,8 +40,8 @@ async def _shown(
 
 def _listed(curator: Curator) -> list[dict[str, Any]]:
     found = []
-    for person in curator.people():
-        tokens = curator.tokens(person["name"]) if person["active"] else []
+    for person in curator.reception.people():
+        tokens = curator.reception.tokens(person["name"]) if person["active"] else []
         for each in tokens:
             each["until"] = dt.datetime.fromtimestamp(each["expires"], dt.UTC).date().isoformat()
         found.append({**person, "tokens": [each for each in tokens if not each["revoked"]]})
@@ -51,7 +51,7 @@ def _listed(curator: Curator) -> list[dict[str, Any]]:
 async def _add(visit: Visit) -> Response:
     try:
         body = NewPerson.model_validate({"name": visit.text("name").strip(), "role": visit.text("role")})
-        await visit.desk.run(visit.curator.add_person, body.name, body.role)
+        await visit.desk.run(visit.curator.reception.add_person, body.name, body.role)
         return await _token(visit, body.name)
     except (Problem, DeniableError, ValidationError) as error:
         return await _shown(visit, problem=told(as_problem(error)))
@@ -66,9 +66,9 @@ async def _issue(visit: Visit) -> Response:
 
 async def _token(visit: Visit, name: str) -> Response:
     body = NewToken.model_validate({"person": name})
-    return await _shown(visit, issued=await visit.desk.run(visit.curator.issue, body.person, None))
+    return await _shown(visit, issued=await visit.desk.run(visit.curator.reception.issue, body.person, None))
 
 
 async def _revoke(visit: Visit) -> Response:
-    await visit.desk.run(visit.curator.revoke, visit.text("id"))
+    await visit.desk.run(visit.curator.reception.revoke, visit.text("id"))
     return visit.go("/console/people")

@@ -262,8 +262,8 @@ def answered(record: dict[str, Any], sql: str) -> dict[str, Any]:
 
 
 async def _releases(visit: Visit) -> Response:
-    found = await visit.desk.run(visit.curator.releases, visit.person, visit.dataset)
-    return visit.page("releases.html", dataset=visit.dataset, releases=found)
+    found = await visit.desk.run(visit.curator.releases, visit.person, visit.dataset, visit.before)
+    return visit.page("releases.html", dataset=visit.dataset, **found)
 
 
 async def _label(visit: Visit) -> Response:

@@ -36,9 +36,7 @@ def add(routes: APIRouter, guard: Guard) -> None:
 
 
 async def _ledger(visit: Visit) -> Response:
-    said = visit.request.query_params.get("before", "")
-    before = int(said) if said.isascii() and said.isdigit() and len(said) < 12 else None
-    found = await visit.desk.run(_book, visit.curator, visit.person, visit.dataset, before)
+    found = await visit.desk.run(_book, visit.curator, visit.person, visit.dataset, visit.before)
     return visit.page("ledger.html", dataset=visit.dataset, **found)
 
 
@@ -49,9 +47,11 @@ def _book(curator: Curator, person: Person, dataset: str, before: int | None) ->
     except LedgerDamaged as error:  # then nothing else that it says can be believed
         return {"broken": {"entry": error.number, "fault": error.fault}}
     entries = list(ledger.entries())
-    releases = {int(each["release"].rpartition(":")[2]): each["release"] for each in curator.releases(person, dataset)}
     charged = {each.number: each.charge for each in entries if each.state is State.RESERVED}
     older = [each for each in reversed(entries) if before is None or each.number < before]
+    numbers = {charged.get(each.closes or each.number, -1) for each in older[:_SHOWN]}
+    known = curator.catalogue.releases(dataset, entries=sorted(numbers), most=_SHOWN)
+    releases = {each.entry: f"{dataset}:{each.entry}" for each in known}
     shown = [
         {
             "number": each.number,

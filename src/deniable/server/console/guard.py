@@ -57,6 +57,12 @@ class Visit:
         """The dataset that the address names."""
         return str(self.request.path_params["name"])
 
+    @property
+    def before(self) -> int | None:
+        """Where a page of a list begins, if the address says so."""
+        said = self.request.query_params.get("before", "")
+        return int(said) if said.isascii() and said.isdigit() and len(said) < 10 else None
+
     def text(self, name: str, default: str = "") -> str:
         """A field of the form."""
         found = self.form.get(name, default)

@@ -38,6 +38,7 @@ _NOT_BOUGHT: Final = (
 )
 _MOST_FILES: Final = 500
 _MOST_COLUMNS: Final = 150
+_MOST_BOUGHT: Final = 1000
 _LEFT_OUT: Final = "leave out"
 _BOUNDS_EPSILON: Final = "0.05"
 """What is proposed to be paid for the bounds of a column."""
@@ -327,9 +328,9 @@ async def _shared(
 
 def _shares(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
     ledger = curator.open(person, dataset).session.ledger
-    granted = {each["analyst"] for each in curator.grants(person, dataset)}
+    granted = {(each["analyst"], each["window_seconds"]) for each in curator.grants(person, dataset)}
     return {
-        "analysts": curator.analysts(),
+        "analysts": curator.reception.analysts(),
         "accounts": accounts(ledger, granted),
         "account": account(curator, person, dataset),
         "bought": _bought(curator, person, dataset),
@@ -337,11 +338,11 @@ def _shares(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
     }
 
 
-def accounts(ledger: Any, named: set[str] | None = None) -> list[dict[str, Any]]:
-    """Every limit with a meter; of these names only, if they are given."""
+def accounts(ledger: Any, named: set[tuple[str, int | None]] | None = None) -> list[dict[str, Any]]:
+    """Every limit with a meter; of these names and windows only, if they are given."""
     found = []
     for each in ledger.accounts():
-        if named is not None and each.name not in named:
+        if named is not None and (each.name, each.window) not in named:
             continue
         gone = share(each.spent, each.limit)
         found.append(
@@ -416,13 +417,12 @@ def _bought(curator: Curator, person: Person, dataset: str) -> list[dict[str, An
     """Columns whose bounds were bought, or tried to: what is public about them now."""
     tables = curator.described(person, dataset)["tables"]
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for each in curator.releases(person, dataset):
-        said = json.loads(each["question"]) if each["question"].startswith("{") else {}
-        if "bounds" in said:
-            name, column = said["table"], said["bounds"]
-            facts = tables[name]["columns"][column]
-            about = {"table": name, "column": column, "low": facts.get("low"), "high": facts.get("high")}
-            found.setdefault((name, column), {**about, "release": each["release"]})  # the newest comes first
+    for each in curator.catalogue.releases(dataset, beginning='{"bounds"', most=_MOST_BOUGHT):
+        said = json.loads(each.question)
+        name, column = said["table"], said["bounds"]
+        facts = tables[name]["columns"][column]
+        about = {"table": name, "column": column, "low": facts.get("low"), "high": facts.get("high")}
+        found.setdefault((name, column), {**about, "release": f"{dataset}:{each.entry}"})  # the newest comes first
     return [*found.values()]
 
 

@@ -6,7 +6,7 @@ import json
 from enum import StrEnum
 from typing import Annotated, Any, Final, final
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import PlainTextResponse
 
 from deniable import __version__
@@ -50,9 +50,16 @@ def router(desk: Desk) -> APIRouter:
         return await desk.run(curator.verified, person, dataset)
 
     @routes.get("/datasets/{dataset}/releases")
-    async def releases(dataset: Name, person: Person = may("see labels")) -> Any:
-        """The newest releases: who asked what, without the answers. Analysts see their own."""
-        return {"releases": await desk.run(curator.releases, person, dataset)}
+    async def releases(
+        dataset: Name,
+        person: Person = may("see labels"),
+        before: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
+    ) -> Any:
+        """The newest releases, or those before an entry: who asked what, without the answers. Analysts see their own.
+
+        `before` in the answer is where the next page begins; null on the last.
+        """
+        return await desk.run(curator.releases, person, dataset, before)
 
     @routes.get("/labels/{release}", response_class=Response)
     async def label(release: Name, person: Person = may("see labels"), form: Form = Form.JSON) -> Response:
