@@ -7,8 +7,10 @@ from typing import Final
 
 from deniable.queries.question import MOST_GROUPS, MOST_MEASURES
 from deniable.queries.rules import EXAMPLE, MOST_BYTES, MOST_NESTED, MOST_NODES, RULES
+from deniable.tables.expressions import MOST_DEPTH, MOST_PARTS
 from deniable.tables.kinds import LONGEST
-from deniable.tables.operators import MOST_DEPTH, MOST_PARTS, MOST_RANGE, MOST_VALUES, OPERATORS
+from deniable.tables.length import MOST_WRITTEN
+from deniable.tables.operators import MOST_RANGE, MOST_VALUES, OPERATORS
 from deniable.tables.work import MOST_WORK
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "sql.md"
@@ -189,6 +191,7 @@ def page() -> str:
         f"sub-queries written out; {MOST_MEASURES} aggregates; {MOST_GROUPS:,} combinations of public keys.".replace(
             ",", " ", 0
         ),
+        f"With every name of a sub-query replaced by what it stands for, a question has at most {MOST_WRITTEN:,} parts: engines write it out like this.",
         "",
         f"Texts have at most {LONGEST:,} code points: longer ones are cut there, when a file is read and when texts are joined.",
         "",

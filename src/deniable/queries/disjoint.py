@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import Any, Final, final
 
+from deniable.errors import QuestionRefused
 from deniable.queries.canonical import Form, Forms, expression_form, relation_form
 from deniable.queries.question import conjuncts, no_public_value
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, renamed
@@ -118,16 +120,18 @@ def _filters(relation: Relation) -> tuple[Relation, list[Expression]]:
         if isinstance(relation, Filter):
             conditions += conjuncts(relation.condition)
         else:
-            names = dict(relation.expressions)
-            conditions = [renamed(each, names) for each in conditions]
-            # Names written out again and again grow without end; a proof that long is not worth having.
-            conditions = [each for each in conditions if _size(each) <= _MOST_USED]
+            conditions = list(_written_out(conditions, dict(relation.expressions)))
         relation = relation.child
     return relation, conditions
 
 
-def _size(expression: Expression) -> int:
-    return sum(1 for _, _ in zip(columns_used(expression), range(_MOST_USED + 1), strict=False))
+def _written_out(conditions: list[Expression], names: dict[str, Expression]) -> Iterator[Expression]:
+    """Conditions with names replaced. That makes them grow without end; a proof that long is not worth having."""
+    for each in conditions:
+        with contextlib.suppress(QuestionRefused):
+            made = renamed(each, names)
+            if sum(1 for _ in columns_used(made)) <= _MOST_USED:
+                yield made
 
 
 @final

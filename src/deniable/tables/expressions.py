@@ -8,12 +8,16 @@ range are NULL, on every engine. Which operators exist, what they mean and what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, field
+from typing import Final, final
 
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, QuestionRefused
 from deniable.numbers import plain
 from deniable.tables.kinds import Kind, Scalar, kind_of
+
+MOST_DEPTH: Final = 100
+MOST_PARTS: Final = 2000
+"""Columns, constants and operators of one expression; a part that stands in two places is two."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +108,16 @@ class Expression:
     def __bool__(self) -> bool:
         raise InvalidOperation("an expression has no truth of its own: write & for and, | for or, ~ for not")
 
+    @property
+    def parts(self) -> int:
+        """How many columns, constants and operators it has, each as often as it stands there."""
+        return 1
+
+    @property
+    def depth(self) -> int:
+        """How many operators stand within one another."""
+        return 0
+
     def is_null(self) -> Call:
         """Whether the value is missing: never NULL itself."""
         return call("is_null", self)
@@ -170,6 +184,28 @@ class Call(Expression):
 
     operator: str
     arguments: tuple[Expression, ...]
+    parts: int = field(init=False, repr=False)
+    depth: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Checked here and nowhere later: `CASE x WHEN 1 ... WHEN 2 ...` holds x twice, so forty of them in one another
+        # are a small object, and more steps than anybody has time for to whoever walks through it.
+        parts, depth = 1, 0
+        for argument in self.arguments:
+            parts += argument.parts
+            depth = max(depth, argument.depth)
+        if parts > MOST_PARTS:
+            raise QuestionRefused(
+                "too_deep", f"an expression has at most {MOST_PARTS} parts", "ask in several questions"
+            )
+        if depth >= MOST_DEPTH:
+            raise QuestionRefused(
+                "too_deep",
+                f"an expression is nested at most {MOST_DEPTH} levels deep",
+                "name parts of it in a sub-query",
+            )
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "depth", depth + 1)
 
     def __repr__(self) -> str:
         return f"{self.operator}({', '.join(repr(argument) for argument in self.arguments)})"

@@ -28,8 +28,6 @@ from deniable.tables.kinds import LONGEST, Domain, Kind, Scalar, kind_of
 Value = Scalar | None
 Row = Mapping[str, Value]
 
-MOST_DEPTH: Final = 100
-MOST_PARTS: Final = 2000
 MOST_VALUES: Final = 10_000
 """Images of public keys up to this size are listed."""
 MOST_WORK: Final = 50_000
@@ -113,20 +111,13 @@ class Columns(Mapping[str, Domain]):
 def typed(expression: Expression, columns: Mapping[str, Domain]) -> Typed:
     """Check an expression against columns. Refuses unknown columns, unknown operators and kinds that do not fit."""
     if not isinstance(columns, Columns) or not isinstance(expression, Call):
-        return _checked(expression, columns)
+        return _typed(expression, columns, [MOST_WORK])
     known = columns.checked.get(id(expression))
     if known is None:
         if len(columns.checked) >= _MOST_REMEMBERED:  # a frame that is asked again and again
             columns.checked.clear()
-        known = columns.checked[id(expression)] = (expression, _checked(expression, columns))
+        known = columns.checked[id(expression)] = (expression, _typed(expression, columns, [MOST_WORK]))
     return known[1]
-
-
-def _checked(expression: Expression, columns: Mapping[str, Domain]) -> Typed:
-    parts = _size(expression, 0)
-    if parts > MOST_PARTS:
-        raise QuestionRefused("too_deep", f"an expression has at most {MOST_PARTS} parts", "ask in several questions")
-    return _typed(expression, columns, [MOST_WORK])
 
 
 def domain(expression: Expression, columns: Mapping[str, Domain]) -> Domain:
@@ -148,16 +139,6 @@ def evaluate(expression: Expression, row: Row, columns: Mapping[str, Domain]) ->
     True
     """
     return typed(expression, columns).value(row)
-
-
-def _size(expression: Expression, depth: int) -> int:
-    if depth > MOST_DEPTH:
-        raise QuestionRefused(
-            "too_deep", f"an expression is nested at most {MOST_DEPTH} levels deep", "name parts of it in a sub-query"
-        )
-    if isinstance(expression, Call):
-        return 1 + sum(_size(argument, depth + 1) for argument in expression.arguments)
-    return 1
 
 
 def _typed(expression: Expression, columns: Mapping[str, Domain], left: list[int]) -> Typed:

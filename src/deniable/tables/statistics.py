@@ -12,6 +12,7 @@ from deniable.errors import QuestionRefused
 from deniable.numbers import root_up, up
 from deniable.tables.expressions import Column, same
 from deniable.tables.kinds import NUMBERS, Kind
+from deniable.tables.length import check_length
 from deniable.tables.operators import typed
 from deniable.tables.plan import Bound, Filter, PerPerson
 from deniable.tables.work import check_work
@@ -241,6 +242,7 @@ class Collect:
         for statistic in self.statistics:
             statistic.check(self.relation)
         check_work(self)
+        check_length(self)
 
     @property
     def reach(self) -> Reach:
