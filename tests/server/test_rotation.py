@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -157,9 +159,10 @@ def test_a_ledger_made_while_the_key_was_replaced_is_caught_up_with(tmp_path: Pa
 
 
 def test_data_is_still_known_where_the_secret_of_marks_was_never_written_down(tmp_path: Path) -> None:
-    """A state from before it was a file of its own: made anew from the new key, it would give all data a fresh budget."""
+    """A state from before it was kept at all: made anew from the new key, it would give all data a fresh budget."""
     before = stopped(tmp_path)
-    (tmp_path / "state" / "marks.secret").unlink()
+    with closing(sqlite3.connect(tmp_path / "state" / "catalogue.sqlite")) as database, database:
+        database.execute("DELETE FROM curator_server")
     rotate(before.curator.settings, by="admin", reason="new")
     world = started(before)
     with world.client:

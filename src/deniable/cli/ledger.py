@@ -102,15 +102,30 @@ def add(app: "typer.Typer") -> None:
 
     @app.command()
     def moved(
-        ledger: Annotated[str, typer.Argument(help="A ledger's own file, or the URL of its database.")],
-        reason: Annotated[str, typer.Option(help="Why it is here now, for everybody to read.")],
+        ledger: Annotated[
+            str | None,
+            typer.Argument(help="A ledger's own file, or the URL of its database; else --config.", show_default=False),
+        ] = None,
+        reason: Annotated[
+            str, typer.Option(help="Why it is here now, for everybody to read.", show_default=False)
+        ] = "",
         dataset: Annotated[str | None, typer.Option(help="Of a database with several ledgers: which one.")] = None,
+        config: Annotated[
+            Path | None, typer.Option(help="Of a server that is stopped: its catalogue and all of its ledgers.")
+        ] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a sentence.")] = False,
     ) -> None:
         """Say that a ledger's file is in another place for good, and that nobody uses another copy of it."""
         from deniable.ledger import Ledger, State
 
         with plain_errors():
+            if (ledger is None) == (config is None) or not reason:
+                remedy = "write deniable moved visits.csv.ledger --reason 'a new disk'"
+                raise InvalidParameter("ledger, --config, --reason", NOTHING, "a reason and one of the others", remedy)
+            if config is not None:
+                _say_moved(config, reason, as_json=as_json)
+                return
+            assert ledger is not None
             with Ledger.inspect(ledger, dataset=dataset) as before:
                 known = before.verify()
             with Ledger.open(ledger, dataset=dataset, moved=reason) as opened:
@@ -122,6 +137,20 @@ def add(app: "typer.Typer") -> None:
                 print("This ledger is at home here; nothing was written.")
             else:
                 print(f"This ledger is at home here now; entry {found} says so. Do not use another copy of it.")
+
+
+def _say_moved(config: Path, reason: str, *, as_json: bool) -> None:
+    """The same of all that a server keeps in its folder."""
+    from deniable.server.identity import moved
+    from deniable.server.settings import Settings
+
+    many = moved(Settings.read(config), reason)
+    if as_json:
+        print(json.dumps({"moved": many > 0, "ledgers": many}))
+    else:
+        print(
+            f"This server is at home here now, with {many} ledgers that were elsewhere. Do not use another copy of it."
+        )
 
 
 def _rotated(

@@ -23,7 +23,6 @@ from sqlalchemy import (
     Float,
     Integer,
     LargeBinary,
-    MetaData,
     String,
     Table,
     Text,
@@ -40,16 +39,15 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from deniable.errors import LedgerUnavailable, MissingExtra, UnreadableRecord
 from deniable.ledger import migrations
+from deniable.server.guards import METADATA as _METADATA
+from deniable.server.guards import NAME as _NAME
+from deniable.server.guards import Guards
 from deniable.server.locks import exclusive
 from deniable.server.people import checked_name, look
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
 
-_METADATA: Final = MetaData()
-"""The tables as they are now; `deniable.server.migrations` makes them."""
-
-_NAME: Final = 200
-_REVISION: Final = "0003"
+_REVISION: Final = "0004"
 _VERSION_TABLE: Final = "curator_version"
 _REGISTERING: Final = 0x64656E79_01
 """Names the lock of those who register, in a database that others use as well."""
@@ -216,6 +214,7 @@ class Catalogue:
             except ImportError as error:
                 raise MissingExtra(error.name or "psycopg", "postgres") from None
         self._quick = _Quick(quick)
+        self.guards = Guards(lambda: _kept(self._engine.begin))
         try:
             self._prepare()
         except _AWAY:
@@ -241,6 +240,11 @@ class Catalogue:
             if self._file is not None:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")  # all steps or none, also if this process is killed
             migrations.upgrade(connection, steps="deniable.server:migrations", version_table=_VERSION_TABLE)
+
+    @property
+    def file(self) -> Path | None:
+        """Where it lies; None in a shared database."""
+        return self._file
 
     def close(self) -> None:
         """Let go of every connection."""

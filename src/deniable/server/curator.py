@@ -13,7 +13,6 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 from itertools import chain
@@ -22,7 +21,6 @@ from typing import Any, Final, final
 
 from deniable.errors import NOTHING, DeniableError, InvalidOperation, InvalidParameter, QuestionRefused
 from deniable.ledger import EVERYBODY, Budget, Cost, Entry, Ledger
-from deniable.ledger import keys as keys_of
 from deniable.queries.answers import Answer
 from deniable.queries.bounds import question as bounds_question
 from deniable.queries.bounds import rows_to_be_seen
@@ -32,9 +30,11 @@ from deniable.queries.steps import question_of
 from deniable.server.auth import FRESH, Gate
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
-from deniable.server.datasets import Datasets, Open, budget_of, cost_of, declared, tables_of
+from deniable.server.datasets import Datasets, Open, cost_of, declared, tables_of
 from deniable.server.dummy import dummy_rows
-from deniable.server.families import Marks, marking, marks_of
+from deniable.server.families import marks_of
+from deniable.server.identity import identified, strays
+from deniable.server.kinship import kin_of, limit_of
 from deniable.server.labels import label_of, signed
 from deniable.server.oidc import configured
 from deniable.server.problems import Problem
@@ -47,6 +47,10 @@ from deniable.tables.schema import write_schema
 _NUMBER: Final = re.compile("[0-9]{1,18}")
 PAGE: Final = 100
 """Releases on a page."""
+_OLDER: Final = (
+    "the server's catalogue is older than its ledgers: data that it has forgotten would get a fresh budget. "
+    "Whoever runs the server must restore the newest catalogue before anything is registered"
+)
 
 _POSIX: Final = os.name == "posix"
 """Workers and locks need what Linux and macOS offer; the modules of the server can be imported anywhere."""
@@ -89,9 +93,12 @@ class Curator:
         issuer = None if settings.oidc is None else configured(self.catalogue, settings.oidc)
         self.gate = Gate(self.catalogue, issuer)
         self.reception = Reception(self.catalogue, self.gate, settings.token_days)
-        self.key = _key(settings.state / "server.key")
-        """Signs adjustments, checkpoints and labels."""
-        self._marking = marking(settings.state, self.key)
+        try:
+            self.key, self._marking = identified(settings, self.catalogue)
+        except BaseException:
+            self.catalogue.close()
+            raise
+        """The key signs adjustments, checkpoints and labels; by the other secret data is known again."""
         self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
         self.datasets = Datasets(settings, self.catalogue, self.key)
         self._asking = _Asking()
@@ -280,8 +287,10 @@ class Curator:
         with self.catalogue.registering():
             if self.catalogue.dataset(name) is not None:
                 raise Problem("exists", f"there is a dataset {name!r} already")
-            kin = self._kin(person, marks, family)
-            limit = self._limit(kin, marks, budget)
+            if strays(self.settings, self.catalogue):
+                raise Problem("ledger_mismatch", _OLDER)
+            kin = kin_of(self.catalogue, person, marks, files, family)
+            limit = limit_of(kin, marks, budget)
             record = DatasetRecord(
                 name=name,
                 owner=person.name,
@@ -304,43 +313,6 @@ class Curator:
                 raise
         warning = "this data was known: it goes on spending from the budget that it had" if kin else ""
         return {**self.described(person, name), "linked": bool(kin), "warning": warning}
-
-    def _kin(self, person: Person, marks: Mapping[str, Marks], family: str | None) -> list[DatasetRecord]:
-        """The datasets that the new one shares its budget with, oldest first."""
-        families = set()
-        if family is not None:
-            record = self.catalogue.dataset(family)
-            if record is None or record.owner != person.name:
-                raise Problem("not_found", f"you have no dataset {family!r}")
-            families.add(record.family)
-        for each in marks.values():
-            families |= {name for name, known in self.catalogue.marked(each.all).items() if each.related(known)}
-        if len(families) > 1:
-            rule = "hold people of several datasets with budgets of their own"
-            raise InvalidParameter("sources", NOTHING, rule, "register them one by one")
-        found = [each for each in self.catalogue.datasets() if each.family in families]
-        if any(each.owner != person.name for each in found):
-            # Its ledger would become theirs too: they could raise its limit, and read what others asked.
-            raise Problem("forbidden", "these people are in a dataset of somebody else; its owner may register them")
-        return sorted(found, key=lambda each: each.made)
-
-    def _limit(self, kin: list[DatasetRecord], marks: Mapping[str, Marks], budget: BudgetBody | None) -> Budget:
-        """The budget: of the family, or a new one."""
-        asked = None if budget is None else budget_of(budget)
-        if not kin:
-            if asked is None:
-                raise InvalidParameter("budget", None, "must be given", 'write {"epsilon": 1, "delta": 1e-6}')
-            return asked
-        for each in kin:
-            for table, found in marks.items():
-                if each.contents.get(table, found.content) != found.content:
-                    # Its old answers are kept under the table's name, and would be given for the new data.
-                    rule = "is the name of other data of this family"
-                    raise InvalidParameter("sources", table, rule, "give the table another name")
-        fixed = Budget.from_dict(kin[0].budget)
-        if asked is not None and asked != fixed:
-            raise Problem("ledger_mismatch", "this data has a budget already; leave the budget out, or adjust it")
-        return fixed
 
     # -- grants and accounts -------------------------------------------------------------------------------------------
 
@@ -570,8 +542,3 @@ def described_budget(budget: Budget) -> dict[str, Any]:
         "epsilon": None if epsilon is None else str(epsilon),
         "delta": str(budget.delta),
     }
-
-
-def _key(path: Path) -> keys_of.SigningKey:
-    """The server's key, made when it first starts."""
-    return keys_of.read(path) if path.exists() else keys_of.new(path)

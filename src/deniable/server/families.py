@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import csv
 import hmac
-import secrets
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ from math import comb
 from pathlib import Path
 from typing import Final, final
 
-from deniable.ledger.keys import SigningKey
 from deniable.tables.files import header
 from deniable.tables.schema import Table
 from deniable.tables.wellformed import rows_of
@@ -101,7 +99,7 @@ def marks_of(path: Path, table: Table, key: bytes) -> Marks:
         rows_of(str(path), len(header(str(path))))  # what is no table has no people to know it by
         csv.field_size_limit(max(csv.field_size_limit(), path.stat().st_size))  # a field may be as long as it likes
     content = digest(path)
-    sure = {_keyed(key, each, said) for each, said in (("content", content), ("path", str(path)))}
+    sure = sure_marks(key, content, str(path))
     if table.unit is None:
         return Marks(content, frozenset(), ())  # nobody is protected in it
     person = table.unit.column
@@ -128,6 +126,11 @@ def marks_of(path: Path, table: Table, key: bytes) -> Marks:
     marks = frozenset(people[each][:_RANK] + _keyed(key, "whole", each, said) for each, said in whole.items())
     [(_, most)] = Counter(whole.values()).most_common(1)
     return Marks(content, frozenset(sure), tuple(columns), marks, most / len(whole))
+
+
+def sure_marks(key: bytes, content: str, path: str) -> set[str]:
+    """What proves that a file is known: what is in it, and where it is."""
+    return {_keyed(key, each, said) for each, said in (("content", content), ("path", path))}
 
 
 def _keyed(key: bytes, *parts: str) -> str:
@@ -170,17 +173,3 @@ def _text(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
-
-
-def marking(state: Path, key: SigningKey) -> bytes:
-    """The secret that marks are hashed with: made from the server's first key, and kept when that is replaced.
-
-    With another secret no data would be known any more, and all of it would get a fresh budget.
-    """
-    place = state / "marks.secret"
-    if not place.exists():  # another process that is faster writes the same
-        half = state / f".marks.{secrets.token_hex(8)}"
-        half.touch(mode=0o600)
-        half.write_bytes(sha256(b"marks of families" + key.pem()).digest())
-        half.replace(place)
-    return place.read_bytes()

@@ -12,28 +12,24 @@ from pathlib import Path
 from deniable.ledger import Ledger, keys, write_checkpoint
 from deniable.server.catalogue import Catalogue
 from deniable.server.datasets import ledger_place
-from deniable.server.families import marking
+from deniable.server.identity import identified, is_key, replaced
 from deniable.server.settings import Settings
 
 
 def rotate(settings: Settings, *, by: str, reason: str) -> tuple[keys.PublicKey, int]:
     """The new public key, and how many ledgers have it now. Restart the server then."""
     place, waiting = settings.state / "server.key", settings.state / "server.next.key"
-    old = keys.read(place)
-    new = keys.read(waiting) if waiting.exists() else keys.new(waiting)
-    marking(settings.state, old)  # made from the first key, so it must be there before that goes
     catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
     try:
+        if not (waiting.exists() and is_key(catalogue, keys.read(waiting))):  # else it was broken off at its very end
+            identified(settings, catalogue)
+        old = keys.read(place)
+        new = keys.read(waiting) if waiting.exists() else keys.new(waiting)
         families = {record.family: record.name for record in catalogue.datasets()}
+        _in_ledgers(settings, families, old, new, by, reason)
+        replaced(catalogue, old, new)
     finally:
         catalogue.close()
-    for family, name in families.items():
-        with Ledger.open(ledger_place(settings, family), dataset=name, family=family) as ledger:
-            if ledger.owner != new.public:
-                ledger.rotate(new.public, by=by, reason=reason, key=_signer(place, old, ledger))
-            assert settings.checkpoints is not None
-            settings.checkpoints.mkdir(parents=True, exist_ok=True)
-            write_checkpoint(settings.checkpoints / f"{family}.json", ledger.checkpoint(new))
     _kept(place, old.public)
     half = settings.state / ".server.pub"
     half.write_bytes(new.public.pem())
@@ -41,6 +37,20 @@ def rotate(settings: Settings, *, by: str, reason: str) -> tuple[keys.PublicKey,
     waiting.replace(place)  # from here on it is done
     waiting.with_suffix(".pub").unlink(missing_ok=True)
     return new.public, len(families)
+
+
+def _in_ledgers(
+    settings: Settings, families: dict[str, str], old: keys.SigningKey, new: keys.SigningKey, by: str, reason: str
+) -> None:
+    """Let the old key vouch for the new one, in the ledger of every family."""
+    place = settings.state / "server.key"
+    for family, name in families.items():
+        with Ledger.open(ledger_place(settings, family), dataset=name, family=family) as ledger:
+            if ledger.owner != new.public:
+                ledger.rotate(new.public, by=by, reason=reason, key=_signer(place, old, ledger))
+            assert settings.checkpoints is not None
+            settings.checkpoints.mkdir(parents=True, exist_ok=True)
+            write_checkpoint(settings.checkpoints / f"{family}.json", ledger.checkpoint(new))
 
 
 def _signer(place: Path, old: keys.SigningKey, ledger: Ledger) -> keys.SigningKey:

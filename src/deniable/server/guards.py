@@ -1,0 +1,70 @@
+"""What the catalogue keeps against a second budget: who the server is, how far ledgers were, who was in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final, final
+
+from sqlalchemy import Column, Connection, Float, Integer, MetaData, String, Table, Text, delete, insert, select
+
+METADATA: Final = MetaData()
+"""All tables of the catalogue as they are now; `deniable.server.migrations` makes them."""
+
+NAME: Final = 200
+
+_SERVER: Final = Table(
+    "curator_server",
+    METADATA,
+    Column("name", String(40), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+_HEADS: Final = Table(
+    "curator_heads",
+    METADATA,
+    Column("family", String(NAME), primary_key=True),
+    Column("serial", String(64), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("signed", Integer, nullable=False),
+)
+"""How far the ledger of each family was: the newest entry that the catalogue knows, and the newest that was signed.
+
+Serial number and hash are empty where only the number of a release is known, from before there were heads.
+"""
+
+_SKETCHES: Final = Table(
+    "curator_sketches",
+    METADATA,
+    Column("dataset", String(NAME), primary_key=True),
+    Column("source", String(NAME), primary_key=True),
+    Column("marks", Text, nullable=False),
+)
+_OVERLAPS: Final = Table(
+    "curator_overlaps",
+    METADATA,
+    Column("dataset", String(NAME), primary_key=True),
+    Column("other", String(NAME), primary_key=True),
+    Column("made", Float, nullable=False),
+)
+
+
+@final
+class Guards:
+    """These records of a catalogue; `begin` gives a transaction of it."""
+
+    def __init__(self, begin: Callable[[], AbstractContextManager[Connection]]) -> None:
+        self._begin = begin
+
+    # -- who the server is ---------------------------------------------------------------------------------------------
+
+    def own(self) -> dict[str, str]:
+        """What is kept about the server itself."""
+        with self._begin() as connection:
+            return {row.name: row.value for row in connection.execute(select(_SERVER)).all()}
+
+    def keep(self, values: dict[str, str]) -> None:
+        """Keep this about the server itself: all of it, or nothing."""
+        with self._begin() as connection:
+            connection.execute(delete(_SERVER).where(_SERVER.c.name.in_(list(values))))
+            connection.execute(insert(_SERVER), [{"name": name, "value": value} for name, value in values.items()])

@@ -1,0 +1,43 @@
+"""Who the server is, how far each ledger was, which ids people have, and whose people are in two owners' data."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+_NAME = 200
+
+
+def upgrade() -> None:
+    """Make the tables. A ledger must have every entry that is known to have answered something."""
+    op.create_table(
+        "curator_server",
+        sa.Column("name", sa.String(40), primary_key=True),
+        sa.Column("value", sa.Text, nullable=False),
+    )
+    op.create_table(
+        "curator_heads",
+        sa.Column("family", sa.String(_NAME), primary_key=True),
+        sa.Column("serial", sa.String(64), nullable=False),
+        sa.Column("number", sa.Integer, nullable=False),
+        sa.Column("hash", sa.String(64), nullable=False),
+        sa.Column("signed", sa.Integer, nullable=False),
+    )
+    op.create_table(
+        "curator_sketches",
+        sa.Column("dataset", sa.String(_NAME), primary_key=True),
+        sa.Column("source", sa.String(_NAME), primary_key=True),
+        sa.Column("marks", sa.Text, nullable=False),
+    )
+    op.create_table(
+        "curator_overlaps",
+        sa.Column("dataset", sa.String(_NAME), primary_key=True),
+        sa.Column("other", sa.String(_NAME), primary_key=True),
+        sa.Column("made", sa.Float, nullable=False),
+    )
+    op.execute(
+        "INSERT INTO curator_heads (family, serial, number, hash, signed) "
+        "SELECT curator_datasets.family, '', MAX(curator_releases.entry), '', 0 FROM curator_releases "
+        "JOIN curator_datasets ON curator_datasets.name = curator_releases.dataset GROUP BY curator_datasets.family"
+    )

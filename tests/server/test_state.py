@@ -1,0 +1,297 @@
+"""Whose database and folder these are: another or a lost state folder never gives a budget back."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from deniable import cli
+from deniable.errors import DeniableError, LedgerMismatch, LedgerUnavailable
+from deniable.server.bodies import BudgetBody
+from deniable.server.catalogue import Person
+from deniable.server.curator import Curator
+from deniable.server.roles import Role
+from deniable.server.rotation import rotate
+from deniable.server.settings import Settings
+from tests.postgres import postgres  # noqa: F401  # a fixture
+from tests.server.test_datasets import others
+from tests.server.world import BUDGET, SCHEMA, World, made
+
+OLGA = Person("olga", Role.OWNER)
+
+
+@contextmanager
+def opened(folder: Path, state: str, **more: Any) -> Iterator[Curator]:
+    """A server on a state folder of this name, beside the files."""
+    curator = Curator(Settings(state=folder / state, data=(folder,), **more))
+    try:
+        yield curator
+    finally:
+        curator.close()
+
+
+def spent(folder: Path, **more: Any) -> World:
+    """A server that answered, and was stopped."""
+    there = made(folder, **more)
+    with there.client:
+        assert there.ask(epsilon=0.5).status_code == 200
+    return there
+
+
+def rows(place: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(place)) as database, database:
+        for each in statements:
+            database.execute(each)
+
+
+# -- one database, many folders ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.postgres
+def test_another_state_folder_on_one_database_gave_a_fresh_budget(tmp_path: Path, postgres: Any) -> None:  # noqa: F811
+    url = postgres.database()
+    spent(tmp_path, database=url)
+    with pytest.raises(LedgerUnavailable, match=r"has no server\.key") as found:
+        Curator(Settings(state=tmp_path / "other", data=(tmp_path,), database=url))
+    assert "copy" in found.value.remedy
+    assert not list((tmp_path / "other").glob("*.key")), "a key was made in silence"
+    with opened(tmp_path, "strange"):
+        pass  # a server of its own, with a key of its own
+    with pytest.raises(LedgerMismatch, match=r"server\.key"):
+        Curator(Settings(state=tmp_path / "strange", data=(tmp_path,), database=url))
+    shutil.copytree(tmp_path / "state", tmp_path / "copied")  # what the words say
+    with opened(tmp_path, "copied", database=url) as second:
+        told = second.register(OLGA, "again", {"again": "visits.csv"}, SCHEMA.replace("visits:", "again:"), None)
+        assert told["linked"]
+        assert told["left"] != told["limit"]
+
+
+@pytest.mark.postgres
+def test_a_container_without_its_volume_is_refused_after_a_restart(tmp_path: Path, postgres: Any) -> None:  # noqa: F811
+    url = postgres.database()
+    spent(tmp_path, database=url)
+    shutil.rmtree(tmp_path / "state")
+    config = tmp_path / "server.toml"
+    config.write_text(f'state = "state"\ndata = ["."]\ndatabase = "{url}"\n')
+    command = [sys.executable, "-m", "deniable", "serve", "--port", "0", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "server.key" in done.stderr
+
+
+def _started(folder: str, state: str, url: str | None, ready: Any, told: Any) -> None:
+    ready.wait()
+    try:
+        curator = Curator(Settings(state=Path(folder) / state, data=(Path(folder),), database=url))
+        told.put((curator.key.public.hex, curator._marking.hex()))
+        curator.close()
+    except DeniableError as error:
+        told.put(type(error).__name__)
+
+
+def at_once(folder: Path, states: list[str], url: str | None) -> list[Any]:
+    """What servers that start at the same moment say."""
+    processes = multiprocessing.get_context("spawn")
+    ready, told = processes.Barrier(len(states)), processes.Queue()
+    running = [processes.Process(target=_started, args=(str(folder), each, url, ready, told)) for each in states]
+    for each in running:
+        each.start()
+    found = [told.get(timeout=120) for _ in running]
+    for each in running:
+        each.join()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_of_two_folders_that_start_at_once_one_is_the_server(tmp_path: Path, postgres: Any) -> None:  # noqa: F811
+    found = at_once(tmp_path, ["one", "two"], postgres.database())
+    assert {type(each) for each in found} == {tuple, str}
+    assert "LedgerUnavailable" in found
+    assert len(list(tmp_path.glob("*/server.key"))) == 1
+
+
+@pytest.mark.slow
+def test_two_that_start_at_once_on_one_folder_agree(tmp_path: Path) -> None:
+    found = at_once(tmp_path, ["one", "one"], None)
+    assert len(set(found)) == 1
+    assert isinstance(found[0], tuple), found
+
+
+# -- SQLite: everything is in the folder, or should be -----------------------------------------------------------------
+
+
+def test_a_lost_key_is_not_made_anew(tmp_path: Path) -> None:
+    spent(tmp_path)
+    for each in ("server.key", "server.pub"):
+        (tmp_path / "state" / each).unlink()
+    with pytest.raises(LedgerUnavailable, match=r"has no server\.key"):
+        Curator(Settings(state=tmp_path / "state", data=(tmp_path,)))
+    assert not (tmp_path / "state" / "server.key").exists()
+
+
+@pytest.mark.parametrize("kept", ["ledgers", "checkpoints"])
+def test_a_lost_folder_beside_kept_ledgers_is_refused(kept: str, tmp_path: Path) -> None:
+    spent(tmp_path, checkpoints=tmp_path / "elsewhere")
+    if kept == "ledgers":
+        for each in (tmp_path / "state").glob("*"):
+            if each.is_file():
+                each.unlink()
+        shutil.rmtree(tmp_path / "elsewhere")
+    else:
+        shutil.rmtree(tmp_path / "state")
+    with pytest.raises(LedgerUnavailable, match="knows nothing of them"):
+        Curator(Settings(state=tmp_path / "state", data=(tmp_path,), checkpoints=tmp_path / "elsewhere"))
+
+
+def test_a_copied_folder_is_not_served_beside_the_first(tmp_path: Path) -> None:
+    """Its ledgers were refused, but what was registered in each of the two got a budget in each."""
+    there = spent(tmp_path)
+    shutil.copytree(tmp_path / "state", tmp_path / "copied")
+    with pytest.raises(LedgerUnavailable, match="at home elsewhere"):
+        Curator(Settings(state=tmp_path / "copied", data=(tmp_path,)))
+    config = tmp_path / "copied.toml"
+    config.write_text('state = "copied"\ndata = ["."]\n')
+    done = CliRunner().invoke(cli.build(), ["moved", "--config", str(config), "--reason", "a new disk"])
+    assert done.exit_code == 0, done.output
+    with opened(tmp_path, "copied") as curator:
+        ledger = curator.open(OLGA, "visits").session.ledger
+        assert ledger.charged == ledger.budget.cost(epsilon=0.5)
+        assert [each.description for each in ledger.entries()][-2:-1] != []
+        assert "a new disk" in [each.description for each in ledger.entries()]
+    assert there.curator.key.public == curator.key.public
+
+
+def test_an_older_catalogue_beside_newer_ledgers_registers_nothing(tmp_path: Path) -> None:
+    """Data that it has forgotten would get a fresh budget; what it knows goes on."""
+    spent(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "state" / "catalogue.sqlite")) as database, database:
+        kept = "\n".join(database.iterdump())
+    others(1).to_csv(tmp_path / "others.csv", index=False)
+    with opened(tmp_path, "state") as curator:
+        later = SCHEMA.replace("visits:", "later:")
+        more: dict[str, Any] = {}
+        curator.register(OLGA, "later", {"later": "others.csv"}, later, BudgetBody(**BUDGET), **more)
+        session = curator.open(OLGA, "later").session
+        session.ask("SELECT COUNT(*) AS n FROM later", epsilon=1.0, payer="olga")
+    _restored(tmp_path / "state" / "catalogue.sqlite", kept)
+    with opened(tmp_path, "state") as curator:
+        assert curator.open(OLGA, "visits").session.ledger.charged.units
+        with pytest.raises(Exception, match="ledger_mismatch") as found:
+            curator.register(OLGA, "later", {"later": "others.csv"}, later, BudgetBody(**BUDGET), **more)
+        assert "older than its ledgers" in found.value.detail
+
+
+def _restored(place: Path, dump: str) -> None:
+    """The old contents in the same file: nobody can tell it by its place."""
+    with closing(sqlite3.connect(place)) as database:
+        database.execute("PRAGMA writable_schema = ON")
+        names = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for each in names:
+            if not each.startswith("sqlite_"):
+                database.execute(f"DROP TABLE {each}")
+        database.commit()
+        database.executescript(dump)
+
+
+# -- whatever the marks say --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["path", "contents"])
+def test_the_same_file_is_known_without_its_marks(how: str, tmp_path: Path) -> None:
+    there = spent(tmp_path)
+    rows(tmp_path / "state" / "catalogue.sqlite", "DELETE FROM curator_marks")
+    source = "visits.csv"
+    if how == "contents":
+        source = "elsewhere.csv"
+        shutil.copy(tmp_path / "visits.csv", tmp_path / source)
+    else:
+        with (tmp_path / "visits.csv").open("a") as file:
+            file.write("999999,A,f,1,1,1.0,T\n")
+    with opened(tmp_path, "state") as curator:
+        schema = SCHEMA.replace("visits:", "again:")
+        assert curator.register(OLGA, "again", {"again": source}, schema, None)["linked"]
+    assert there
+
+
+# -- states from before ------------------------------------------------------------------------------------------------
+
+
+def before(folder: Path) -> None:
+    """As a server kept it that wrote nothing of this down: the secret in a file, nothing in the catalogue."""
+    with opened(folder, "state") as curator:
+        secret = curator._marking
+    (folder / "state" / "marks.secret").write_bytes(secret)
+    rows(folder / "state" / "catalogue.sqlite", "DELETE FROM curator_server")
+
+
+def test_a_state_from_before_is_taken_over(tmp_path: Path) -> None:
+    there = spent(tmp_path)
+    before(tmp_path)
+    for _ in range(2):
+        with opened(tmp_path, "state") as curator:
+            assert curator.key.public == there.curator.key.public
+            assert curator._marking == there.curator._marking
+    (tmp_path / "state" / "marks.secret").unlink()  # it is in the catalogue now
+    with opened(tmp_path, "state") as curator:
+        assert curator._marking == there.curator._marking
+
+
+@pytest.mark.parametrize("lost", ["server.key", "marks.secret"])
+def test_a_state_from_before_that_lost_something_is_refused(lost: str, tmp_path: Path) -> None:
+    spent(tmp_path)
+    before(tmp_path)
+    if lost == "server.key":
+        (tmp_path / "state" / "server.key").unlink()
+    else:
+        (tmp_path / "state" / "marks.secret").write_bytes(os.urandom(32))
+        rows(
+            tmp_path / "state" / "catalogue.sqlite",
+            "DELETE FROM curator_server",
+            "UPDATE curator_marks SET mark = mark || 'x'",
+        )
+    with pytest.raises(LedgerUnavailable, match=lost.replace(".", r"\.")):
+        Curator(Settings(state=tmp_path / "state", data=(tmp_path,)))
+
+
+def test_the_secret_in_the_catalogue_opens_with_the_key_alone(tmp_path: Path) -> None:
+    there = spent(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "state" / "catalogue.sqlite")) as database:
+        kept = dict(database.execute("SELECT name, value FROM curator_server").fetchall())
+    assert kept["key"] == there.curator.key.public.hex
+    assert there.curator._marking.hex() not in "".join(kept.values())
+    assert there.curator.key.pem().decode().splitlines()[1] not in "".join(kept.values())
+
+
+def test_a_rotation_that_was_broken_off_at_the_end_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database had the new key, the folder still the old one in its place."""
+    there = spent(tmp_path)
+    settings, replace = there.curator.settings, Path.replace
+
+    def stopped(path: Path, target: Any) -> Path:
+        if path.name == "server.next.key":
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            rotate(settings, by="admin", reason="new")
+    with pytest.raises(LedgerUnavailable, match="deniable rotate"):
+        Curator(settings)
+    public, ledgers = rotate(settings, by="admin", reason="new")
+    assert ledgers == 1
+    with opened(tmp_path, "state") as curator:
+        assert curator.key.public == public != there.curator.key.public
+        assert curator._marking == there.curator._marking
