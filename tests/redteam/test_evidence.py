@@ -106,6 +106,9 @@ def test_a_fork_is_seen(exported: tuple[Path, Path, Path], tmp_path: Path) -> No
         for file in (forked / "ledgers").glob("*.ledger"):
             with closing(sqlite3.connect(file, isolation_level=None)) as connection:
                 connection.execute("DELETE FROM own WHERE name = 'home'")  # else a copy is refused
+        with closing(sqlite3.connect(forked / "catalogue.sqlite", isolation_level=None)) as connection:
+            connection.execute("DELETE FROM curator_server WHERE name = 'home'")
+            connection.execute("DELETE FROM curator_heads")
         shutil.rmtree(forked / "checkpoints", ignore_errors=True)
     from deniable.server.curator import Curator
     from deniable.server.settings import Settings

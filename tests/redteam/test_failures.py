@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,7 +19,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from deniable.errors import DeniableError, LedgerUnavailable
+from deniable.errors import LedgerDamaged, LedgerUnavailable
 from deniable.ledger import Budget, Cost, Ledger
 from deniable.ledger.entries import State
 from deniable.server import processes
@@ -31,6 +30,7 @@ from deniable.units import Unit
 from tests.postgres import Postgres, server
 from tests.redteam.cases import ROOT, case
 from tests.redteam.test_budget import NEVER, OLGA
+from tests.server.restoring import put_back, taken
 from tests.server.world import PEOPLE, World, made
 
 
@@ -251,18 +251,68 @@ def test_a_restored_state_is_refused(tmp_path: Path) -> None:
     with there.client:
         there.ask(NEVER.format(1), epsilon=0.5)
         assert there.call("ada", "GET", "/v1/ledger/visits").status_code == 200
-    shutil.copytree(state, tmp_path / "yesterday")
+    yesterday = taken(state)
     again = Curator(Settings(state=state, data=(tmp_path / "w",), **chosen))
     ledger = again.open(OLGA, "visits").session.ledger
     entry = ledger.reserve(ledger.budget.cost(epsilon=0.5), question="1" * 64, description="today", payer="ana")
     ledger.seal(entry, b"x")
     again.close()
-    shutil.rmtree(state)
-    shutil.copytree(tmp_path / "yesterday", state)
+    put_back(state, yesterday)
     restored = Curator(Settings(state=state, data=(tmp_path / "w",), **chosen))
-    with pytest.raises(DeniableError, match=r"checkpoint|older|entry"):
+    with pytest.raises(LedgerDamaged, match="older than its checkpoint"):
         restored.open(OLGA, "visits")
     restored.close()
+
+
+@pytest.mark.slow
+@case(
+    "B12d",
+    "kill -9, then an older copy of a ledger, or none at all, in the place of the newest, and a restart",
+    "refused by what the catalogue knows; with the newest one back it goes on",
+)
+def test_an_older_ledger_after_a_kill_is_refused(tmp_path: Path) -> None:
+    there = made(tmp_path)
+    token, ledgers = there.tokens[PEOPLE[Role.ANALYST]], tmp_path / "state" / "ledgers"
+    there.curator.close()
+    (tmp_path / "server.toml").write_text('state = "state"\ndata = ["."]\ngrid = 0.001\n')
+    command = [sys.executable, "-m", "deniable", "serve", "--port", "0", "--config", str(tmp_path / "server.toml")]
+    copies = []
+    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    url = next(line for line in running.stdout if line.startswith("http")).strip()
+    try:
+        for number in range(3):
+            copies.append(taken(ledgers))
+            assert ask_at(url, token, NEVER.format(number)) == 200
+    finally:
+        running.kill()
+        running.communicate()
+    newest = taken(ledgers)
+
+    def started(files: dict[Path, bytes]) -> Curator:
+        put_back(ledgers, files)
+        return Curator(Settings(state=tmp_path / "state", data=(tmp_path,)))
+
+    for copy in copies:
+        again = started(copy)
+        with pytest.raises(LedgerDamaged):
+            again.open(OLGA, "visits")
+        again.close()
+    again = started(newest)
+    ledger = again.open(OLGA, "visits").session.ledger
+    assert ledger.charged.units == 3 * ledger.budget.cost(epsilon=0.5).units
+    again.close()
+    again = started({})
+    with pytest.raises(LedgerDamaged):
+        again.open(OLGA, "visits")
+    again.close()
+
+
+def ask_at(url: str, token: str, sql: str) -> int:
+    import httpx
+
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=60) as web:
+        return web.post("/v1/questions", json={"dataset": "visits", "sql": sql, "epsilon": 0.5}).status_code
 
 
 @pytest.mark.slow

@@ -11,6 +11,10 @@ start, and while they work. After every kill the ledger is opened by itself, and
 - no key was charged twice, and all charges together are within the budget;
 - the server has died of the kill and of nothing else, and has written no word of complaint.
 
+After every third kill somebody puts an older copy of the ledger in its place, from before an answer that left: into the
+same file, or as another one; in Postgres the newer entries are taken away. The server is started: it must refuse that
+ledger whatever is asked, and say so in its log. It is killed, the right ledger is put back, and everything goes on.
+
 A client that asks again with the key of an answer that it has, gets the same bytes. From time to time the server is let
 live until everything that is open was settled; then a new world is begun, because a ledger is read from end to end
 after every kill. Servers are forked from a process that has imported everything, so that starting takes less long.
@@ -46,6 +50,8 @@ from deniable.server.curator import Curator
 from deniable.server.processes import listening, serve
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
+from deniable.server.witness import Witness
+from tests.server.restoring import Shelf
 
 SCHEMA = """\
 version: 1
@@ -156,7 +162,12 @@ def _charge_nothing() -> None:
     )
 
 
-SABOTAGE = {"seal late": _seal_late, "charge nothing": _charge_nothing}
+def _note_nothing() -> None:
+    """Nobody but the ledger knows that an answer left."""
+    Witness.released = lambda *_: None  # type: ignore[method-assign]
+
+
+SABOTAGE = {"seal late": _seal_late, "charge nothing": _charge_nothing, "note nothing": _note_nothing}
 """Mistakes that must be found out."""
 
 
@@ -226,8 +237,12 @@ class World:
         self.token, self.ledger_at, self.family = self._prepared()
         self.key = keys.read(self.folder / "state" / "server.key").public
         self.last: Entry | None = None
+        self.shelf = Shelf(self.folder / "state" / "ledgers", database)
+        self.copies: list[tuple[int, Any]] = []
+        """The ledger as it was before, with the number of its newest entry."""
         self.numbers = iter(range(10**9))
         self.turn = threading.Lock()
+        self.check()
 
     def _prepared(self) -> tuple[str, Any, str]:
         curator = Curator(Settings(**self.settings))
@@ -323,8 +338,11 @@ class World:
         told = self._request("GET", "/health")
         return told is not None and told[0] == 200
 
-    def life(self, *, settle: bool = False) -> float:
-        """Start the server, let people ask, kill it, look at the ledger; the seconds from start to its first word."""
+    def life(self, *, settle: bool = False, heard: bool = False) -> float:
+        """Start the server, let people ask, kill it, look at the ledger; the seconds from start to its first word.
+
+        With `heard` somebody has heard something by then.
+        """
         began = time.monotonic()
         processes = 1 + (self.chance.random() < 0.25)
         number = self.nursery.start(self.settings, self.log, processes, self.sabotage)
@@ -333,7 +351,7 @@ class World:
         clients = [threading.Thread(target=self.client, args=(seed, stop)) for seed in seeds]
         ready = float("nan")
         try:
-            early = not settle and self.chance.random() < 0.2
+            early = not settle and not heard and self.chance.random() < 0.2
             if early:
                 time.sleep(self.chance.uniform(0, 0.4))
             else:
@@ -349,8 +367,11 @@ class World:
                         each.join()
                     self._settle()
                 else:
-                    known = len(self.account.answered)
-                    while self.chance.random() < 0.9 and len(self.account.answered) == known:  # often: it has answered
+                    known = self._heard_so_far()
+                    while (
+                        heard or self.chance.random() < 0.9
+                    ) and self._heard_so_far() == known:  # often it has answered
+                        assert time.monotonic() - began < PATIENCE, "nobody is answered: " + self.complaints()
                         time.sleep(0.1)
                     time.sleep(self.chance.uniform(0, 1.0))
         finally:
@@ -366,6 +387,9 @@ class World:
         assert not self.account.wrong, self.account.wrong
         self.check()
         return ready
+
+    def _heard_so_far(self) -> int:
+        return len(self.account.answered) + self.account.count["refused"]
 
     def _wait_for_port(self) -> None:
         """Until everybody who was killed has let go of it: the dead are waited for by their parents, who are dead too."""
@@ -405,6 +429,8 @@ class World:
         if self.last is not None:
             assert entries.get(self.last.number) == self.last, "the ledger has forgotten something"
         self.last = newest
+        if newest is not None and (not self.copies or self.copies[-1][0] < newest.number):
+            self.copies.append((newest.number, self.shelf.copied()))
         reserved = [each for each in entries.values() if each.state is State.RESERVED]
         assert sum((each.cost for each in reserved), start=Cost(0, 0)) == charged <= limit, "overspent"
         named = [each.key for each in reserved]
@@ -424,6 +450,37 @@ class World:
             assert paid.cost == Budget.pure(epsilon=LIMIT).cost(epsilon=EPSILON), f"{key}: paid another amount"
         for key in self.account.unanswered:
             assert sha256(f"ana\0{key}".encode()).hexdigest() in by_key, f"{key}: said to be charged, and is not"
+
+    # -- older copies --------------------------------------------------------------------------------------------------
+
+    def restore_older(self) -> bool:
+        """An older ledger in the place of the newest, a start, a refusal, and the newest again; False if none was."""
+        left = max((json.loads(body)["provenance"]["entry"] for body in self.account.answered.values()), default=0)
+        older = [copy for number, copy in self.copies if number < left]
+        if not older:
+            return False
+        with self.shelf.instead(older[-1] if self.chance.random() < 0.5 else self.chance.choice(older), self.chance):
+            number = self.nursery.start(self.settings, self.log, 1, self.sabotage)
+            try:
+                began = time.monotonic()
+                while not self.there():
+                    assert time.monotonic() - began < PATIENCE, "the server did not start: " + self.complaints()
+                    time.sleep(0.01)
+                old = self.chance.choice(list(self.account.answered))
+                for key in (f"older-{old}", f"older-{next(self.numbers)}"):
+                    told = self.post(key, self._sql(int(key.rpartition("-")[2])))
+                    assert told is not None, "the server was not there"
+                    refused = told[0] == 503 and json.loads(told[1])["code"] in {"ledger_damaged", "ledger_unavailable"}
+                    assert refused, f"an older copy was accepted: {told[0]}"
+            finally:
+                _kill(number)
+                self.nursery.ended(number)
+            self._wait_for_port()
+            said = self.complaints().splitlines()
+            assert all("is refused" in line or "another file" in line for line in said), said
+            self.log.write_text("")
+        self.check()
+        return True
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -445,8 +502,11 @@ def kills(
             world = World(nursery, chance, database(), sabotage)
             try:
                 for _ in range(min(LIVES, count - total["kills"])):
-                    ready = world.life()
+                    third = total["kills"] % 3 == 2
+                    ready = world.life(heard=third)
                     total += Counter(kills=1, early=int(ready != ready))
+                    if third:
+                        total += Counter({"older copies refused": int(world.restore_older())})
                     tell(total["kills"])
                 world.life(settle=True)
                 assert not world.account.open
@@ -507,7 +567,7 @@ def main() -> None:
     print(
         f"{total['kills']} kills in {took:.0f} s ({took / total['kills']:.2f} s each), seed {seed}: 0 forgotten spends, "
     )
-    print("0 overspends, 0 damaged ledgers, every restart clean")
+    print("0 overspends, 0 damaged ledgers, every restart clean, 0 budgets regained by an older copy")
     print(", ".join(f"{name} {number:,}" for name, number in sorted(total.items())))
 
 

@@ -18,16 +18,22 @@ def test_thirty_kills_forget_nothing() -> None:
     assert found["answers"] > 30  # people were answered all the while
     assert found["given again"] > 0
     assert found["cut off"] > 0
+    assert found["older copies refused"] >= 8
 
 
 @pytest.mark.postgres
 def test_kills_forget_nothing_in_postgres(postgres: Any) -> None:  # noqa: F811
     found = kills(8, seed=7, database=postgres.database)
-    assert (found["kills"], found["answers"] > 8) == (8, True)
+    assert (found["kills"], found["answers"] > 8, found["older copies refused"]) == (8, True, 2)
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "said"), [("seal late", "its answer is not in the ledger"), ("charge nothing", "paid another amount")]
+    ("sabotage", "said"),
+    [
+        ("seal late", "its answer is not in the ledger"),
+        ("charge nothing", "paid another amount"),
+        ("note nothing", "an older copy was accepted"),
+    ],
 )
 def test_a_server_that_breaks_a_promise_is_found_out(sabotage: str, said: str) -> None:
     with pytest.raises(AssertionError) as found:

@@ -52,7 +52,7 @@ def test_exports_at_the_same_time_leave_the_newest_checkpoint(world: World) -> N
         each.join()
     assert found == [200] * 48
     [record] = [each for each in world.curator.catalogue.datasets() if each.name == "visits"]
-    noted = json.loads(world.curator.datasets.noted(record).read_text())
+    noted = json.loads(world.curator.datasets.witness.place(record).read_text().family)
     newest = [each.checkpoint for each in world.ledger.entries() if each.checkpoint is not None][-1]
     assert noted["number"] == newest.number
 
@@ -76,7 +76,7 @@ def test_starting_on_a_ledger_older_than_its_checkpoint_is_refused(world: World)
     world.call("ada", "GET", "/v1/ledger/visits")
     record = world.curator.catalogue.dataset("visits")
     assert record is not None
-    noted = world.curator.datasets.noted(record)
+    noted = world.curator.datasets.witness.place(record.family)
     kept = noted.read_text()
     noted.write_text(kept.replace('"number":', '"number":9'))
     try:

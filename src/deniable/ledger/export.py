@@ -33,7 +33,7 @@ _ASK = "ask whoever made the file for another copy, and the owner for a checkpoi
 
 @final
 class Note(NamedTuple):
-    """Where a chain was, as somebody wrote it down."""
+    """Where a chain was, as somebody wrote it down. A serial number or hash that is empty was not written down."""
 
     serial: str
     number: int
@@ -135,8 +135,10 @@ def _record(entry: Entry) -> dict[str, object]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def newest_note(given: Checkpoint | str | os.PathLike[str]) -> Note:
-    """Where a chain was according to a checkpoint, or a file that has one, or an exported history."""
+def newest_note(given: Checkpoint | Note | str | os.PathLike[str]) -> Note:
+    """Where a chain was according to a note or a checkpoint, or a file that has one, or an exported history."""
+    if isinstance(given, Note):
+        return given
     if not isinstance(given, Checkpoint):
         path = Path(given)
         try:

@@ -18,10 +18,11 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, final
+from typing import TYPE_CHECKING, Self, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, LedgerMismatch
 from deniable.ledger.accounts import Account, checked_payer, checked_terms, least_left, refuse
+from deniable.ledger.asks import Ask, ask_of, keyed_of
 from deniable.ledger.budget import Budget, Cost
 from deniable.ledger.entries import (
     EVERYBODY,
@@ -36,12 +37,12 @@ from deniable.ledger.entries import (
     checked_question,
     checked_text,
 )
-from deniable.ledger.export import newest_note, write_export
+from deniable.ledger.export import Note, newest_note, write_export
 from deniable.ledger.keys import PublicKey, SigningKey
 from deniable.ledger.places import resolved
 from deniable.ledger.recount import Recount
 from deniable.ledger.settling import derived, secret_of, settle
-from deniable.ledger.signing import adjusted, checkpointed, in_history, keys_of, rotated
+from deniable.ledger.signing import adjusted, checkpointed, in_history, keys_of, rotated, signed_head
 from deniable.ledger.sqlite import SQLiteStore
 from deniable.ledger.standing import standing
 from deniable.ledger.stores import Store, Transaction
@@ -56,15 +57,8 @@ _PAGE = 500
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 Place = str | os.PathLike[str]
+Noted = Checkpoint | Note | Place
 _Told = Callable[[Cost], object] | None
-
-
-class _Ask(NamedTuple):
-    cost: Cost
-    question: str
-    description: str
-    key: str | None = None
-    version: str | None = None
 
 
 @final
@@ -92,7 +86,7 @@ class Ledger:
         dataset: str | None = None,
         family: str | None = None,
         owner: PublicKey | None = None,
-        checkpoint: Checkpoint | Place | None = None,
+        checkpoint: Noted | list[Noted] | None = None,
         moved: str | None = None,
         secret: bytes | None = None,
     ) -> Ledger:
@@ -105,7 +99,8 @@ class Ledger:
         `family` names what data belongs together whatever it is called: a new dataset of a family that has a ledger
         goes on spending from that ledger. With an `owner`, that key alone may adjust limits and sign checkpoints, until
         it is replaced (`rotate`).
-        `checkpoint`, one that was kept or a file that has one, refuses a ledger that is older or tells another history.
+        `checkpoint`, one that was kept or a file that has one, refuses a ledger that is older or tells another history;
+        several are all compared.
         A file that is not where it is at home is refused, because two copies would spend one budget twice; `moved`
         says why this one alone is used from now on, and is written into the chain. `secret`, 32 random bytes, is for a
         new ledger whose table was read already, see `secret_for`; else one is drawn.
@@ -114,10 +109,11 @@ class Ledger:
             if text is not None:
                 checked_name(name, text)
         held = None if owner is None else checked_kind(PublicKey, "owner", owner).hex
-        note = None if checkpoint is None else newest_note(checkpoint)
+        given = checkpoint if isinstance(checkpoint, list) else [checkpoint]
+        notes = [newest_note(each) for each in given if each is not None]
         new = None
         # Where a checkpoint is known there was a ledger; a new one in its place would forget what was spent.
-        if note is None and budget is not None and unit is not None and dataset is not None:
+        if not notes and budget is not None and unit is not None and dataset is not None:
             serial = secrets.token_hex(16)
             new = Heading(
                 checked_kind(Budget, "budget", budget), checked_kind(Unit, "unit", unit), dataset, serial, family, held
@@ -132,8 +128,8 @@ class Ledger:
                     raise _mismatch(field, asked, found)
             if owner is not None and owner != ledger.owner:
                 raise _mismatch("owner", held, None if ledger.owner is None else ledger.owner.hex)
-            if note is not None:
-                with store.reading() as transaction:
+            with store.reading() as transaction:
+                for note in notes:
                     in_history(heading, transaction, note)
             settle(store, None if moved is None else checked_text("moved", moved), secret)
             ledger._name(dataset, family)
@@ -232,8 +228,8 @@ class Ledger:
         `payer`, an account of that name pays as well, out of what it was granted. `version` names the version of the
         data: the same question about another one is another question.
         """
-        ask = _ask(cost, question, description, key, version)
-        return self._store.write(lambda each: self._reserved(each, ask, checked_payer(payer), _keyed(each, key)))
+        ask = ask_of(cost, question, description, key, version)
+        return self._store.write(lambda each: self._reserved(each, ask, checked_payer(payer), keyed_of(each, key)))
 
     def reserve_or_replay(
         self,
@@ -255,11 +251,11 @@ class Ledger:
         charged, `left` is told what the payer may spend after it (without a payer: what is left of the dataset's
         limit); it may be told again where a store had to begin anew, and what it heard last holds.
         """
-        ask = _ask(cost, question, description, key, version)
+        ask = ask_of(cost, question, description, key, version)
         judge = enough or (lambda sealed: ask.cost <= sealed.cost)
 
         def work(transaction: Transaction) -> Entry:
-            before = _keyed(transaction, key)
+            before = keyed_of(transaction, key)
             known = None if before is not None else transaction.newest_sealed(question, version)
             if known is not None and judge(known):
                 return known
@@ -275,12 +271,12 @@ class Ledger:
 
         The first carries the `key`, if there is one; a key that is known is refused.
         """
-        checked = [_ask(*each[:3], key if place == 0 else None, *each[3:]) for place, each in enumerate(asks)]
+        checked = [ask_of(*each[:3], key if place == 0 else None, *each[3:]) for place, each in enumerate(asks)]
         if not checked:
             return []
 
         def work(transaction: Transaction) -> list[Entry]:
-            known = _keyed(transaction, key)
+            known = keyed_of(transaction, key)
             if known is not None:
                 rule = f"was used for charge {known.charge}, and not all that was charged with it has an answer"
                 raise InvalidParameter("key", key, rule, "it stays charged; wait for it, or ask anew with a new key")
@@ -289,7 +285,7 @@ class Ledger:
         return self._store.write(work)
 
     def _reserved(
-        self, transaction: Transaction, ask: _Ask, payer: str | None, known: Entry | None, left: _Told = None
+        self, transaction: Transaction, ask: Ask, payer: str | None, known: Entry | None, left: _Told = None
     ) -> Entry:
         if known is None:
             return self._append(transaction, [ask], payer, left)[0]
@@ -302,7 +298,7 @@ class Ledger:
         return closing
 
     def _append(
-        self, transaction: Transaction, asks: Sequence[_Ask], payer: str | None, left: _Told = None
+        self, transaction: Transaction, asks: Sequence[Ask], payer: str | None, left: _Told = None
     ) -> list[Entry]:
         accounts = standing(transaction, self.budget.limit, payer or EVERYBODY)
         if payer is not None and not any(each.name == payer for each in accounts):
@@ -416,6 +412,17 @@ class Ledger:
         """
         checked_kind(SigningKey, "key", key)
         return self._store.write(lambda transaction: checkpointed(self._heading, transaction, key))
+
+    def signed_head(self, key: SigningKey) -> Checkpoint:
+        """The same, and nothing is written here: for notes that are taken often."""
+        with self._store.reading() as transaction:
+            return signed_head(self._heading, transaction, checked_kind(SigningKey, "key", key))
+
+    @property
+    def head(self) -> Note:
+        """Where the chain ends now, unsigned: the number and hash of the newest entry."""
+        with self._store.reading() as transaction:
+            return Note(self.serial, *transaction.head, None)
 
     def rotate(self, successor: PublicKey, *, by: str, reason: str, key: SigningKey) -> Entry:
         """Replace the owner's key: the old one signs for the new one, and signs nothing from there on.
@@ -574,18 +581,6 @@ def _store(place: Place | None, *, to_read: bool = False) -> Store:
 
         return DatabaseStore(place, to_read=to_read)
     return SQLiteStore(None if place is None else resolved(place), to_read=to_read)
-
-
-def _ask(
-    cost: Cost, question: str, description: str, key: str | None = None, version: str | None = None
-) -> _Ask:  # fmt: skip
-    checked = checked_question(question), checked_text("description", description)
-    names = (None if text is None else checked_name(name, text) for name, text in (("key", key), ("version", version)))
-    return _Ask(checked_kind(Cost, "cost", cost), *checked, *names)
-
-
-def _keyed(transaction: Transaction, key: str | None) -> Entry | None:
-    return None if key is None else transaction.keyed(key)
 
 
 def _mismatch(field: str, asked: object, found: object) -> LedgerMismatch:

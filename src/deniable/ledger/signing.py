@@ -18,7 +18,9 @@ from deniable.ledger.stores import RESTORE, Head, Transaction, whole
 if TYPE_CHECKING:
     from deniable.ledger.export import Note  # which reads histories, and with them what is here
 
-__all__ = ["adjusted", "checkpointed", "in_history", "keys_of", "rotated", "rotation_fault"]
+__all__ = ["adjusted", "checkpointed", "in_history", "keys_of", "rotated", "rotation_fault", "signed_head"]
+
+_NEWEST = "put back the newest copy of this ledger; another one has forgotten what was spent, and answers nothing"
 
 
 def keys_of(heading: Heading, transaction: Transaction, *, up_to: int | None = None) -> list[str]:
@@ -71,11 +73,19 @@ def rotated(heading: Heading, transaction: Transaction, successor: str, by: str,
 
 
 def checkpointed(heading: Heading, transaction: Transaction, key: SigningKey) -> Checkpoint:
-    """The checkpoint of everything up to now; the newest one, if nothing has happened since."""
+    """The checkpoint of everything up to now, written into the chain; the newest, if nothing has happened since."""
     signer, newest = _signer(heading, transaction, key), transaction.newest()
     if newest is not None and newest.checkpoint is not None and newest.checkpoint.signer == signer:
         return newest.checkpoint
-    head = _end(transaction)
+    noted = signed_head(heading, transaction, key)
+    words = f"checkpoint of entry {noted.number}"
+    transaction.append(state=State.CHECKPOINT, description=words, spent=noted.spent, checkpoint=noted)
+    return noted
+
+
+def signed_head(heading: Heading, transaction: Transaction, key: SigningKey) -> Checkpoint:
+    """A checkpoint of everything up to now, to be kept elsewhere; nothing is written."""
+    head, signer = _end(transaction), _signer(heading, transaction, key)
     where = Checkpoint(
         serial=heading.serial,
         number=head.number,
@@ -85,16 +95,13 @@ def checkpointed(heading: Heading, transaction: Transaction, key: SigningKey) ->
         signer=signer,
         signature="",
     )
-    noted = replace(where, signature=key.sign(where.message()))
-    words = f"checkpoint of entry {head.number}"
-    transaction.append(state=State.CHECKPOINT, description=words, spent=noted.spent, checkpoint=noted)
-    return noted
+    return replace(where, signature=key.sign(where.message()))
 
 
 def in_history(heading: Heading, transaction: Transaction, note: Note) -> None:
     """LedgerDamaged if what somebody wrote down about this ledger is not in it."""
     serial, number, link, signer = note
-    if serial != heading.serial:
+    if serial and serial != heading.serial:
         remedy = "open it as what it is, or keep another ledger; a budget is fixed when its ledger is made"
         raise LedgerMismatch("serial number", repr(serial), repr(heading.serial), remedy)
     keys = keys_of(heading, transaction, up_to=number)
@@ -103,10 +110,10 @@ def in_history(heading: Heading, transaction: Transaction, note: Note) -> None:
     head = transaction.head
     if head.number < number:
         fault = f"is missing: this ledger is older than its checkpoint, which knows {number} entries"
-        raise LedgerDamaged(head.number + 1, fault, RESTORE)
+        raise LedgerDamaged(head.number + 1, fault, _NEWEST)
     found = transaction.entry(number) if number else None
-    if (transaction.genesis if number == 0 else found and found.hash) != link:
-        raise LedgerDamaged(number, "is not what the checkpoint says: this is another history", RESTORE)
+    if link and (transaction.genesis if number == 0 else found and found.hash) != link:
+        raise LedgerDamaged(number, "is not what the checkpoint says: this is another history", _NEWEST)
 
 
 def _signer(heading: Heading, transaction: Transaction, key: SigningKey) -> str:

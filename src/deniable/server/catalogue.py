@@ -1,7 +1,7 @@
 """What the server knows besides the ledgers: people, tokens, datasets, grants, requests and releases.
 
-Nothing here decides about money: if all of it were lost, the ledgers would still refuse what is not left. A record is
-never removed, only closed, so that nobody gets a fresh start by being made anew.
+What is left of a budget is for the ledgers to say. What is kept here sees to it that the same people get no second one:
+see `guards`. A record is never removed, only closed, so that nobody gets a fresh start by being made anew.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from deniable.errors import LedgerUnavailable, MissingExtra, UnreadableRecord
 from deniable.ledger import migrations
 from deniable.server.guards import METADATA as _METADATA
 from deniable.server.guards import NAME as _NAME
-from deniable.server.guards import Guards
+from deniable.server.guards import Guards, Head
 from deniable.server.locks import exclusive
 from deniable.server.people import checked_name, look
 from deniable.server.problems import Problem
@@ -139,6 +139,12 @@ _NOTE: Final = """
     INSERT INTO curator_releases (dataset, entry, person, question, confidence, made)
     VALUES ({dataset}, {entry}, {person}, {question}, {confidence}, {made}) ON CONFLICT DO NOTHING"""
 
+_HEAD: Final = """
+    INSERT INTO curator_heads (family, serial, number, hash, signed)
+    VALUES ({family}, {serial}, {number}, {hash}, {signed})
+    ON CONFLICT (family) DO UPDATE SET serial = excluded.serial, number = excluded.number, hash = excluded.hash
+    WHERE curator_heads.number < excluded.number"""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -210,7 +216,9 @@ class Catalogue:
         else:
             url = place.replace("postgresql://", "postgresql+psycopg://", 1)
             try:
-                self._engine = quick = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+                self._engine = quick = create_engine(
+                    url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, isolation_level="READ COMMITTED"
+                )
             except ImportError as error:
                 raise MissingExtra(error.name or "psycopg", "postgres") from None
         self._quick = _Quick(quick)
@@ -447,12 +455,12 @@ class Catalogue:
             _, status, response = run(_BEGUN, who).fetchone()
         return status, bytes(response)
 
-    def add_releases(self, records: list[ReleaseRecord]) -> None:
-        """Note which questions these entries answered. Nothing is changed where an entry is known."""
-        if records:
-            with self._quick.cursor() as run:
-                for record in records:
-                    run(_NOTE, asdict(record))
+    def add_releases(self, records: list[ReleaseRecord], head: Head) -> None:
+        """Note which questions these entries answered, and how far their ledger is: what is known of both stays."""
+        with self._quick.cursor() as run:
+            for record in records:
+                run(_NOTE, asdict(record))
+            run(_HEAD, head._asdict())
 
     def release(self, dataset: str, entry: int) -> ReleaseRecord | None:
         """What is known of an entry."""

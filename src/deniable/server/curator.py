@@ -75,6 +75,7 @@ class _Asking(threading.local):
     """What a thread is working on: the ledger that pays, and whether it did, once an answer is sealed."""
 
     ledger: Ledger | None = None
+    family: str = ""
     key: str | None = None
     charged: bool | None = None
 
@@ -308,6 +309,7 @@ class Curator:
                 if not any(each.name == person.name for each in ledger.accounts()):
                     ledger.grant(person.name, ledger.limit, by=person.name, reason="owner")
                 self.catalogue.add_dataset(record, set().union(*(each.all for each in marks.values())))
+                self.datasets.witness.note(record.family, ledger)
             except BaseException:
                 self.datasets.forget(name)  # the next one of this name may be of another family
                 raise
@@ -332,6 +334,7 @@ class Curator:
             if each.name == analyst and each.window not in (None, window) and each.limit == Cost(0, 0):
                 ledger.grant(analyst, ledger.limit, window=each.window, by=person.name, reason="not revoked any more")
         ledger.grant(analyst, share, window=window, by=person.name)
+        self._witnessed(dataset, ledger)
         self.catalogue.grant(analyst, dataset)
         terms = {"limit": share.describe(ledger.budget), "window_seconds": window}
         return {"analyst": analyst, "dataset": dataset, **terms}
@@ -345,6 +348,7 @@ class Curator:
         ledger = opened.session.ledger
         for window in [None, *(each.window for each in ledger.accounts() if each.name == analyst and each.window)]:
             ledger.grant(analyst, Cost(0, 0), window=window, by=person.name, reason="revoked")
+        self._witnessed(dataset, ledger)
 
     def grants(self, person: Person, dataset: str) -> list[dict[str, Any]]:
         """Who may ask about a dataset, and the limits that hold for them: those of the ledger, which the names of a
@@ -370,6 +374,7 @@ class Curator:
         shares = [each for each in ledger.accounts() if each.name == person.name and each.window is None]
         if any(not ledger.limit <= each.limit for each in shares):
             ledger.grant(person.name, ledger.limit, by=person.name, reason="owner")
+        self._witnessed(dataset, ledger)
         return {"dataset": dataset, "entry": entry.number, "limit": ledger.limit.describe(ledger.budget)}
 
     def accounts(self, person: Person, dataset: str) -> list[dict[str, Any]]:
@@ -474,9 +479,15 @@ class Curator:
 
     def _paying(self, person: Person, dataset: str, key: str | None = None) -> Session:
         """The same, for a question that is charged: from here it is known who pays."""
-        session = self._session(person, dataset)
-        self._asking.ledger, self._asking.key = session.ledger, key
-        return session
+        opened = self.open(person, dataset)
+        self._asking.ledger, self._asking.family, self._asking.key = opened.session.ledger, opened.record.family, key
+        return opened.session
+
+    def _witnessed(self, dataset: str, ledger: Ledger) -> None:
+        """A limit was changed: an older copy of the ledger would forget it."""
+        record = self.catalogue.dataset(dataset)
+        assert record is not None
+        self.datasets.witness.note(record.family, ledger)
 
     def begin(self) -> None:
         """This thread begins with something new, of which nothing was charged yet."""
@@ -488,6 +499,9 @@ class Curator:
         For a question that went wrong: what was charged stays charged, and whoever asked must be told.
         """
         asking = self._asking
+        if asking.ledger is not None:
+            with contextlib.suppress(Problem, DeniableError):  # that it failed is written, and stays known
+                self.datasets.witness.note(asking.family, asking.ledger)
         if asking.ledger is None or asking.charged is not None:
             return None if asking.ledger is None else Fate.ANSWERED if asking.charged else Fate.FREE
         if asking.key is not None:
@@ -496,13 +510,18 @@ class Curator:
         return Fate.UNKNOWN
 
     def _note(self, person: Person, dataset: str, answered: list[tuple[str, Answer]]) -> None:
-        self._asking.charged = any(not answer.receipt.replayed for _, answer in answered)
-        self.catalogue.add_releases(
+        asking = self._asking
+        asking.charged = any(not answer.receipt.replayed for _, answer in answered)
+        assert asking.ledger is not None
+        self.datasets.witness.released(
+            asking.family,
+            asking.ledger,
             [
                 ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, _moment(answer))
                 for sql, answer in answered
                 if not answer.receipt.replayed
-            ]
+            ],
+            [answer.receipt.entry for _, answer in answered],
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import threading
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.curves.filters import units_of_limit
 from deniable.errors import NOTHING, DeniableError, InvalidParameter, LedgerDamaged, LedgerUnavailable
-from deniable.ledger import Budget, Cost, Ledger, write_checkpoint
+from deniable.ledger import Budget, Cost, Ledger
 from deniable.ledger.keys import SigningKey
 from deniable.queries.connect import session as session_on
 from deniable.queries.engines.apart import Apart
@@ -22,9 +23,9 @@ from deniable.server.catalogue import Catalogue, DatasetRecord
 from deniable.server.dummy import dummy_rows
 from deniable.server.failures import Failures
 from deniable.server.families import digest
-from deniable.server.locks import exclusive
 from deniable.server.problems import Problem
 from deniable.server.settings import Settings
+from deniable.server.witness import Witness, refused
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table, read_schema, write_schema
 
@@ -36,6 +37,7 @@ _DUMMY_SECONDS: Final = 10.0
 _DUMMY_ROWS: Final = 1000
 """Behind rehearsals: as many as it takes for averages to have an answer at usual costs."""
 
+_LOG: Final = logging.getLogger("deniable.server")
 _CHANGED: Final = "a file changed since it was registered; register it under a new name"
 
 
@@ -143,6 +145,7 @@ class Datasets:
     def __init__(self, settings: Settings, catalogue: Catalogue, key: SigningKey) -> None:
         self._settings, self._catalogue, self._key = settings, catalogue, key
         self.failures = Failures(settings.state / "failures.jsonl")
+        self.witness = Witness(settings, catalogue, key)
         self._open: dict[str, Open] = {}
         self._ledgers: dict[str, Ledger] = {}
         self._retired: list[tuple[threading.Timer, Open]] = []
@@ -214,34 +217,44 @@ class Datasets:
         units = [each.unit for each in tables_of(record.schema).values() if each.unit is not None]
         if not units:
             raise InvalidParameter("schema", NOTHING, "all tables are public", "nobody needs a budget for those")
-        noted = self.noted(record)
-        return Ledger.open(
-            ledger_place(self._settings, record.family),
-            budget=Budget.from_dict(record.budget),
-            unit=max(units, key=lambda unit: unit.rows),
-            dataset=record.name,
-            family=record.family,
-            owner=self._key.public,
-            checkpoint=noted if noted.exists() else None,
-        )
-
-    def noted(self, record: DatasetRecord) -> Path:
-        """Where the newest checkpoint of a family is kept."""
-        assert self._settings.checkpoints is not None
-        return self._settings.checkpoints / f"{record.family}.json"
+        place, known = ledger_place(self._settings, record.family), self.witness.known(record.family)
+        try:
+            ledger = Ledger.open(
+                place,
+                budget=Budget.from_dict(record.budget),
+                unit=max(units, key=lambda unit: unit.rows),
+                dataset=record.name,
+                family=record.family,
+                owner=self._key.public,
+                checkpoint=known,
+            )
+        except InvalidParameter as error:
+            if known and error.parameter == "budget":  # there is none, and a new one is not made where one was
+                raise refused(record.family) from None
+            raise
+        try:
+            self.witness.opened(record.family, ledger)
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
 
     def checkpoint(self, record: DatasetRecord) -> None:
         """Sign everything up to now, and keep that where the ledger is not."""
-        place = self.noted(record)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive(place.with_suffix(".lock")):  # what is noted last, in all processes, must be the newest
-            write_checkpoint(place, self.ledger(record).checkpoint(self._key))
+        self.witness.checkpoint(record.family, self.ledger(record))
 
     def warm(self) -> None:
         """Open every dataset that can be opened, before somebody has to wait for it."""
         for record in self._catalogue.datasets():
-            with contextlib.suppress(Problem, DeniableError):  # told to whoever asks
+            try:
                 self.get(record)
+            except LedgerDamaged as error:  # whoever runs the server must put something right, and the others go on
+                _LOG.error("the ledger of family %s is refused: %s", record.family, error)
+            except Problem as problem:
+                if problem.code == "ledger_damaged":
+                    _LOG.error("the ledger of family %s is refused: %s", record.family, problem.detail)
+            except DeniableError:
+                pass  # told to whoever asks
 
     def keep(self, found: Open) -> None:
         """A dataset that was just registered."""
@@ -257,8 +270,9 @@ class Datasets:
 
     def close(self) -> None:
         """Close every session and every ledger."""
+        self.witness.close()
         for each in self._open.values():
-            with contextlib.suppress(DeniableError):  # a full disk is no reason to stay open
+            with contextlib.suppress(DeniableError, Problem, OSError):  # a full disk is no reason to stay open
                 self.checkpoint(each.record)
             each.close()
         for timer, old in self._retired:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
-from sqlalchemy import Column, Connection, Float, Integer, MetaData, String, Table, Text, delete, insert, select
+from sqlalchemy import Column, Connection, Float, Integer, MetaData, String, Table, Text, delete, insert, select, update
 
 METADATA: Final = MetaData()
 """All tables of the catalogue as they are now; `deniable.server.migrations` makes them."""
@@ -50,6 +50,17 @@ _OVERLAPS: Final = Table(
 
 
 @final
+class Head(NamedTuple):
+    """Where the ledger of a family ended."""
+
+    family: str
+    serial: str
+    number: int
+    hash: str
+    signed: int = 0
+
+
+@final
 class Guards:
     """These records of a catalogue; `begin` gives a transaction of it."""
 
@@ -68,3 +79,16 @@ class Guards:
         with self._begin() as connection:
             connection.execute(delete(_SERVER).where(_SERVER.c.name.in_(list(values))))
             connection.execute(insert(_SERVER), [{"name": name, "value": value} for name, value in values.items()])
+
+    # -- how far ledgers were ------------------------------------------------------------------------------------------
+
+    def head(self, family: str) -> Head | None:
+        """The newest entry that is known of a family's ledger; `Catalogue.add_releases` writes it."""
+        with self._begin() as connection:
+            row = connection.execute(select(_HEADS).where(_HEADS.c.family == family)).first()
+        return None if row is None else Head(*row)
+
+    def signed(self, family: str, number: int) -> None:
+        """That there is a signed checkpoint of this family, outside the catalogue."""
+        with self._begin() as connection:
+            connection.execute(update(_HEADS).where(_HEADS.c.family == family).values(signed=max(number, 1)))

@@ -9,11 +9,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from deniable.ledger import Ledger, keys, write_checkpoint
+from deniable.ledger import Ledger, keys
 from deniable.server.catalogue import Catalogue
 from deniable.server.datasets import ledger_place
 from deniable.server.identity import identified, is_key, replaced
 from deniable.server.settings import Settings
+from deniable.server.witness import Witness
 
 
 def rotate(settings: Settings, *, by: str, reason: str) -> tuple[keys.PublicKey, int]:
@@ -26,7 +27,7 @@ def rotate(settings: Settings, *, by: str, reason: str) -> tuple[keys.PublicKey,
         old = keys.read(place)
         new = keys.read(waiting) if waiting.exists() else keys.new(waiting)
         families = {record.family: record.name for record in catalogue.datasets()}
-        _in_ledgers(settings, families, old, new, by, reason)
+        _in_ledgers(settings, Witness(settings, catalogue, new), families, old, new, by, reason)
         replaced(catalogue, old, new)
     finally:
         catalogue.close()
@@ -40,17 +41,27 @@ def rotate(settings: Settings, *, by: str, reason: str) -> tuple[keys.PublicKey,
 
 
 def _in_ledgers(
-    settings: Settings, families: dict[str, str], old: keys.SigningKey, new: keys.SigningKey, by: str, reason: str
+    settings: Settings,
+    witness: Witness,
+    families: dict[str, str],
+    old: keys.SigningKey,
+    new: keys.SigningKey,
+    by: str,
+    reason: str,
 ) -> None:
-    """Let the old key vouch for the new one, in the ledger of every family."""
+    """Let the old key vouch for the new one, in the ledger of every family; none that is older than what is known.
+
+    A checkpoint that was lost is signed anew: whoever runs the server does this on purpose, and the ledger says so.
+    """
     place = settings.state / "server.key"
     for family, name in families.items():
-        with Ledger.open(ledger_place(settings, family), dataset=name, family=family) as ledger:
+        known = witness.known(family, lost=True)
+        with Ledger.open(ledger_place(settings, family), dataset=name, family=family, checkpoint=known) as ledger:
             if ledger.owner != new.public:
                 ledger.rotate(new.public, by=by, reason=reason, key=_signer(place, old, ledger))
-            assert settings.checkpoints is not None
-            settings.checkpoints.mkdir(parents=True, exist_ok=True)
-            write_checkpoint(settings.checkpoints / f"{family}.json", ledger.checkpoint(new))
+            witness.checkpoint(family, ledger)
+            witness.note(family, ledger)
+    witness.close()
 
 
 def _signer(place: Path, old: keys.SigningKey, ledger: Ledger) -> keys.SigningKey:
