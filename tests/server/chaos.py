@@ -237,6 +237,8 @@ class World:
         self.token, self.ledger_at, self.family = self._prepared()
         self.key = keys.read(self.folder / "state" / "server.key").public
         self.last: Entry | None = None
+        self.left = 0
+        """The newest entry whose answer a client has."""
         self.shelf = Shelf(self.folder / "state" / "ledgers", database)
         self.copies: list[tuple[int, Any]] = []
         """The ledger as it was before, with the number of its newest entry."""
@@ -448,6 +450,7 @@ class World:
             assert said["entry"] == paid.charge, f"{key}: something else was paid for"
             assert sealed.question == said["question"], f"{key}: its entry is of another question"
             assert paid.cost == Budget.pure(epsilon=LIMIT).cost(epsilon=EPSILON), f"{key}: paid another amount"
+            self.left = max(self.left, sealed.number)
         for key in self.account.unanswered:
             assert sha256(f"ana\0{key}".encode()).hexdigest() in by_key, f"{key}: said to be charged, and is not"
 
@@ -455,8 +458,7 @@ class World:
 
     def restore_older(self) -> bool:
         """An older ledger in the place of the newest, a start, a refusal, and the newest again; False if none was."""
-        left = max((json.loads(body)["provenance"]["entry"] for body in self.account.answered.values()), default=0)
-        older = [copy for number, copy in self.copies if number < left]
+        older = [copy for number, copy in self.copies if number < self.left]
         if not older:
             return False
         with self.shelf.instead(older[-1] if self.chance.random() < 0.5 else self.chance.choice(older), self.chance):

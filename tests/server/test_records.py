@@ -52,7 +52,7 @@ def test_exports_at_the_same_time_leave_the_newest_checkpoint(world: World) -> N
         each.join()
     assert found == [200] * 48
     [record] = [each for each in world.curator.catalogue.datasets() if each.name == "visits"]
-    noted = json.loads(world.curator.datasets.witness.place(record).read_text().family)
+    noted = json.loads(world.curator.datasets.witness.place(record.family).read_text())
     newest = [each.checkpoint for each in world.ledger.entries() if each.checkpoint is not None][-1]
     assert noted["number"] == newest.number
 
