@@ -9,6 +9,7 @@ import pytest
 
 from deniable.errors import InvalidParameter
 from deniable.server.catalogue import ReleaseRecord
+from deniable.server.guards import Head
 from deniable.server.people import checked_name, look
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
@@ -89,7 +90,7 @@ def test_an_analysts_own_releases_do_not_vanish_behind_those_of_others(world: Wo
     mine = world.ask(epsilon=0.01).json()["release"]
     number = int(mine.rpartition(":")[2])
     busy = [ReleaseRecord("visits", number + 1000 + n, "busy", "SELECT 1", 0.95, 1.0 + n) for n in range(150)]
-    world.curator.catalogue.add_releases(busy)
+    world.curator.catalogue.add_releases(busy, Head("none", "", 0, ""))
     told = world.call("ana", "GET", "/v1/datasets/visits/releases").json()
     assert [each["release"] for each in told["releases"]] == [mine]
     assert told["before"] is None
@@ -129,7 +130,7 @@ def test_bounds_that_were_bought_stay_on_the_owners_page(tmp_path: Path) -> None
         bought = there.call("olga", "POST", "/v1/datasets/free/bounds", wanted).json()["answer"]["release"]
         number = int(bought.rpartition(":")[2])
         more = [ReleaseRecord("free", number + 1 + n, "ana", "SELECT 1", 0.95, 1.0) for n in range(150)]
-        there.curator.catalogue.add_releases(more)
+        there.curator.catalogue.add_releases(more, Head("none", "", 0, ""))
         assert "visits.cost</code>" in Browser(there, "olga").get("/console/data/free/share").text
 
 
