@@ -150,19 +150,49 @@ def test_what_a_forward_pass_keeps_for_the_next_reaches_nobody(where):
     assert why is not None
 
 
+SEEDED = {
+    "a generator of its own": lambda x: x * torch.rand(len(x), 1, generator=torch.Generator().manual_seed(0)),
+    "written by a generator": lambda x: x * torch.empty(len(x), 1).uniform_(generator=torch.Generator().manual_seed(0)),
+    "a mask by a generator": lambda x: torch.bernoulli(x.sigmoid(), generator=torch.Generator().manual_seed(0)) * x,
+    "torch's own": lambda x: torch.manual_seed(3) and nn.functional.dropout(x, 0.5),
+    "torch's own, with the seed that it had": lambda x: torch.manual_seed(0) and nn.functional.dropout(x, 0.5),
+    "torch's own, by its state": lambda x: nn.functional.dropout((torch.set_rng_state(STATE), x)[1], 0.5),
+}
+STATE = torch.Generator().manual_seed(5).get_state()
+
+
 class Seeded(nn.Module):
-    def __init__(self):
+    def __init__(self, how):
         super().__init__()
-        self.head = nn.Linear(4, 1)
+        self.how, self.head = how, nn.Linear(4, 1)
 
     def forward(self, x):
-        torch.manual_seed(3)
-        return self.head(nn.functional.dropout(x, 0.5))
+        return self.head(SEEDED[self.how](x))
 
 
-def test_chance_that_the_forward_pass_seeds_is_drawn_for_each_example_alone():
+@pytest.mark.parametrize("how", SEEDED)
+def test_chance_that_the_forward_pass_seeds_is_drawn_for_each_example_alone(how):
+    """One record gone moved all others to other numbers, which anybody can repeat: by 2 to 7 clipping norms."""
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(16, 4, generator=generator), torch.randn(16, 1, generator=generator)
-    moved, why = _moved(Seeded, x, y, 0)
+    moved, why = _moved(lambda: Seeded(how), x, y, 0)
     assert moved <= 1.001
     assert "chance" in why
+
+
+@pytest.mark.parametrize("how", ["a generator of its own", "torch's own"])
+def test_public_data_that_is_drawn_with_a_seed_stays_public(how):
+    """A rule that took such numbers for mixed took the parameters for mixed after a public step on them."""
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1))
+    x, y = torch.randn(30, 4), torch.randn(30, 1)
+    plan = learn.DPSGD(clip=1.0, rate=0.5, steps=4, noise=1.0)
+    trainer = Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, (x, y), progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for features, target in trainer:
+            own = torch.Generator().manual_seed(1) if how == "a generator of its own" else torch.manual_seed(1) and None
+            public = torch.randn(8, 4, generator=own)
+            trainer.public_step(model(public).square().mean())
+            shared = torch.rand(1, 4, generator=torch.Generator().manual_seed(2))  # alike for all examples
+            trainer.backward((model(features * shared) - target).square().sum(1))
+    assert trainer.one_by_one is None

@@ -60,6 +60,33 @@ class _Asked(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types 
 
 
 @final
+class _Chance:
+    """Whether somebody has set the seed, or the state, of torch's own generators since this was made."""
+
+    def __init__(self) -> None:
+        self._is_seeded = False
+        self.drawn()
+
+    def is_seeded(self) -> bool:
+        """Asked before an operation: then the states must be what the operation before left behind. A seed that is set
+        again to what it was is seen, too."""
+        if not self._is_seeded:
+            now = _states()
+            self._is_seeded = len(now) != len(self._left) or not all(map(torch.equal, now, self._left))
+        return self._is_seeded
+
+    def drawn(self) -> None:
+        """An operation is over, and may have drawn."""
+        if not self._is_seeded:
+            self._left = _states()
+
+
+def _states() -> list[Tensor]:
+    there = (torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_initialized() else ()))
+    return [each.get_state() for each in there]
+
+
+@final
 class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types where they are checked
     """What became of a batch of `count` examples while this was entered."""
 
@@ -76,7 +103,9 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         """Storages with something of the data."""
         self._peeked: Mixed | None = None
         self._hooked: Mixed | None = None
-        self._seed = torch.initial_seed()
+        self._chance = _Chance()
+        self._repeated: str | None = None
+        """An operation that drew numbers which whoever knows the seed can repeat."""
         self._is_off = False
         self._asked = _Asked(self._heard)
         for each in tree_flatten(batch)[0]:
@@ -112,9 +141,10 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
 
     def of_losses(self, losses: Tensor, model: nn.Module) -> Domain:
         """What losses are that a backward pass begins at: mixed where Python has a say in that pass."""
-        if torch.initial_seed() != self._seed:
-            return Mixed("chance whose seed was set while the batch was worked on")
-        return self._hooked or _hooks_of(model) or _functions_of(losses) or self.of(losses)
+        found = self._hooked or _hooks_of(model) or _functions_of(losses) or self.of(losses)
+        if isinstance(found, Mixed) and self._repeated is not None:
+            return Mixed(f"chance whose seed may be known ({self._repeated}), or {found.why}")
+        return found
 
     def of(self, tensor: Tensor) -> Domain:
         """What a tensor is. What was there before the batch was handed out has nothing of its data in it."""
@@ -136,10 +166,13 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         kwargs = kwargs or {}
         if self._is_off:
             return func(*args, **kwargs)
-        given = Given(func, args, kwargs, self.of, self._count)
+        given = Given(func, args, kwargs, self.of, self._count, is_seeded=self._chance.is_seeded())
         out = func(*args, **kwargs)
+        self._chance.drawn()
         if not self._peeked and _is_peek(given) and not all(isinstance(each, Same) for each in given.domains):
             self._peeked = Mixed(f"a number of Python that was made of the data ({given.name})")
+        if given.is_repeatable:
+            self._repeated = given.name
         made = [each for each in tree_flatten(out)[0] if isinstance(each, Tensor)]
         if made or given.is_in_place:
             self._keep(given, made)
@@ -237,17 +270,20 @@ def _functions_of(losses: Tensor) -> Mixed | None:
 
 def structure(losses: Tensor) -> int:
     """Which operations of autograd led to these losses, and how they hang together, as one number."""
-    nodes = [losses.grad_fn]
-    places = {nodes[0]: 0}
+    first = losses.grad_fn
+    nodes, places = [first], {first: 0}
     rows: list[object] = []
+    add, place_of, more = rows.append, places.get, nodes.append  # this runs in each step, over the whole graph
     for node in nodes:
-        rows.append(node.name())
+        add(type(node))
         for below, _ in node.next_functions:
-            place = places.get(below)
+            place = place_of(below)
             if place is None and below is not None:
                 place = places[below] = len(nodes)
-                nodes.append(below)
-            rows.append(place)
+                more(below)
+            add(place)
+    if any(kind.__name__ == "CppFunction" for kind in set(map(type, nodes))):  # one type for all that have no own
+        rows += [node.name() for node in nodes]
     return hash(tuple(rows))
 
 

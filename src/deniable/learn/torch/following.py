@@ -11,6 +11,7 @@ from torch import nn
 from deniable.learn.torch.apart import Trace, shapes_of
 from deniable.learn.torch.bookkeeping import Bookkeeping
 from deniable.learn.torch.calls import Hook
+from deniable.learn.torch.outside import Outside
 from deniable.learn.torch.state import State
 
 ALONE = "the loss of an example that is computed alone depends on that example and on public numbers alone"
@@ -22,8 +23,9 @@ FOLLOWED = (
 )
 
 KEPT = (
-    "a forward pass keeps nothing for the next one in globals, closures, classes or other objects that the model's "
-    "attributes do not lead to, and what it draws (dropout) comes from a seed that nobody knows"
+    "a forward pass keeps nothing for the next one, or keeps it in the model's attributes, in the model's classes, or "
+    "in globals and closures that methods of these classes name, in containers of at most 4096 members; what it "
+    "draws (dropout) comes from a seed that nobody knows, or that it sets itself"
 )
 
 
@@ -33,7 +35,11 @@ class Following:
 
     def __init__(self, model: nn.Module, book: Bookkeeping, is_training: Callable[[], bool]) -> None:
         self._book, self._is_training = book, is_training
-        self._state = State(model)
+        self._state, self._outside = State(model), Outside(model)
+        self._kept: str | None = None
+        """Something outside of the model's attributes that a forward pass of this batch has set."""
+        self._is_inside = False
+        """Whether a forward pass has begun and is not over."""
         self._trace: Trace | None = None
         self._is_open = False
         self._is_counting = False
@@ -44,7 +50,7 @@ class Following:
         self.why_alone: str | None = None
         self._handles = [
             model.register_forward_pre_hook(Hook(self._before)),
-            model.register_forward_hook(Hook(self._after)),
+            model.register_forward_hook(Hook(self._after), always_call=True),
         ]
 
     @property
@@ -56,7 +62,7 @@ class Following:
     def begin(self, batch: Any, count: int, *, follow: bool) -> None:
         """A batch is handed out; without `follow`, it is followed only if there was none of its shapes before."""
         self.end()
-        self._is_open = True
+        self._is_open, self._kept = True, None
         self._state.begin()
         self.shapes = shapes_of(batch)
         if count > 1 and (follow or self._is_counting or not self._book.is_proved(self.shapes)):
@@ -83,18 +89,21 @@ class Following:
     def redo(self, trace: Trace | None, count: int) -> str | None:
         """How a batch must come again whose forward pass set attributes of the model; None if it need not."""
         changed = self._state.changed()
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self.go_alone(f"{kept!r}, which the forward pass sets in a class, a global or a function of its own")
         if not changed:
-            return None
+            return None if kept is None or count == 1 else "alone"
         names = [name for name, is_counter in changed if not is_counter or (trace is not None and trace.has_peeked)]
         counters = self._state.counters()
         self._state.restore()
-        if trace is not None and not names:
+        if trace is not None and not names and kept is None:
             self._is_counting = True  # a forward pass that counts may do something else next time
             self._counters = self._counters or counters
             return None
         if names:
             self.go_alone(f"the attribute {names[0]!r}, which the forward pass sets, and which is put back each time")
-        return None if count == 1 else "alone" if names else "followed"
+        return None if count == 1 else "alone" if names or kept else "followed"
 
     def end_step(self) -> None:
         """A step is over: counters stand where its first batch brought them."""
@@ -112,8 +121,18 @@ class Following:
     def _before(self, *_: Any) -> None:
         if self._is_training():
             self._state.begin()
+            self._outside.begin()
+            self._is_inside = True
 
     def _after(self, *_: Any) -> None:
-        """Of a forward pass that no backward pass follows, nothing stays."""
-        if self._is_training() and not self._is_open and self._state.changed():
+        """What was kept outside of the model is put back at once: code of the loop may set it next. Of a forward pass
+        that no backward pass follows, nothing stays at all."""
+        if not self._is_inside:
+            return
+        self._is_inside = False
+        kept = self._outside.changed()
+        if kept is not None:
+            self._outside.restore()
+            self._kept = self._kept or kept
+        if not self._is_open and self._is_training() and self._state.changed():
             self._state.restore()

@@ -68,15 +68,39 @@ def _written(func: Any) -> tuple[tuple[str, ...], bool]:
 class Given:
     """One operation and what it was given."""
 
-    __slots__ = ("_args", "_kwargs", "_of", "count", "domains", "func", "has_out", "is_in_place", "name", "tensors")
+    __slots__ = (
+        "_args",
+        "_kwargs",
+        "_of",
+        "count",
+        "domains",
+        "func",
+        "has_out",
+        "is_in_place",
+        "is_repeatable",
+        "name",
+        "tensors",
+    )
 
-    def __init__(self, func: Any, args: Any, kwargs: Mapping[str, Any], of: Callable[[Tensor], Domain], count: int):
+    def __init__(
+        self,
+        func: Any,
+        args: Any,
+        kwargs: Mapping[str, Any],
+        of: Callable[[Tensor], Domain],
+        count: int,
+        *,
+        is_seeded: bool = False,
+    ) -> None:
         self.func, self._args, self._kwargs, self._of, self.count = func, args, kwargs, of, count
         self.name = func._schema.name
         self.is_in_place = _names(func)[2]
         self.has_out = self.is_in_place and _written(func)[1]
         self.tensors = [*_tensors(args), *_tensors(kwargs.values())]
         self.domains = [of(each) for each in self.tensors]
+        draws = torch.Tag.nondeterministic_seeded in func.tags
+        self.is_repeatable = (draws and is_seeded) or self.value("generator") is not None
+        """Whether this draws from a generator of somebody's own, or from torch's after somebody has set its seed."""
 
     def value(self, *names: str) -> Any:
         """The argument of the first of these names that the operation has."""
@@ -153,6 +177,10 @@ def _by_rules(given: Given, made: list[Tensor]) -> list[Domain]:
         if isinstance(each, Mixed):
             return [each] * len(made)
     name = given.name.removeprefix("aten::")
+    if given.is_repeatable:  # who knows the seed knows which number comes at which place
+        mixed = Mixed(f"chance whose seed may be known ({given.name}), in another order for other batches")
+        same = all(isinstance(each, Same) for each in given.domains)
+        return [Same.varying(each) if same else mixed for each in made]
     if given.has_out:  # rules are about what goes in
         return [unknown(given, each) for each in made]
     if name in ("arange", "randperm", "eye", "linspace", "tril_indices", "triu_indices"):

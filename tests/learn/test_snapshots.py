@@ -1,0 +1,131 @@
+"""Whatever a forward pass may keep in the attributes of its modules is seen, undone, and seen again the next time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+pytestmark = pytest.mark.torch
+
+from torch import nn  # noqa: E402
+
+from deniable.errors import InvalidParameter  # noqa: E402
+from deniable.learn.torch.state import State  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+class Box:
+    def __init__(self):
+        self.inner = 1
+
+
+class Kept(nn.Module):
+    """One of every kind of place."""
+
+    def __init__(self):
+        super().__init__()
+        self.below = nn.Linear(2, 2)
+        self.number, self.text, self.missing = 1000, "a", None
+        self.listed, self.table, self.members, self.queue = [1, [2]], {"a": [1]}, {1, 2}, deque([1])
+        self.ordered, self.pair, self.box = OrderedDict(a=1, b=2), ([1],), Box()
+        self.array, self.tensor, self.chance = np.zeros(3), torch.zeros(3), torch.Generator()
+        self.boxes = [Box(), Box()]
+        self.register_buffer("marked", torch.zeros(2))
+
+
+def _replace_table(model):
+    model.box.__dict__ = {"inner": 2}
+
+
+CHANGES = {
+    "plain attribute": lambda m: setattr(m, "number", 7),
+    "text": lambda m: setattr(m, "text", "b"),
+    "a value for none": lambda m: setattr(m, "missing", 0.5),
+    "another object of the same value": lambda m: setattr(m, "listed", [1, [2]]),
+    "new attribute": lambda m: setattr(m, "new", 1),
+    "new attribute without a value": lambda m: setattr(m, "new", None),
+    "attribute gone": lambda m: delattr(m, "text"),
+    "attribute renamed": lambda m: m.__dict__.update(other=m.__dict__.pop("boxes")),
+    "list appended": lambda m: m.listed.append(1),
+    "list member": lambda m: m.listed.__setitem__(0, 5),
+    "list in a list": lambda m: m.listed[1].append(1),
+    "dict member": lambda m: m.table.__setitem__("b", 1),
+    "list in a dict": lambda m: m.table["a"].append(1),
+    "counter in a dict": lambda m: m.ordered.__setitem__("a", 2),
+    "order of a dict": lambda m: m.ordered.move_to_end("a"),
+    "set": lambda m: m.members.add(9),
+    "queue": lambda m: m.queue.rotate() or m.queue.append(3),
+    "list in a tuple": lambda m: m.pair[0].append(1),
+    "plain object": lambda m: setattr(m.box, "inner", 3),
+    "plain object in a list": lambda m: setattr(m.boxes[1], "other", 3),
+    "the table of a plain object": _replace_table,
+    "array": lambda m: m.array.__setitem__(0, 1.0),
+    "generator": lambda m: torch.rand(1, generator=m.chance),
+    "sub-module": lambda m: setattr(m.below, "seen", 3),
+    "attribute of a buffer": lambda m: setattr(m.marked, "mean", 1.0),
+    "attribute of a parameter": lambda m: setattr(m.below.weight, "mean", 1.0),
+}
+REFUSED = {
+    "tensor written": lambda m: m.tensor.add_(1),
+    "tensor written past autograd": lambda m: m.tensor.data.add_(1),
+    "tensor replaced": lambda m: setattr(m.tensor, "data", torch.ones(3)),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_what_is_kept_is_seen_and_undone_however_often_nothing_happened_before(kind):
+    model = Kept()
+    state = State(model)
+    for _ in range(3):
+        state.begin()
+        assert state.changed() == []
+    for _ in range(2):
+        state.begin()
+        CHANGES[kind](model)
+        assert state.changed()
+        assert not any(is_counter for _, is_counter in state.changed())
+        state.restore()
+        assert state.changed() == []
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_tensor_that_is_written_into_is_refused_however_often_nothing_happened_before(kind):
+    model = Kept()
+    state = State(model)
+    state.begin()
+    assert state.changed() == []
+    state.begin()
+    REFUSED[kind](model)
+    with pytest.raises(InvalidParameter, match="wrote the data into"):
+        state.changed()
+
+
+@pytest.mark.parametrize("kind", CHANGES | REFUSED)
+def test_what_the_caller_sets_between_two_batches_is_how_it_was(kind):
+    model = Kept()
+    state = State(model)
+    state.begin()
+    (CHANGES | REFUSED)[kind](model)
+    state.begin()
+    assert state.changed() == []
+    # What came to be there between the batches is looked at as closely as all the rest.
+    model.late, model.below.late = [Box()], nn.Identity()
+    state.begin()
+    model.late[0].inner = 5
+    assert state.changed()
+    state.restore()
+    model.below.late.seen = 3
+    assert state.changed()
+
+
+def test_a_counter_is_told_from_other_numbers():
+    model = Kept()
+    state = State(model)
+    state.begin()
+    model.number += 1
+    assert state.changed() == [("number", True)]
+    assert state.counters() == [(model.__dict__, "number", 1001)]
