@@ -292,6 +292,7 @@ def test_dates_of_any_unit_keep_their_digits() -> None:
     assert read(np.timedelta64("NaT", "ns")).kind == read(np.timedelta64("NaT", "ns")).kind
 
 
+@pytest.mark.slow
 def test_frames_and_tensors_are_read_with_what_they_carry() -> None:
     pandas, torch = pytest.importorskip("pandas"), pytest.importorskip("torch")
 

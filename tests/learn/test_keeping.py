@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -294,6 +297,87 @@ def test_a_run_that_was_saved_goes_on_without_losing_a_step(tmp_path):
         crashed = new()
         crashed.load(tmp_path / "twin.pt")
         assert crashed.steps_taken == 15
+
+
+def test_a_run_that_was_saved_before_its_first_step_is_charged_once(tmp_path):
+    """The checkpoint knew of no charge, so that whoever went on from it after a crash paid a second time."""
+    ledger, plan, new, released = _paid(tmp_path)
+    with ledger:
+        first = new()
+        first.save(tmp_path / "model.pt")
+        shutil.copytree(tmp_path, tmp_path / "copy", ignore=shutil.ignore_patterns("ledger*"))
+        run(first, first.take(2))
+        charged = ledger.charged
+        second = new()
+        second.load(tmp_path / "model.pt")
+        assert second.steps_taken == 2
+        run(second)
+        assert second.finished
+        assert ledger.charged == charged
+        assert len(released) == plan.steps
+        with pytest.raises(InvalidOperation, match="has sealed this run"):
+            new().load(tmp_path / "copy" / "model.pt")
+
+
+def test_copies_from_before_the_first_step_share_one_charge(tmp_path):
+    ledger, _, new, released = _paid(tmp_path)
+    with ledger:
+        first = new()
+        first.save(tmp_path / "model.pt")
+        (tmp_path / "copy").mkdir()
+        shutil.copy(tmp_path / "model.pt", tmp_path / "copy" / "model.pt")
+        shutil.copy(tmp_path / "model.pt.steps", tmp_path / "copy" / "model.pt.steps")
+        record = torch.load(tmp_path / "copy" / "model.pt", weights_only=True)
+        torch.save({**record, "journals": []}, tmp_path / "copy" / "model.pt")
+        second = new()
+        second.load(tmp_path / "copy" / "model.pt")  # nobody has begun, nobody has paid
+        assert ledger.charged.units == 0
+        run(second, second.take(3))
+        charged = ledger.charged
+        with pytest.raises(InvalidOperation, match="another trainer was given"):
+            run(first, first.take(1))
+        assert ledger.charged == charged
+        assert len(released) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_of_a_paid_trainer_is_refused_and_does_not_hang(tmp_path):
+    """The child took the same steps as its parent, on one charge; or it waited for ever for torch's threads."""
+    ledger, plan, new, released = _paid(tmp_path)
+    with ledger:
+        trainer = new()
+        run(trainer, trainer.take(2))
+        batches = iter(trainer)
+        batch = next(batches)
+        losses = entropy_loss(trainer.model, batch)
+        asked = [
+            lambda: next(iter(trainer)), lambda: trainer.backward(losses), lambda: trainer.save(tmp_path / "child.pt"),
+            lambda: trainer.load(tmp_path / "child.pt"), lambda: trainer.public_step(losses.sum()), trainer.close,
+            lambda: next(batches),
+        ]  # fmt: skip
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for each in asked:
+                try:
+                    each()
+                except InvalidOperation as error:
+                    refused += "forked" in str(error)
+                except BaseException:  # counted below: not refused
+                    pass
+            os._exit(refused)
+        deadline = time.monotonic() + 60
+        while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if done == (0, 0):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(done[1]) == len(asked)
+        trainer.backward(losses)
+        run(trainer, batches)
+        assert trainer.finished
+        assert len(released) == plan.steps
 
 
 def test_a_checkpoint_whose_journal_is_moved_away_does_not_forget_steps(tmp_path):

@@ -44,8 +44,11 @@ class Payment:
         plan, ledger = self._plan, self.ledger
         try:
             cost = plan.price(ledger.budget, unit=ledger.unit, delta=self._delta)
-            question, said = _question(run, plan), f"training: {plan!r}"
-            self.entry = ledger.reserve(cost, question=question, description=said)
+            question, said, key = _question(run, plan), f"training: {plan!r}", _key(run)
+            self.entry = ledger.keyed(key)
+            if self.entry is not None:  # whoever went on from another copy of the checkpoint has paid for all of them
+                return self._check_open(self.entry)
+            self.entry = ledger.reserve(cost, question=question, description=said, key=key)
         except BudgetExceeded as refused:
             fewer = "fewer steps or a smaller rate" if isinstance(plan, DPSGD) else "or fewer steps"
             remedy = f"nothing was spent; plan more noise, {fewer}: plan.calibrate(epsilon=, delta=) for what is left"
@@ -60,9 +63,9 @@ class Payment:
 
     def share(self) -> str | None:
         """There is a new checkpoint: its token. Two of the same step stand for the same rest of a block."""
-        if self.entry is None:  # whoever goes on from it pays
-            return None
         self._is_shared = True
+        if self.entry is None:  # whoever begins first pays
+            return None
         if self._token is None:
             self._token = secrets.token_hex(8)
         return self._token
@@ -84,12 +87,18 @@ class Payment:
 
         `own` are those that this trainer has begun itself.
         """
-        number, steps = record["entry"], known
-        entry = self.ledger.entry(number)
+        steps = known
+        if record["entry"] is not None:
+            entry = self.ledger.entry(record["entry"])
+        else:
+            entry = self.ledger.keyed(_key(record["run"]))
+            if entry is None:  # it was saved before the first step, and nobody has begun
+                self._is_shared = True
+                return self, known
         if entry is None or entry.question != _question(record["run"], self._plan):
             raise InvalidParameter("ledger", NOTHING, "is not the one that paid for this run", "give the same ledger")
         self._check_open(entry)
-        if self.entry is not None and self.entry.number == number and own == known:
+        if self.entry is not None and self.entry.number == entry.number and own == known:
             return self, known  # nobody else went on since
         new = Payment(self.ledger, self._plan, self._delta)
         new.entry, new._is_shared = entry, True
@@ -133,6 +142,11 @@ class Payment:
             return False
         self.ledger.seal(found, b"")
         return True
+
+
+def _key(run: str) -> str:
+    """By which a ledger finds the charge for a run: a checkpoint from before its first step knows no entry."""
+    return f"training run {run}"
 
 
 def _question(run: str, plan: Plan) -> str:

@@ -33,6 +33,7 @@ from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
 from deniable.learn.torch.optimizers import AdamBC
 from deniable.learn.torch.past import Past
 from deniable.learn.torch.paying import Payment, in_full
+from deniable.learn.torch.processes import Processes
 from deniable.learn.torch.sampling import Places, Records, drawn, parts
 from deniable.learn.torch.watch import Watch
 from deniable.noise.entropy import given_or_current
@@ -103,7 +104,7 @@ class Trainer:
             raise InvalidParameter("clip", plan.clip.norm, rule, "multiply the losses, and clip, by the same number")
         self.plan, self.model = plan, border.check_model(model)
         self.optimizer = border.check_optimizer(optimizer, model)
-        self._group = process_group
+        self._processes = Processes(process_group)
         self._entropy = entropy
         self._device = next(model.parameters()).device
         self._size = None if physical_batch is None else check.integer("physical_batch", physical_batch, 1)
@@ -111,9 +112,8 @@ class Trainer:
         self._share_canaries()
         whole = border.check_dataset(dataset)
         border.check_callable("collate", collate)
-        self._records = Records(
-            whole if self._canaries is None else self._canaries.among(whole), collate, (self._rank, self._processes)
-        )
+        among = whole if self._canaries is None else self._canaries.among(whole)
+        self._records = Records(among, collate, (self._processes.rank, self._processes.count))
         border.check_records(plan, self._records.count)
         self._book = Bookkeeping(model)
         self._noise = noise or (ExactNoise(entropy=entropy) if self._device.type == "cpu" else DeviceNoise())
@@ -149,7 +149,7 @@ class Trainer:
         for group in optimizer.param_groups:
             if isinstance(optimizer, AdamBC):
                 group["noise_variance"] = (plan.sigma / self.expected_batch) ** 2
-        self._share_model()
+        self._processes.share((*model.parameters(), *model.buffers()))
 
     def __repr__(self) -> str:
         return f"<Trainer of {type(self.model).__name__}: {self.steps_taken} of {self.plan.steps} steps, {self.plan!r}>"
@@ -219,13 +219,15 @@ class Trainer:
         if self._is_closed:
             rule = "this trainer was closed; make a new one, and load a checkpoint into it"
             raise InvalidOperation(f"{rule} to go on where no ledger has sealed the run")
+        self._processes.check_not_forked()
         self._reserve()
         self._forget_gradients()
         mine = self._loop = object()
         last = min(self.plan.steps, self.steps_taken + most)
-        bar = self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._rank == 0)
+        bar = self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._processes.is_first)
         with closing(self._following), bar as shown:
             while self.steps_taken < last:
+                self._processes.check_not_forked()
                 self._records.check_length()
                 self._watch.begin(closely=self._book.is_learning)
                 step = self.steps_taken
@@ -237,6 +239,7 @@ class Trainer:
                 for places in parts(taken, self._size, first=LEARNT if self._book.is_learning else None):
                     for batch in self._tried(places):
                         yield batch
+                        self._processes.check_not_forked()
                         if self._loop is not mine:
                             rule = "another loop over this trainer began, so this one is over"
                             raise InvalidOperation(f"{rule}; its steps would be mixed up: loop over it once at a time")
@@ -254,10 +257,10 @@ class Trainer:
 
     def _count_step(self) -> None:
         """One more step, everywhere where it is counted, before it begins."""
-        journals = list(self._journals.values()) if self._rank == 0 else []
+        journals = list(self._journals.values()) if self._processes.is_first else []
         for journal in journals:
             journal.check_mine()
-        if self._payment is not None and self._rank == 0:
+        if self._payment is not None and self._processes.is_first:
             self._payment.allow(self.steps_taken + 1)
         self.steps_taken += 1
         for journal in journals:
@@ -293,6 +296,7 @@ class Trainer:
             raise InvalidOperation(
                 "trainer.backward goes with a batch of this trainer, once: for batch in trainer: ..."
             )
+        self._processes.check_not_forked()
         trace = self._following.end()
         border.check_losses(losses, self._open)
         border.check_left_alone(self._parameters, self._weights)
@@ -364,11 +368,7 @@ class Trainer:
         for name, parameter in self._parameters.items():
             total = self._sums.pop(name, None)
             totals[name] = torch.zeros_like(parameter, dtype=counted(parameter.dtype)) if total is None else total
-        if self._group is not None:
-            totals = {name: self._added_up(total) for name, total in totals.items()}
-        noisy = self._noisy(totals)
-        if self._group is not None:
-            noisy = [self._told(each) for each in noisy]
+        noisy = [self._processes.told(each) for each in self._noisy(self._processes.added_up(totals))]
         torch._foreach_div_(noisy, self.expected_batch)
         self._forget_gradients()
         for parameter, grad in zip(self._parameters.values(), noisy, strict=True):
@@ -382,7 +382,7 @@ class Trainer:
             self._after_step(self)
 
     def _noisy(self, totals: dict[str, Tensor]) -> list[Tensor]:
-        if self._rank != 0:
+        if not self._processes.is_first:
             return list(totals.values())
         return (
             self._noise.add(list(totals.values())) if self._past is None else self._past.released(totals, self._noise)
@@ -390,6 +390,7 @@ class Trainer:
 
     def public_step(self, loss: Tensor) -> None:
         """An ordinary step, without clipping and noise, on a loss over public data; the guarantee will say so."""
+        self._processes.check_not_forked()
         border.check_public_loss(loss)
         self._watch.check()
         self._book.forget()
@@ -449,6 +450,7 @@ class Trainer:
 
     def close(self) -> None:
         """Take the hooks off the model; training is over, and the ledger is told."""
+        self._processes.check_not_forked()
         self._is_closed = True
         self._unhook()
         if self.steps_taken:
@@ -466,8 +468,9 @@ class Trainer:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Model, optimizer and what was spent, in one file; later steps are noted beside it before they begin."""
+        self._processes.check_not_forked()
         place = Path(path)
-        if self._rank != 0:
+        if not self._processes.is_first:
             return
         for journal in self._journals.values():
             journal.check_mine()
@@ -497,6 +500,7 @@ class Trainer:
 
         A run that its ledger has sealed is over.
         """
+        self._processes.check_not_forked()
         place = Path(path)
         record = checkpoints.read(place)
         for name, mine in (("plan", in_full(self.plan)), ("noise", self.plan.calibrated())):
@@ -523,21 +527,21 @@ class Trainer:
         self._run, self._payment, self.steps_taken = record["run"], payment, steps
         self.public_steps = max(record["public_steps"], self.public_steps)
         self._journals = {**self._journals, **there}
-        for journal in self._journals.values() if self._rank == 0 else ():
+        for journal in self._journals.values() if self._processes.is_first else ():
             journal.take_over(self.steps_taken)
 
     def _resumed(self, record: dict[str, Any], known: int) -> tuple[Payment | None, int]:
         """Who pays for the steps after a checkpoint, and how many count as taken, at least as many as are known."""
         payment = self._payment
-        if payment is None or record["entry"] is None:
+        if payment is None:
             return payment, known
         steps = torch.full((1,), -1, device=self._device)
         try:
-            if self._rank == 0:
+            if self._processes.is_first:
                 payment, number = payment.resumed(record, known, own=self.steps_taken)
                 steps += 1 + number
         finally:
-            self._told(steps)
+            self._processes.told(steps)
         if int(steps) < 0:
             raise InvalidOperation("the first process was not allowed to go on from this checkpoint; see its error")
         return payment, int(steps)
@@ -550,50 +554,23 @@ class Trainer:
             return
         granted = torch.zeros(1, device=self._device)
         try:
-            if self._rank == 0 and self._payment.entry is None:
+            if self._processes.is_first and self._payment.entry is None:
                 self._payment.reserve(self._run)
             granted += 1
         finally:
-            self._told(granted)  # the others must not wait for a first process that was refused
+            self._processes.told(granted)  # the others must not wait for a first process that was refused
         if not granted:
             raise InvalidOperation("the first process was not granted the budget; see its error")
         self._is_charged = True
 
     def _seal(self) -> None:
-        if self._payment is not None and self._rank == 0:
+        if self._payment is not None and self._processes.is_first:
             self._payment.seal(self.steps_taken)
 
     # -- several processes ---------------------------------------------------------------------------------------------
 
-    @property
-    def _rank(self) -> int:
-        return 0 if self._group is None else torch.distributed.get_rank(self._group)
-
-    @property
-    def _processes(self) -> int:
-        return 1 if self._group is None else torch.distributed.get_world_size(self._group)
-
-    def _share_model(self) -> None:
-        """All processes start from the model of the first."""
-        if self._group is not None:
-            with torch.no_grad():
-                for each in (*self.model.parameters(), *self.model.buffers()):
-                    torch.distributed.broadcast(each, group=self._group, group_src=0)
-
     def _share_canaries(self) -> None:
         """The coins of the first process decide for all."""
-        if self._group is not None and self._canaries is not None:
+        if self._processes.count > 1 and self._canaries is not None:
             coins = torch.from_numpy(self._canaries.included.astype("uint8")).to(self._device)
-            self._canaries.included = self._told(coins).cpu().numpy().astype(bool)
-
-    def _added_up(self, total: Tensor) -> Tensor:
-        if self._group is not None:
-            total = total.contiguous()
-            torch.distributed.all_reduce(total, group=self._group)
-        return total
-
-    def _told(self, noisy: Tensor) -> Tensor:
-        """The noisy sum of the first process, for all: noise is drawn once."""
-        if self._group is not None:
-            torch.distributed.broadcast(noisy, group=self._group, group_src=0)
-        return noisy
+            self._canaries.included = self._processes.told(coins).cpu().numpy().astype(bool)
