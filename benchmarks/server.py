@@ -91,8 +91,8 @@ def started(folder: Path, processes: int) -> tuple[subprocess.Popen[str], str, s
 
         tokens = {}
         for name, role in (("olga", "owner"), ("ana", "analyst")):
-            post("/v1/people", admin, {"name": name, "role": role})
-            tokens[role] = post("/v1/tokens", admin, {"person": name})["token"]
+            invited = post("/v1/invitations", admin, {"person": name, "role": role})
+            tokens[role] = post("/redeem", "", {"invitation": invited["invitation"]})["token"]
         budget = {"epsilon": 1000.0, "delta": 1e-6}
         body = {"name": "visits", "sources": {"visits": "visits.csv"}, "schema": SCHEMA, "budget": budget}
         post("/v1/datasets", tokens["owner"], body)

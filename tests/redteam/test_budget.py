@@ -336,7 +336,7 @@ def test_a_new_start_under_an_old_name(tmp_path: Path) -> None:
         assert there.ask(NEVER.format(2), who="vera", epsilon=0.1).status_code == 402
         assert there.call("adam", "DELETE", "/v1/people/vera").status_code == 204
         assert there.call("adam", "POST", "/v1/people", {"name": "vera", "role": "analyst"}).status_code == 201
-        there.tokens["vera"] = there.call("adam", "POST", "/v1/tokens", {"person": "vera"}).json()["token"]
+        there.newcomer("vera", Role.ANALYST)
         assert there.call("olga", "DELETE", "/v1/datasets/visits/grants/vera").status_code == 204
         assert there.call("olga", "POST", "/v1/datasets/visits/grants", limit).status_code == 201
         assert there.ask(NEVER.format(3), who="vera", epsilon=0.1).status_code == 402

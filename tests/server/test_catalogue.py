@@ -101,7 +101,7 @@ def test_a_dataset_whose_contents_nobody_noted_is_not_asked(tmp_path: Path) -> N
 def test_a_newer_catalogue_is_left_alone(tmp_path: Path) -> None:
     Catalogue(tmp_path / "catalogue.sqlite").close()
     _kept(tmp_path / "catalogue.sqlite", "UPDATE curator_version SET version_num = '9999'")
-    with pytest.raises(UnreadableRecord, match="revision 9999, newer than 0004; update deniable"):
+    with pytest.raises(UnreadableRecord, match=f"revision 9999, newer than {catalogue._REVISION}; update deniable"):
         Catalogue(tmp_path / "catalogue.sqlite")
 
 

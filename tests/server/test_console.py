@@ -65,7 +65,8 @@ def test_a_revoked_token_is_out_at_once(world: World) -> None:
     world.newcomer("rita", Role.AUDITOR)
     browser = Browser(world, "rita")
     assert browser.get("/console/").status_code == 200
-    world.curator.reception.revoke(world.tokens["rita"].split("_")[1])
+    world.curator.catalogue.revoke_token(world.tokens["rita"].split("_")[1])
+    world.curator.gate.forget()
     assert browser.get("/console/").headers["location"] == "/console/sign-in?over=1"
     assert "the token has expired or was revoked" in browser.get("/console/sign-in?over=1").text
     assert "revoked" not in browser.get("/console/sign-in").text

@@ -139,7 +139,8 @@ def test_somebody_who_was_closed_is_out_whatever_their_token_says(world: World) 
     world.newcomer("eve", "analyst")  # type: ignore[arg-type]
     text = token(sub="eve")
     assert who(world, text).status_code == 200
-    world.curator.reception.close_person("eve")
+    world.curator.catalogue.close_person("eve")
+    world.curator.gate.forget()
     assert who(world, text).status_code == 401
 
 

@@ -148,8 +148,8 @@ def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) 
                 return answer.json()
 
             for name, role in (("olga", "owner"), ("ana", "analyst")):
-                post("/v1/people", tokens["admin"], {"name": name, "role": role})
-                tokens[role] = post("/v1/tokens", tokens["admin"], {"person": name})["token"]
+                invited = post("/v1/invitations", tokens["admin"], {"person": name, "role": role})
+                tokens[role] = post("/redeem", "", {"invitation": invited["invitation"]})["token"]
             body = {
                 "name": "visits",
                 "sources": {"visits": "visits.csv"},

@@ -58,6 +58,7 @@ def served(curator: Curator) -> ASGIApp:
     inside.state.curator, inside.state.desk, inside.state.keeper = curator, desk, keeper
     for each in (asking, datasets, people, records):
         inside.include_router(each.router(desk))
+    inside.include_router(people.open_router(desk, keeper))
     inside.include_router(records.open_router(desk, metrics))
     inside.state.guard = guard
     inside.include_router(console.router(guard))

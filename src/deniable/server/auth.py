@@ -43,14 +43,13 @@ class Gate:
         self._key = secrets.token_bytes(32)
         self._checked: OrderedDict[str, bytes] = OrderedDict()
         self._records: dict[str, tuple[float, TokenRecord | None]] = {}
+        self._noted: dict[str, int] = {}
         self._turn = threading.Lock()
 
-    def issue(self, person: str, *, days: float) -> tuple[str, str, float]:
-        """A new token for somebody: (its text, which is told once and never again, its id, when it expires)."""
+    def new_token(self) -> tuple[str, str, str]:
+        """A new token that nobody has yet: (its text, which is told once and never again, its id, what is kept)."""
         id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-        expires = time.time() + days * 86400
-        self._catalogue.add_token(id, person, self._hasher.hash(secret), expires)
-        return f"dn_{id}_{secret}", id, expires
+        return f"dn_{id}_{secret}", id, self._hasher.hash(secret)
 
     def forget(self) -> None:
         """Read everything again: somebody's rights have changed."""
@@ -66,6 +65,8 @@ class Gate:
         when, record = self._records.get(id, (0.0, None))
         if record is None or time.monotonic() - when > FRESH or not self._remembered(id, secret):
             return None
+        if self._noted.get(id) != _day():
+            return None
         return record.person if record.usable(time.time()) else None
 
     def met(self, text: str) -> bool:
@@ -76,7 +77,7 @@ class Gate:
     def check(self, text: str) -> Person | None:
         """Whose token it is; None for every other text, whatever is wrong with it."""
         if self._issuer is not None and text.count(".") == 2:
-            return self._issuer.check(text)
+            return self._noting(self._issuer.check(text))
         shape = _SHAPE.fullmatch(text)
         id, secret = shape.groups() if shape is not None else ("", "")
         record = self._record(id)
@@ -86,7 +87,17 @@ class Gate:
             except VerificationError:
                 return None
             self._remember(id, secret)
-        return record.person if record is not None and record.usable(time.time()) else None
+        return self._noting(record.person if record is not None and record.usable(time.time()) else None)
+
+    def _noting(self, person: Person | None) -> Person | None:
+        """Write down the first use of a token on a day, in this process. Who cannot be written down is not let in."""
+        if person is not None and self._noted.get(person.token) != (today := _day()):
+            self._catalogue.signed_in(person.name, person.token)
+            with self._turn:
+                if len(self._noted) >= _MOST:
+                    self._noted.clear()
+                self._noted[person.token] = today
+        return person
 
     def _record(self, id: str) -> TokenRecord | None:
         when, record = self._records.get(id, (0.0, None))
@@ -111,3 +122,8 @@ class Gate:
             self._checked[id] = self._digest(id, secret)
             if len(self._checked) > _MOST:
                 self._checked.popitem(last=False)
+
+
+def _day() -> int:
+    """Which day it is, in UTC."""
+    return int(time.time() // 86400)

@@ -159,10 +159,23 @@ class NewPerson(_Body):
     role: Role
 
 
-class NewToken(_Body):
-    """A token for somebody."""
+class NewInvitation(_Body):
+    """An invitation for somebody: of somebody new their role too."""
 
     person: Name
+    role: Role | None = None
+    days: Annotated[float, Field(gt=0, le=90, strict=True)] | None = None
+
+
+class Redemption(_Body):
+    """An invitation, as it was told."""
+
+    invitation: Annotated[str, Field(min_length=1, max_length=200, strict=True)]
+
+
+class NewToken(_Body):
+    """A further token for whoever asks."""
+
     days: Annotated[float, Field(gt=0, le=3660, strict=True)] | None = None
 
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     Float,
+    Index,
     Integer,
     LargeBinary,
     String,
@@ -43,33 +44,17 @@ from deniable.server.guards import METADATA as _METADATA
 from deniable.server.guards import NAME as _NAME
 from deniable.server.guards import Guards, Head
 from deniable.server.locks import exclusive
-from deniable.server.people import checked_name, look
+from deniable.server.people import People, Person, TokenRecord
 from deniable.server.problems import Problem
-from deniable.server.roles import Role
 
-_REVISION: Final = "0004"
+__all__ = ["Catalogue", "DatasetRecord", "Person", "ReleaseRecord", "TokenRecord"]
+
+_REVISION: Final = "0005"
 _VERSION_TABLE: Final = "curator_version"
 _REGISTERING: Final = 0x64656E79_01
 """Names the lock of those who register, in a database that others use as well."""
+_WRITING: Final = 0x64656E79_02
 
-_PEOPLE: Final = Table(
-    "curator_people",
-    _METADATA,
-    Column("name", String(_NAME), primary_key=True),
-    Column("role", String(20), nullable=False),
-    Column("active", Boolean, nullable=False),
-    Column("made", Float, nullable=False),
-)
-_TOKENS: Final = Table(
-    "curator_tokens",
-    _METADATA,
-    Column("id", String(40), primary_key=True),
-    Column("person", String(_NAME), nullable=False, index=True),
-    Column("hash", String(300), nullable=False),
-    Column("expires", Float, nullable=False),
-    Column("revoked", Boolean, nullable=False),
-    Column("made", Float, nullable=False),
-)
 _DATASETS: Final = Table(
     "curator_datasets",
     _METADATA,
@@ -123,6 +108,7 @@ _RELEASES: Final = Table(
     Column("question", Text, nullable=False),
     Column("confidence", Float, nullable=False),
     Column("made", Float, nullable=False),
+    Index("ix_curator_releases_own", "dataset", "person", "entry"),
 )
 
 
@@ -144,34 +130,6 @@ _HEAD: Final = """
     VALUES ({family}, {serial}, {number}, {hash}, {signed})
     ON CONFLICT (family) DO UPDATE SET serial = excluded.serial, number = excluded.number, hash = excluded.hash
     WHERE curator_heads.number < excluded.number"""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Person:
-    """Somebody with a role, and the token they came with."""
-
-    name: str
-    role: Role
-    token: str = ""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class TokenRecord:
-    """What is kept of a token: never the token."""
-
-    id: str
-    person: Person
-    hash: str
-    expires: float
-    revoked: bool
-    made: float
-    active: bool
-
-    def usable(self, now: float) -> bool:
-        """Whether it still opens anything."""
-        return self.active and not self.revoked and now < self.expires
 
 
 @final
@@ -204,7 +162,7 @@ class ReleaseRecord:
 
 
 @final
-class Catalogue:
+class Catalogue(People):
     """The records, in SQLite or in a shared database. Threads and processes may share it."""
 
     def __init__(self, place: Path | str) -> None:
@@ -259,73 +217,21 @@ class Catalogue:
         self._engine.dispose()
         self._quick.engine.dispose()
 
-    # -- people and tokens ---------------------------------------------------------------------------------------------
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection to read with."""
+        with _kept(self._engine.connect) as connection:
+            yield connection
 
-    def add_person(self, name: str, role: Role) -> Person:
-        """Somebody new. Whoever was closed comes back as who they were: their spending is kept under their name."""
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction of one writer at a time, in all processes: the log of people is a chain."""
         with _kept(self._engine.begin) as connection:
-            known = connection.execute(select(_PEOPLE)).all()
-            found = next((row for row in known if row.name == name), None)
-            if found is None:
-                checked_name(name)
-                if (like := next((row.name for row in known if look(row.name) == look(name)), None)) is not None:
-                    raise Problem("exists", f"{name!r} looks like {like!r}, who is here already; choose another name")
-            if found is not None:
-                if found.active or found.role != role:
-                    raise Problem("exists", f"there is somebody called {name!r} already")
-                connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(active=True))
+            if self._file is None:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _WRITING})
             else:
-                try:
-                    connection.execute(insert(_PEOPLE).values(name=name, role=role, active=True, made=time.time()))
-                except IntegrityError:
-                    raise Problem("exists", f"there is somebody called {name!r} already") from None
-        return Person(name, role)
-
-    def close_person(self, name: str) -> None:
-        """Nobody comes in under this name any more."""
-        with _kept(self._engine.begin) as connection:
-            done = connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(active=False))
-            if not done.rowcount:
-                raise Problem("not_found")
-
-    def person(self, name: str) -> Person | None:
-        """Somebody who is active."""
-        with _kept(self._engine.connect) as connection:
-            row = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == name, _PEOPLE.c.active)).first()
-        return None if row is None else Person(row.name, Role(row.role))
-
-    def people(self) -> list[tuple[Person, bool]]:
-        """Everybody, and whether they are active."""
-        with _kept(self._engine.connect) as connection:
-            rows = connection.execute(select(_PEOPLE).order_by(_PEOPLE.c.name)).all()
-        return [(Person(row.name, Role(row.role)), row.active) for row in rows]
-
-    def add_token(self, id: str, person: str, hash: str, expires: float) -> None:
-        """Keep what is kept of a token."""
-        with _kept(self._engine.begin) as connection:
-            values = {"id": id, "person": person, "hash": hash, "expires": expires, "revoked": False}
-            connection.execute(insert(_TOKENS).values(**values, made=time.time()))
-
-    def revoke_token(self, id: str) -> None:
-        """This token opens nothing any more."""
-        with _kept(self._engine.begin) as connection:
-            if not connection.execute(update(_TOKENS).where(_TOKENS.c.id == id).values(revoked=True)).rowcount:
-                raise Problem("not_found")
-
-    def token(self, id: str) -> TokenRecord | None:
-        """What is kept of this token."""
-        found = self._tokens(_TOKENS.c.id == id)
-        return found[0] if found else None
-
-    def tokens(self, person: str) -> list[TokenRecord]:
-        """Every token of somebody, oldest first."""
-        return self._tokens(_TOKENS.c.person == person)
-
-    def _tokens(self, condition: Any) -> list[TokenRecord]:
-        both = select(_TOKENS, _PEOPLE.c.role, _PEOPLE.c.active).join(_PEOPLE, _PEOPLE.c.name == _TOKENS.c.person)
-        with _kept(self._engine.connect) as connection:
-            rows = connection.execute(both.where(condition).order_by(_TOKENS.c.made, _TOKENS.c.id)).all()
-        return [_token(row) for row in rows]
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            yield connection
 
     # -- datasets and grants -------------------------------------------------------------------------------------------
 
@@ -559,11 +465,6 @@ def _kept(opening: Callable[[], AbstractContextManager[Connection]]) -> Iterator
 
 def _unreachable() -> Problem:
     return Problem("ledger_unavailable", "the catalogue cannot be read or written")
-
-
-def _token(row: Any) -> TokenRecord:
-    whose = Person(row.person, Role(row.role), row.id)
-    return TokenRecord(row.id, whose, row.hash, row.expires, row.revoked, row.made, row.active)
 
 
 def _dataset(row: Any) -> DatasetRecord:

@@ -93,13 +93,13 @@ class Curator:
         self.catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
         issuer = None if settings.oidc is None else configured(self.catalogue, settings.oidc)
         self.gate = Gate(self.catalogue, issuer)
-        self.reception = Reception(self.catalogue, self.gate, settings.token_days)
         try:
             self.key, self._marking = identified(settings, self.catalogue)
         except BaseException:
             self.catalogue.close()
             raise
         """The key signs adjustments, checkpoints and labels; by the other secret data is known again."""
+        self.reception = Reception(self.catalogue, self.gate, settings.token_days, self.key)
         self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
         self.datasets = Datasets(settings, self.catalogue, self.key)
         self._asking = _Asking()

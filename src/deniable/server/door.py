@@ -54,6 +54,12 @@ class Keeper:
             raise Problem("rate_limited", headers={"Retry-After": str(seconds)})
         return person
 
+    def stranger(self, scope: Scope) -> None:
+        """Somebody comes with an invitation: as often as an address may be wrong."""
+        client = scope.get("client")
+        if seconds := self._strangers.take(client[0] if client else "somewhere"):
+            raise Problem("rate_limited", headers={"Retry-After": str(seconds)})
+
 
 @final
 class Door:

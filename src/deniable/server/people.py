@@ -1,4 +1,4 @@
-"""Names of people: which are taken, and which look like another.
+"""People as the catalogue knows them: their names, tokens and invitations. Whatever changes is in the log.
 
 A limit of the ledger belongs to a name. Two names that people read as one would be two limits for one person, or one
 person's limit under another's eyes. So a name is plain, and no other name may look like it.
@@ -7,10 +7,22 @@ person's limit under another's eyes. So a name is plain, and no other name may l
 from __future__ import annotations
 
 import re
+import time
 import unicodedata
-from typing import Final
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from sqlalchemy import Boolean, Column, Connection, Float, String, Table, insert, select, update
 
 from deniable.errors import InvalidParameter
+from deniable.server import log
+from deniable.server.guards import METADATA
+from deniable.server.guards import NAME as LENGTH
+from deniable.server.log import SERVER, Event
+from deniable.server.problems import Problem
+from deniable.server.roles import Role
 from deniable.server.words import NAME
 
 _SHAPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@-]*")
@@ -43,3 +55,234 @@ def look(name: str) -> str:
     ('bob', 'bob')
     """
     return unicodedata.normalize("NFKC", name).strip().casefold().translate(_ALIKE)
+
+
+_PEOPLE: Final = Table(
+    "curator_people",
+    METADATA,
+    Column("name", String(LENGTH), primary_key=True),
+    Column("role", String(20), nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("made", Float, nullable=False),
+)
+_TOKENS: Final = Table(
+    "curator_tokens",
+    METADATA,
+    Column("id", String(40), primary_key=True),
+    Column("person", String(LENGTH), nullable=False, index=True),
+    Column("hash", String(300), nullable=False),
+    Column("expires", Float, nullable=False),
+    Column("revoked", Boolean, nullable=False),
+    Column("made", Float, nullable=False),
+)
+_INVITATIONS: Final = Table(
+    "curator_invitations",
+    METADATA,
+    Column("id", String(40), primary_key=True),
+    Column("person", String(LENGTH), nullable=False, index=True),
+    Column("hash", String(64), nullable=False),
+    Column("expires", Float, nullable=False),
+    Column("open", Boolean, nullable=False),
+    Column("made", Float, nullable=False),
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody with a role, and the token they came with."""
+
+    name: str
+    role: Role
+    token: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """What is kept of a token: never the token."""
+
+    id: str
+    person: Person
+    hash: str
+    expires: float
+    revoked: bool
+    made: float
+    active: bool
+
+    def usable(self, now: float) -> bool:
+        """Whether it still opens anything."""
+        return self.active and not self.revoked and now < self.expires
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class InvitationRecord:
+    """What is kept of an invitation: never the invitation."""
+
+    id: str
+    person: str
+    hash: str
+    expires: float
+    open: bool
+
+    def usable(self, now: float) -> bool:
+        """Whether it can still be redeemed."""
+        return self.open and now < self.expires
+
+
+class People(ABC):
+    """The part of the catalogue that knows people. A record is never removed, only closed."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Connection]:
+        """A connection to read with."""
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[Connection]:
+        """A transaction of one writer at a time."""
+
+    # -- people --------------------------------------------------------------------------------------------------------
+
+    def add_person(self, name: str, role: Role, *, by: str = SERVER) -> Person:
+        """Somebody new. Whoever was closed comes back as who they were: their spending is kept under their name."""
+        with self.writing() as connection:
+            if not _added(connection, name, role, by):
+                raise Problem("exists", f"there is somebody called {name!r} already")
+        return Person(name, role)
+
+    def close_person(self, name: str, *, by: str = SERVER) -> None:
+        """Nobody comes in under this name any more."""
+        with self.writing() as connection:
+            done = connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(active=False))
+            if not done.rowcount:
+                raise Problem("not_found")
+            log.append(connection, Event.CLOSED, name, by, {})
+
+    def person(self, name: str) -> Person | None:
+        """Somebody who is active."""
+        with self.reading() as connection:
+            row = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == name, _PEOPLE.c.active)).first()
+        return None if row is None else Person(row.name, Role(row.role))
+
+    def people(self) -> list[tuple[Person, bool]]:
+        """Everybody, and whether they are active."""
+        with self.reading() as connection:
+            rows = connection.execute(select(_PEOPLE).order_by(_PEOPLE.c.name)).all()
+        return [(Person(row.name, Role(row.role)), row.active) for row in rows]
+
+    # -- tokens --------------------------------------------------------------------------------------------------------
+
+    def add_token(self, id: str, person: str, hash: str, expires: float, *, by: str = SERVER) -> None:
+        """Keep what is kept of a token."""
+        with self.writing() as connection:
+            _add_token(connection, id, person, hash, expires)
+            log.append(connection, Event.ISSUED, person, by, {"token": id})
+
+    def revoke_token(self, id: str, *, by: str = SERVER) -> None:
+        """This token opens nothing any more."""
+        with self.writing() as connection:
+            row = connection.execute(select(_TOKENS).where(_TOKENS.c.id == id)).first()
+            if row is None:
+                raise Problem("not_found")
+            _revoke(connection, row.person, [id], by)
+
+    def token(self, id: str) -> TokenRecord | None:
+        """What is kept of this token."""
+        found = self._tokens(_TOKENS.c.id == id)
+        return found[0] if found else None
+
+    def tokens(self, person: str) -> list[TokenRecord]:
+        """Every token of somebody, oldest first."""
+        return self._tokens(_TOKENS.c.person == person)
+
+    def _tokens(self, condition: Any) -> list[TokenRecord]:
+        both = select(_TOKENS, _PEOPLE.c.role, _PEOPLE.c.active).join(_PEOPLE, _PEOPLE.c.name == _TOKENS.c.person)
+        with self.reading() as connection:
+            rows = connection.execute(both.where(condition).order_by(_TOKENS.c.made, _TOKENS.c.id)).all()
+        return [_token(row) for row in rows]
+
+    def signed_in(self, person: str, token: str) -> None:
+        """Write down that a token was used, for the first time on a day."""
+        with self.writing() as connection:
+            log.append(connection, Event.SIGNED_IN, person, person, {"token": token})
+
+    # -- invitations ---------------------------------------------------------------------------------------------------
+
+    def invite(self, id: str, person: str, role: Role | None, hash: str, expires: float, *, by: str) -> bool:
+        """Keep what is kept of an invitation; whether it is for somebody who was here before.
+
+        Their tokens, and older invitations of theirs, open nothing from then on: a lost token is worth nothing to who
+        finds it, and whoever still has it sees that somebody was invited in their name.
+        """
+        with self.writing() as connection:
+            known = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == person)).first()
+            wanted = role if role is not None or known is None else Role(known.role)
+            if wanted is None:
+                raise Problem("not_found", f"there is nobody called {person!r}; say their role to invite somebody new")
+            if known is not None and wanted != known.role:
+                raise Problem("exists", f"{person!r} is known here as {known.role}; a role is never changed")
+            if known is None or not known.active:
+                _added(connection, person, wanted, by)
+            mine = (_TOKENS.c.person == person) & ~_TOKENS.c.revoked
+            live = [row.id for row in connection.execute(select(_TOKENS.c.id).where(mine).order_by(_TOKENS.c.made))]
+            _revoke(connection, person, live, by)
+            connection.execute(update(_INVITATIONS).where(_INVITATIONS.c.person == person).values(open=False))
+            values = {"id": id, "person": person, "hash": hash, "expires": expires, "open": True, "made": time.time()}
+            connection.execute(insert(_INVITATIONS).values(**values))
+            again = known is not None
+            log.append(connection, Event.INVITED, person, by, {"invitation": id, "again": again})
+        return again
+
+    def invitation(self, id: str) -> InvitationRecord | None:
+        """What is kept of this invitation."""
+        with self.reading() as connection:
+            row = connection.execute(select(_INVITATIONS).where(_INVITATIONS.c.id == id)).first()
+        return None if row is None else InvitationRecord(row.id, row.person, row.hash, row.expires, row.open)
+
+    def redeem(self, invitation: str, id: str, hash: str, expires: float) -> str | None:
+        """Exchange an open invitation for a token: for whom it is; None where somebody was faster, or it is over."""
+        with self.writing() as connection:
+            here = (_INVITATIONS.c.id == invitation) & _INVITATIONS.c.open & (_INVITATIONS.c.expires > time.time())
+            row = connection.execute(select(_INVITATIONS.c.person).where(here)).first()
+            active = None if row is None else select(_PEOPLE).where(_PEOPLE.c.name == row.person, _PEOPLE.c.active)
+            if row is None or active is None or connection.execute(active).first() is None:
+                return None
+            connection.execute(update(_INVITATIONS).where(here).values(open=False))
+            person = str(row.person)
+            _add_token(connection, id, person, hash, expires)
+            log.append(connection, Event.REDEEMED, person, person, {"invitation": invitation, "token": id})
+        return person
+
+
+def _added(connection: Connection, name: str, role: Role, by: str) -> bool:
+    """Make somebody, or let them come back; False where they are here, or were somebody else."""
+    known = connection.execute(select(_PEOPLE)).all()
+    found = next((row for row in known if row.name == name), None)
+    if found is not None:
+        if found.active or found.role != role:
+            return False
+        connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(active=True))
+    else:
+        checked_name(name)
+        if (like := next((row.name for row in known if look(row.name) == look(name)), None)) is not None:
+            raise Problem("exists", f"{name!r} looks like {like!r}, who is here already; choose another name")
+        connection.execute(insert(_PEOPLE).values(name=name, role=role, active=True, made=time.time()))
+    log.append(connection, Event.ADDED, name, by, {"role": Role(role).value, "again": found is not None})
+    return True
+
+
+def _add_token(connection: Connection, id: str, person: str, hash: str, expires: float) -> None:
+    values = {"id": id, "person": person, "hash": hash, "expires": expires, "revoked": False}
+    connection.execute(insert(_TOKENS).values(**values, made=time.time()))
+
+
+def _revoke(connection: Connection, person: str, tokens: list[str], by: str) -> None:
+    for id in tokens:
+        connection.execute(update(_TOKENS).where(_TOKENS.c.id == id).values(revoked=True))
+        log.append(connection, Event.REVOKED, person, by, {"token": id})
+
+
+def _token(row: Any) -> TokenRecord:
+    whose = Person(row.person, Role(row.role), row.id)
+    return TokenRecord(row.id, whose, row.hash, row.expires, row.revoked, row.made, row.active)

@@ -1,7 +1,7 @@
 """Who may do what: the one place where this is said.
 
 Nobody may edit a ledger, so no verb for it exists. Auditors see everything that was spent and ask nothing; admins
-manage people and tokens, and see neither data, nor questions, nor answers.
+invite people and never hold their tokens, and see neither data, nor questions, nor answers.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ MATRIX: Final[dict[str, frozenset[Role]]] = {
     "see failures": frozenset({OWNER}),
     "see labels": frozenset({OWNER, ANALYST, AUDITOR}),
     "manage people": frozenset({ADMIN}),
+    "see log": frozenset({OWNER, AUDITOR}),
     "see metrics": frozenset({ADMIN, AUDITOR}),
     "see oneself": frozenset(Role),
 }

@@ -1,4 +1,4 @@
-"""People and tokens, for admins: they see neither data, nor questions, nor answers."""
+"""People and invitations, for admins: they see neither data, nor questions, nor answers, nor anybody's token."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from deniable.errors import DeniableError
-from deniable.server.bodies import NewPerson, NewToken
+from deniable.errors import DeniableError, LedgerDamaged
+from deniable.server.bodies import NewInvitation
 from deniable.server.console.guard import Guard, Visit, as_problem, told
 from deniable.server.curator import Curator
 from deniable.server.problems import Problem
@@ -18,11 +18,11 @@ from deniable.server.roles import Role
 
 
 def add(routes: APIRouter, guard: Guard) -> None:
-    """The page of an admin."""
+    """The pages of an admin, and the log, which owners and auditors read."""
     guard.get(routes, "/console/people", "manage people", _people)
-    guard.post(routes, "/console/people", "manage people", _add)
-    guard.post(routes, "/console/tokens", "manage people", _issue)
+    guard.post(routes, "/console/people", "manage people", _invite)
     guard.post(routes, "/console/tokens/revoke", "manage people", _revoke)
+    guard.get(routes, "/console/log", "see log", _log)
 
 
 async def _people(visit: Visit) -> Response:
@@ -48,27 +48,26 @@ def _listed(curator: Curator) -> list[dict[str, Any]]:
     return found
 
 
-async def _add(visit: Visit) -> Response:
+async def _invite(visit: Visit) -> Response:
+    """Somebody new, with a role, or somebody who is here, without."""
+    said = {"person": visit.text("person").strip(), **({"role": visit.text("role")} if "role" in visit.form else {})}
     try:
-        body = NewPerson.model_validate({"name": visit.text("name").strip(), "role": visit.text("role")})
-        await visit.desk.run(visit.curator.reception.add_person, body.name, body.role)
-        return await _token(visit, body.name)
+        body = NewInvitation.model_validate(said)
+        invite = visit.curator.reception.invite
+        return await _shown(visit, issued=await visit.desk.run(invite, visit.person, body.person, body.role, None))
     except (Problem, DeniableError, ValidationError) as error:
         return await _shown(visit, problem=told(as_problem(error)))
-
-
-async def _issue(visit: Visit) -> Response:
-    try:
-        return await _token(visit, visit.text("person"))
-    except (Problem, DeniableError, ValidationError) as error:
-        return await _shown(visit, problem=told(as_problem(error)))
-
-
-async def _token(visit: Visit, name: str) -> Response:
-    body = NewToken.model_validate({"person": name})
-    return await _shown(visit, issued=await visit.desk.run(visit.curator.reception.issue, body.person, None))
 
 
 async def _revoke(visit: Visit) -> Response:
-    await visit.desk.run(visit.curator.reception.revoke, visit.text("id"))
+    await visit.desk.run(visit.curator.reception.revoke, visit.person, visit.text("id"))
     return visit.go("/console/people")
+
+
+async def _log(visit: Visit) -> Response:
+    found = await visit.desk.run(visit.curator.reception.log, visit.before)
+    try:
+        chain, broken = await visit.desk.run(visit.curator.reception.log_status), None
+    except LedgerDamaged as error:
+        chain, broken = None, {"entry": error.number, "fault": error.fault}
+    return visit.page("log.html", chain=chain, broken=broken, **found)

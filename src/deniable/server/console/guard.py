@@ -97,6 +97,8 @@ class Guard:
             routes.add_route(path, _to_home, methods=["GET"])
         routes.add_route("/console/sign-in", self._sign_in_page, methods=["GET"])
         routes.add_route("/console/sign-in", self._sign_in, methods=["POST"])
+        routes.add_route("/console/invitation", self._invitation_page, methods=["GET"])
+        routes.add_route("/console/invitation", self._redeem, methods=["POST"])
         self.post(routes, "/console/sign-out", "see oneself", self._sign_out)
         routes.add_route("/console/static/{file}", _static, methods=["GET"])
 
@@ -169,14 +171,37 @@ class Guard:
         response.delete_cookie(self._visitor, **self._kept())
         return response
 
+    async def _invitation_page(self, request: Request) -> Response:
+        return self._asked_in(200, "", "invitation.html")
+
+    async def _redeem(self, request: Request) -> Response:
+        """Exchange an invitation for a token, show it once, and sign its owner in."""
+        form = await request.form()
+        said = form.get("invitation")
+        try:
+            self._same(request, self._secret(request.cookies.get(self._visitor, "")), form)
+            self._keeper.stranger(request.scope)
+            done = await self.desk.run(self.curator.reception.redeem, said if isinstance(said, str) else "")
+        except Problem as problem:
+            words = {
+                "unauthorized": "This invitation opens nothing: it may be mistyped, out of date, or redeemed before. "
+                "If you did not redeem it yourself, tell an owner or an auditor: the log says when it was.",
+                "rate_limited": "Too many tries. Wait a little, then try again.",
+            }
+            return self._asked_in(problem.status, words.get(problem.code, "Try again."), "invitation.html")
+        response = _html(self.pages.render("welcome.html", done=done), 201)
+        self._set(response, self._cookie, done["token"])
+        response.delete_cookie(self._visitor, **self._kept())
+        return response
+
     async def _sign_out(self, visit: Visit) -> Response:
         response = visit.go("/console/sign-in")
         response.delete_cookie(self._cookie, **self._kept())
         return response
 
-    def _asked_in(self, status: int, problem: str) -> Response:
+    def _asked_in(self, status: int, problem: str, template: str = "sign_in.html") -> Response:
         nonce = secrets.token_urlsafe(32)
-        response = _html(self.pages.render("sign_in.html", csrf=self._secret(nonce), problem=problem), status)
+        response = _html(self.pages.render(template, csrf=self._secret(nonce), problem=problem), status)
         self._set(response, self._visitor, nonce)
         return response
 

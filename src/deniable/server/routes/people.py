@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
-from deniable.server.bodies import NewPerson, NewToken
+from deniable.server.bodies import NewInvitation, NewPerson, NewToken, Redemption
 from deniable.server.catalogue import Person
 from deniable.server.desk import Desk
+from deniable.server.door import Keeper
 from deniable.server.routes.rights import may
 
 Who = Annotated[str, Path(min_length=1, max_length=100)]
 
 
 def router(desk: Desk) -> APIRouter:
-    """/people, /tokens and /me."""
-    routes, curator = APIRouter(prefix="/v1", tags=["people"]), desk.curator
+    """/people, /invitations, /tokens, /log and /me."""
+    routes, reception = APIRouter(prefix="/v1", tags=["people"]), desk.curator.reception
 
     @routes.get("/me")
     async def me(person: Person = may("see oneself")) -> Any:
@@ -26,38 +27,66 @@ def router(desk: Desk) -> APIRouter:
     @routes.get("/people")
     async def listed(person: Person = may("manage people")) -> Any:
         """Everybody."""
-        return {"people": await desk.run(curator.reception.people)}
+        return {"people": await desk.run(reception.people)}
 
     @routes.post("/people", status_code=201)
     async def add(body: NewPerson, person: Person = may("manage people")) -> Any:
-        """Somebody new."""
-        return await desk.run(curator.reception.add_person, body.name, body.role)
+        """Somebody new, without a way in: for who comes by OpenID Connect, or is invited later."""
+        return await desk.run(reception.add_person, person, body.name, body.role)
 
     @routes.delete("/people/{name}", status_code=204)
     async def close(name: Who, person: Person = may("manage people")) -> Response:
         """Nobody comes in under this name any more; what was spent under it stays spent."""
-        await desk.run(curator.reception.close_person, name)
+        await desk.run(reception.close_person, person, name)
         return Response(status_code=204)
+
+    @routes.post("/invitations", status_code=201)
+    async def invite(body: NewInvitation, person: Person = may("manage people")) -> Any:
+        """An invitation, shown here once. Who was here before loses their tokens with it, and the log says so."""
+        return await desk.run(reception.invite, person, body.person, body.role, body.days)
 
     @routes.get("/people/{name}/tokens")
     async def tokens(name: Who, person: Person = may("manage people")) -> Any:
         """The tokens of somebody: when they were made and when they end, never what they are."""
-        return {"tokens": await desk.run(curator.reception.tokens, name)}
+        return {"tokens": await desk.run(reception.tokens, name)}
 
     @routes.post("/tokens", status_code=201)
-    async def issue(body: NewToken, person: Person = may("manage people")) -> Any:
-        """A new token. It is shown here once, and nowhere again."""
-        return await desk.run(curator.reception.issue, body.person, body.days)
+    async def renew(body: NewToken, person: Person = may("see oneself")) -> Any:
+        """A further token for yourself. It is shown here once, and nowhere again."""
+        return await desk.run(lambda: reception.issue(person.name, body.days, by=person.name))
 
     @routes.delete("/tokens/{id}", status_code=204)
     async def revoke(id: Who, person: Person = may("manage people")) -> Response:
         """This token opens nothing any more."""
-        await desk.run(curator.reception.revoke, id)
+        await desk.run(reception.revoke, person, id)
         return Response(status_code=204)
+
+    @routes.get("/log")
+    async def log(person: Person = may("see log"), before: Annotated[int | None, Query(ge=0, lt=2**31)] = None) -> Any:
+        """Who was added, invited, let in and shut out, by whom: the newest, or those before an entry."""
+        return await desk.run(reception.log, before)
+
+    @routes.get("/log/status")
+    async def log_status(person: Person = may("see log")) -> Any:
+        """Recompute every hash of the log; its newest hash is signed, to be kept elsewhere."""
+        return await desk.run(reception.log_status)
 
     @routes.get("/analysts")
     async def analysts(person: Person = may("see analysts")) -> Any:
         """The names to which an owner may grant something."""
-        return {"analysts": await desk.run(curator.reception.analysts)}
+        return {"analysts": await desk.run(reception.analysts)}
+
+    return routes
+
+
+def open_router(desk: Desk, keeper: Keeper) -> APIRouter:
+    """/redeem: for who has an invitation and no token yet."""
+    routes = APIRouter(tags=["people"])
+
+    @routes.post("/redeem", status_code=201)
+    async def redeem(request: Request, body: Redemption) -> Any:
+        """Exchange an invitation for a token, once. The token is shown here once, and nowhere again."""
+        keeper.stranger(request.scope)
+        return await desk.run(desk.curator.reception.redeem, body.invitation)
 
     return routes
