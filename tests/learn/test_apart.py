@@ -17,8 +17,8 @@ from deniable import learn  # noqa: E402
 from deniable.errors import InvalidParameter  # noqa: E402
 from deniable.learn.torch import Trainer  # noqa: E402
 from deniable.learn.torch.apart import Trace  # noqa: E402
+from deniable.learn.torch.domains import Mixed, Rows  # noqa: E402
 from deniable.learn.torch.noise import GradientNoise  # noqa: E402
-from deniable.learn.torch.rules import Mixed, Rows  # noqa: E402
 from tests.learn.zoo import ZOO, DictOutput, built, losses_of  # noqa: E402
 
 torch.set_num_threads(1)

@@ -28,7 +28,7 @@ from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from deniable.learn.torch import rules
-from deniable.learn.torch.rules import Domain, Given, Mixed, Rows, Same
+from deniable.learn.torch.domains import Domain, Given, Mixed, Rows, Same
 from deniable.learn.torch.watch import parts_of
 
 PEEKS = ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
@@ -48,15 +48,15 @@ HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
 class _Asked(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types where they are checked
     """Tells of functions that no operation of torch shows."""
 
-    def __init__(self, tell: Callable[[str, tuple[Any, ...]], None]) -> None:
+    def __init__(self, tell: Callable[[str, tuple[Any, ...]], None], known: Callable[..., Any]) -> None:
         super().__init__()
-        self._tell = tell
+        self._tell, self._known = tell, known
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         if name in READS or name in HOOKS:
             self._tell(name, args)
-        return func(*args, **(kwargs or {}))
+        return self._known(func, *args, **kwargs) if name == "one_hot" else func(*args, **kwargs)
 
 
 @final
@@ -107,7 +107,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         self._repeated: str | None = None
         """An operation that drew numbers which whoever knows the seed can repeat."""
         self._is_off = False
-        self._asked = _Asked(self._heard)
+        self._asked = _Asked(self._heard, self._one_hot)
         for each in tree_flatten(batch)[0]:
             if isinstance(each, Tensor):
                 in_front = each.dim() > 0 and each.shape[0] == count
@@ -125,6 +125,21 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
             self._hooked = self._hooked or Mixed(f"a hook on the backward pass ({name})")
         elif not self._peeked and args and isinstance(args[0], Tensor) and not isinstance(self.of(args[0]), Same):
             self._peeked = Mixed(f"numbers of the data that were read past torch's operations ({name})")
+
+    def _one_hot(self, func: Any, tensor: Tensor, num_classes: int = -1) -> Tensor:
+        """One more axis behind each id. torch looks at all ids first, but with a number of classes only to refuse
+        those that are out of range."""
+        found = self.of(tensor)
+        if self._is_off or num_classes < 1 or not isinstance(found, Rows):
+            made: Tensor = func(tensor, num_classes)
+            return made
+        self._is_off = True
+        try:
+            made = func(tensor, num_classes)
+        finally:
+            self._is_off = False
+        self._set(made, self._peeked or found)
+        return made
 
     def end(self) -> None:
         """Follow nothing more; where somebody entered a mode of their own meanwhile, theirs is left alone."""

@@ -27,12 +27,12 @@ from deniable.learn.torch.alone import check_alone
 from deniable.learn.torch.apart import Trace, structure
 from deniable.learn.torch.calls import Call, Key, Listener, gradients, shown
 from deniable.learn.torch.captures import Capture, Vectors, counted, is_quick
+from deniable.learn.torch.domains import Domain, Mixed, Rows, Same
 from deniable.learn.torch.layers import closed_form, outer_product, passed, spread_over, summed_to_last
 from deniable.learn.torch.layouts import Layout, Search
 from deniable.learn.torch.parameters import Trained, common_path, names_at, sources, trained_parameters
 from deniable.learn.torch.per_example import Block, Gathered, PerExample, all_rows
 from deniable.learn.torch.rerun import input_layouts, rerun
-from deniable.learn.torch.rules import Domain, Mixed, Rows, Same
 from deniable.learn.torch.spread import additions, narrowed
 from deniable.learn.torch.together import IN_ORDER, Family, alike, put_together
 

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_flatten
 
 from deniable.errors import InvalidParameter
 from deniable.learn.torch.attention import Listening, block_of
-from deniable.learn.torch.rules import Domain
+from deniable.learn.torch.domains import Domain
 
 Key = tuple[str, str, int]
 """Path of the module, kind of record, and which of its calls it was."""
@@ -40,6 +40,8 @@ class Call:
     versions: list[tuple[Tensor, int]]
     proved: list[Domain]
     """What is known of the outputs, where the forward pass was followed (`apart`)."""
+    given: list[Domain | None]
+    """And of what is run again: of each of its flattened inputs; None of what is no tensor."""
 
     @property
     def path(self) -> str:
@@ -174,6 +176,7 @@ class Listener:
             {},
             [(x, x._version)],
             [] if self.follow is None else [self.follow(output)],
+            [],
         )
         self.calls.append(call)
         return call
@@ -187,6 +190,8 @@ class Listener:
         if not places:
             return
         made = [flat[i] for i in places]
+        inputs = tree_flatten((args, kwargs))[0]
+        follow = self.follow
         call = Call(
             self._key(path, kind),
             module,
@@ -197,8 +202,9 @@ class Listener:
             [each.dtype for each in made],
             places,
             {},
-            [(each, each._version) for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)],
-            [] if self.follow is None else [self.follow(each) for each in made],
+            [(each, each._version) for each in inputs if isinstance(each, Tensor)],
+            [] if follow is None else [follow(each) for each in made],
+            [] if follow is None else [follow(each) if isinstance(each, Tensor) else None for each in inputs],
         )
         self.calls.append(call)
 

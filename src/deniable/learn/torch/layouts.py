@@ -11,7 +11,7 @@ from typing import final
 
 from torch import Tensor
 
-from deniable.learn.torch.rules import Domain, Rows
+from deniable.learn.torch.domains import Domain, Rows
 
 
 @final

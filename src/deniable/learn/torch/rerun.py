@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from deniable.learn.torch.calls import Call
 from deniable.learn.torch.captures import HALF, Vectors
+from deniable.learn.torch.domains import Domain, Rows
 from deniable.learn.torch.layouts import Layout, candidates
 
 
@@ -32,9 +33,23 @@ def input_layouts(call: Call, layouts: list[Layout | None], count: int) -> list[
         (layout, shape[layout.axis]) for layout, shape in zip(layouts, call.shapes, strict=True) if layout is not None
     )
     flat = tree_flatten((call.args, call.kwargs))[0]
-    guessed = [layout_of_input(each, count, first, size) if isinstance(each, Tensor) else None for each in flat]
+    known = call.given or [None] * len(flat)
+    guessed = [
+        (_followed(each, domain, count) or layout_of_input(each, count, first, size))
+        if isinstance(each, Tensor)
+        else None
+        for each, domain in zip(flat, known, strict=True)
+    ]
     states = len(tree_flatten(_started(call, count))[0]) - len(tree_flatten(call.args)[0])
     return [*guessed[:1], *[Layout(1)] * states, *guessed[1:]] if states else guessed
+
+
+def _followed(value: Tensor, domain: Domain | None, count: int) -> Layout | None:
+    """Where the examples of an input were followed to: as many places as examples make a guess go wrong."""
+    if not isinstance(domain, Rows):
+        return None
+    shape = tuple(value.shape)
+    return next((layout for layout in candidates(shape, count) if layout.is_of(domain, shape, count)), None)
 
 
 def rerun(

@@ -2,149 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-
-@final
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Along `axis` lie, some times over, B examples with `after` places each: place (k·B + i)·after + j is of i."""
-
-    axis: int
-    after: int
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Same:
-    """Nothing of the data. Along each axis the numbers come again after so many: after 1 where all are alike."""
-
-    periods: tuple[int, ...]
-
-    @classmethod
-    def varying(cls, tensor: Tensor) -> Same:
-        return cls(tuple(tensor.shape))
-
-    @classmethod
-    def constant(cls, tensor: Tensor) -> Same:
-        return cls((1,) * tensor.dim())
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Mixed:
-    """Examples that may not be apart any more, and what they came out of."""
-
-    why: str
-
-
-Domain = Rows | Same | Mixed
-
-
-@functools.cache
-def _names(func: Any) -> tuple[tuple[str, ...], dict[str, Any], bool]:
-    schema = func._schema
-    listed = schema.arguments
-    writes = schema.is_mutable and torch.Tag.inplace_view not in func.tags  # `transpose_` moves axes, not numbers
-    return tuple(each.name for each in listed), {e.name: e.default_value for e in listed}, writes
-
-
-@functools.cache
-def _written(func: Any) -> tuple[tuple[str, ...], bool]:
-    """Names of arguments that an operation writes into, and whether some of them are there for its answer alone."""
-    listed = func._schema.arguments
-    names = tuple(each.name for each in listed if each.alias_info is not None and each.alias_info.is_write)
-    return names, any(each.is_out for each in listed)
-
-
-@final
-class Given:
-    """One operation and what it was given."""
-
-    __slots__ = (
-        "_args",
-        "_kwargs",
-        "_of",
-        "count",
-        "domains",
-        "func",
-        "has_out",
-        "is_in_place",
-        "is_repeatable",
-        "name",
-        "tensors",
-    )
-
-    def __init__(
-        self,
-        func: Any,
-        args: Any,
-        kwargs: Mapping[str, Any],
-        of: Callable[[Tensor], Domain],
-        count: int,
-        *,
-        is_seeded: bool = False,
-    ) -> None:
-        self.func, self._args, self._kwargs, self._of, self.count = func, args, kwargs, of, count
-        self.name = func._schema.name
-        self.is_in_place = _names(func)[2]
-        self.has_out = self.is_in_place and _written(func)[1]
-        self.tensors = [*_tensors(args), *_tensors(kwargs.values())]
-        self.domains = [of(each) for each in self.tensors]
-        draws = torch.Tag.nondeterministic_seeded in func.tags
-        self.is_repeatable = (draws and is_seeded) or self.value("generator") is not None
-        """Whether this draws from a generator of somebody's own, or from torch's after somebody has set its seed."""
-
-    def value(self, *names: str) -> Any:
-        """The argument of the first of these names that the operation has."""
-        known, defaults, _ = _names(self.func)
-        for name in names:
-            if name in known:
-                place = known.index(name)
-                return self._args[place] if place < len(self._args) else self._kwargs.get(name, defaults[name])
-        return None
-
-    def of(self, value: Any) -> Domain | None:
-        return self._of(value) if isinstance(value, Tensor) else None
-
-    @property
-    def written(self) -> list[Tensor]:
-        """The tensors that the operation writes into."""
-        return _tensors([self.value(name) for name in _written(self.func)[0]])
-
-    @property
-    def first(self) -> tuple[Tensor, Domain]:
-        return self.tensors[0], self.domains[0]
-
-    def runs(self, tensor: Tensor, rows: Rows) -> int:
-        """How many numbers of an example lie one behind the other, in the order of the axes."""
-        return rows.after * int(math.prod(tensor.shape[rows.axis + 1 :]))
-
-    def found_by_runs(self, shape: Sequence[int], runs: int) -> Rows | None:
-        """Where the examples are in a tensor of this shape, with as many numbers of each one behind the other."""
-        inner = 1
-        for axis in range(len(shape) - 1, -1, -1):
-            if runs % inner == 0 and shape[axis] % (runs // inner * self.count) == 0:
-                return Rows(axis, runs // inner)
-            inner *= shape[axis]
-        return None
-
-
-def _tensors(values: Any) -> list[Tensor]:
-    found = []
-    for each in values:
-        if isinstance(each, Tensor):
-            found.append(each)
-        elif isinstance(each, list | tuple):
-            found += [one for one in each if isinstance(one, Tensor)]
-    return found
+from deniable.learn.torch.domains import Domain, Given, Mixed, Rows, Same
 
 
 def domains(given: Given, made: list[Tensor]) -> list[Domain]:
@@ -183,7 +47,9 @@ def _by_rules(given: Given, made: list[Tensor]) -> list[Domain]:
         return [Same.varying(each) if same else mixed for each in made]
     if given.has_out:  # rules are about what goes in
         return [unknown(given, each) for each in made]
-    if name in ("arange", "randperm", "eye", "linspace", "tril_indices", "triu_indices"):
+    if name == "arange":
+        return [_counted(given, each) for each in made]
+    if name in ("randperm", "eye", "linspace", "tril_indices", "triu_indices"):
         return [Same.varying(each) for each in made]
     if name in CONSTANT or name.endswith("_like") or name.startswith("new_"):
         return [Same.constant(each) for each in made]
@@ -195,6 +61,14 @@ def _by_rules(given: Given, made: list[Tensor]) -> list[Domain]:
         if found is not None:
             return found if isinstance(found, list) else [found] * len(made)
     return [unknown(given, each) for each in made]
+
+
+def _counted(given: Given, made: Tensor) -> Same:
+    """Numbers in steps of one size: from 0 on, and one for each example, they are known."""
+    step = given.value("step")
+    step = 1 if step is None else step
+    in_order = given.value("start") in (None, 0) and isinstance(step, int) and made.numel() == given.count
+    return Same(tuple(made.shape), step if in_order else 0)
 
 
 CONSTANT = frozenset({"zeros", "ones", "full", "empty", "rand", "randn", "randint", "scalar_tensor", "empty_strided"})
@@ -242,6 +116,12 @@ def _pointwise(given: Given, made: list[Tensor]) -> Domain | None:
 def _alike(given: Given, made: list[Tensor]) -> Domain | None:
     """What comes out lies as what went in."""
     return given.domains[0]
+
+
+def _dropped(given: Given, made: list[Tensor]) -> Domain | None:
+    """Some of the numbers are gone, by chance."""
+    domain = given.domains[0]
+    return Same(domain.periods) if isinstance(domain, Same) else domain
 
 
 def _copied(given: Given, made: list[Tensor]) -> Domain | None:
@@ -435,6 +315,19 @@ def _looked_up(given: Given, made: list[Tensor]) -> Domain | None:
     return Same((*domain.periods, made[0].shape[-1]))
 
 
+def _bagged(given: Given, made: list[Tensor]) -> list[Domain] | None:
+    """One bag for each example, of as many ids each: bags begin at 0, T, 2T, ..."""
+    ids, offsets, weights = given.value("indices"), given.value("offsets"), given.value("per_sample_weights")
+    domain = given.of(ids)
+    if not isinstance(given.domains[0], Same) or not isinstance(domain, Rows) or given.value("include_last_offset"):
+        return None
+    if ids.shape != (given.count * domain.after,) or not _is_counted(given, offsets, domain.after):
+        return None
+    if weights is not None and given.of(weights) != domain:
+        return None
+    return [Rows(0, 1), *[Mixed("inside of a bag of embeddings")] * (len(made) - 1)]
+
+
 def _layer_normed(given: Given, made: list[Tensor]) -> Domain | None:
     x, domain = given.first
     if not isinstance(domain, Rows) or any(isinstance(each, Rows) for each in given.domains[1:]):
@@ -525,9 +418,22 @@ def _cornered(given: Given, made: list[Tensor]) -> Domain | None:
     return domain if isinstance(domain, Rows) and domain.axis < x.dim() - 2 else None
 
 
+def _is_counted(given: Given, ids: Tensor, step: int) -> bool:
+    """Whether these are 0, step, 2·step, ..., by how they were made as well as by what they are."""
+    domain = given.of(ids)
+    if not isinstance(domain, Same) or domain.step != step or ids.shape != (given.count,):
+        return False
+    return bool(torch.equal(ids, torch.arange(given.count, dtype=ids.dtype, device=ids.device) * step))
+
+
 def _indexed(given: Given, made: list[Tensor]) -> Domain | None:
-    """x[:, ids]: the same places of every example."""
+    """x[:, ids]: the same places of every example; x[arange(B), ids]: places of each example by its own ids."""
     domain, asked = given.domains[0], given.value("indices")
+    if domain == Rows(0, 1) and given.tensors[0].shape[0] == given.count and asked:
+        first, *rest = asked
+        own = all(isinstance(each, Tensor) and each.dim() == 1 and given.of(each) == Rows(0, 1) for each in rest)
+        if own and isinstance(first, Tensor) and _is_counted(given, first, 1):
+            return domain
     if not isinstance(domain, Rows) or domain.axis != 0 or not asked or asked[0] is not None:
         return None
     if any(isinstance(each, Rows) for each in given.domains[1:]):
@@ -541,7 +447,8 @@ def _each(rule: Rule, *names: str) -> dict[str, Rule]:
 
 
 RULES: dict[str, Rule] = {
-    **_each(_alike, "clone", "detach", "alias", "_to_copy", "lift_fresh", "native_dropout", "_fused_dropout"),
+    **_each(_alike, "clone", "detach", "alias", "_to_copy", "lift_fresh"),
+    **_each(_dropped, "native_dropout", "_fused_dropout"),
     **_each(_pointwise, "bernoulli", "uniform", "normal", "exponential", "random", "fill", "zero", "_prelu_kernel"),
     **_each(_pointwise, "masked_fill", "hardswish", "floor_divide", "log_sigmoid_forward", "binary_cross_entropy"),
     **_each(
@@ -571,6 +478,7 @@ RULES: dict[str, Rule] = {
     **_each(_attended, "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention"),
     **_each(_attended, "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention"),
     "embedding": _looked_up,
+    **_each(_bagged, "_embedding_bag", "_embedding_bag_forward_only"),
     **_each(_layer_normed, "native_layer_norm", "_fused_rms_norm"),
     **_each(_batch_normed, "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm"),
     **_each(_lost, "nll_loss_forward", "nll_loss2d_forward"),

@@ -1,0 +1,128 @@
+"""What picks by labels, ids or hidden states stays whole where it is proved, and only there."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+pytestmark = pytest.mark.torch
+
+from torch import nn  # noqa: E402
+
+from deniable import learn  # noqa: E402
+from deniable.errors import InvalidParameter  # noqa: E402
+from deniable.learn.torch import Trainer  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+class Recurrent(nn.Module):
+    """Reads the last hidden state; as many places as there are examples in the first batch."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.layer, self.head = getattr(nn, kind)(4, 6, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x):
+        hidden = self.layer(x)[1]
+        return self.head((hidden[0] if isinstance(hidden, tuple) else hidden)[-1])
+
+
+def _trained(model, x, losses, rate=0.5):
+    plan = learn.DPSGD(clip=1.0, rate=rate, steps=2, noise=1.0)
+    generator = torch.Generator().manual_seed(1)
+    y = torch.randint(0, 3, (len(x),), generator=generator)
+    trainer = Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, (x, y), progress=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="each example is computed alone")
+        for features, labels in trainer:
+            trainer.backward(losses(model(features).log_softmax(1), labels))
+    return trainer.one_by_one
+
+
+def _picked(logp, y):
+    return -logp[torch.arange(len(y)), y]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_the_hidden_state_of_a_recurrent_layer_is_read_with_as_many_places_as_examples(kind):
+    """Places were taken for examples, and the model was refused as one that mixes them."""
+    assert _trained(Recurrent(kind), torch.randn(30, 5, 4), _picked) is None
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [_picked, lambda logp, y: -(logp * nn.functional.one_hot(y, 3)).sum(1)],
+    ids=["places by number", "one hot"],
+)
+def test_losses_that_are_picked_by_label_stay_whole(losses):
+    assert _trained(nn.Linear(4, 3), torch.randn(30, 4), losses) is None
+
+
+def _shifted_in_place(logp, y):
+    places = torch.arange(len(y))
+    places.add_(1).remainder_(len(y))
+    return -logp[places, y]
+
+
+WRONG = {
+    "permuted": lambda logp, y: -logp[torch.randperm(len(y)), y],
+    "flipped": lambda logp, y: -logp[torch.arange(len(y)).flip(0), y],
+    "shifted in place": _shifted_in_place,
+    "from the end": lambda logp, y: -logp[torch.arange(len(y) - 1, -1, -1), y],
+    "shorter": lambda logp, y: -logp[torch.arange(len(y) - 1), y[1:]].repeat(2)[: len(y)],
+    "from 1 on": lambda logp, y: -torch.cat([logp, logp])[torch.arange(1, len(y) + 1), y],
+    "labels of others": lambda logp, y: -logp[torch.arange(len(y)), y.flip(0)],
+    "one hot of others": lambda logp, y: -(logp * nn.functional.one_hot(y.flip(0), 3)).sum(1),
+    "as many classes as there are labels": lambda logp, y: (
+        -(logp * nn.functional.one_hot(y, int(y.max()) + 1)[:, :1])[:, 0]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_losses_that_pick_from_other_examples_are_refused_or_sent_alone(kind):
+    try:
+        why = _trained(nn.Linear(4, 3), torch.randn(30, 4), WRONG[kind])
+    except InvalidParameter as refused:
+        assert "other examples" in str(refused)  # noqa: PT017  # one of two good ends
+    except (IndexError, RuntimeError):
+        assert kind in ("shorter", "from 1 on")  # which cannot be computed for one example
+    else:
+        assert why is not None
+
+
+class Bag(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        mode = how if how in ("mean", "sum", "max") else "sum"
+        self.how, self.bag, self.head = how, nn.EmbeddingBag(20, 6, mode=mode), nn.Linear(6, 3)
+
+    def forward(self, ids):
+        width = ids.shape[1]
+        if self.how == "weighted":
+            return self.head(self.bag(ids, per_sample_weights=ids / 20))
+        if self.how == "bags across examples":
+            return self.head(self.bag(ids.flatten(), torch.arange(0, ids.numel(), width).clamp(min=1) - 1))
+        if self.how == "bags of others":
+            return self.head(self.bag(ids.flip(0)))
+        if self.how == "one bag":
+            return self.head(self.bag(ids.flatten(), torch.zeros(len(ids), dtype=torch.long)))
+        return self.head(self.bag(ids))
+
+
+@pytest.mark.parametrize("how", ["mean", "sum", "max", "weighted"])
+def test_bags_of_embeddings_stay_whole_where_each_has_its_own_example(how):
+    assert _trained(Bag(how), torch.randint(0, 20, (30, 7)), _picked) is None
+
+
+@pytest.mark.parametrize("how", ["bags across examples", "bags of others", "one bag"])
+def test_bags_of_embeddings_across_examples_are_refused_or_sent_alone(how):
+    try:
+        why = _trained(Bag(how), torch.randint(0, 20, (30, 7)), _picked)
+    except InvalidParameter as refused:
+        assert "example" in str(refused)  # noqa: PT017  # one of two good ends
+    else:
+        assert why is not None
