@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as Late
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -57,6 +57,22 @@ _LOGGER: Final = logging.getLogger("SQLQueryContextLogger")
 _LARGEST_REAL: Final = 1.7976931348623157e308
 _AGAIN: Final = 1.0
 """Seconds until a question that is late is interrupted again."""
+_GRACE: Final = 5.0
+"""Seconds that a question gets beyond its limit to stop, before it is answered as if nobody were there."""
+_BY_DATA: Final = (
+    "spark.sql.adaptive.enabled",
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled",
+    "spark.sql.inMemoryColumnarStorage.partitionPruning",
+    "spark.sql.parquet.filterPushdown",
+    "spark.sql.orc.filterPushdown",
+)
+"""What would change a plan by the rows that a stage turned out to have (an empty side ends a join and all that was to
+be done for it), or leave out what the least and greatest values of a batch exclude, and so do everybody's work or not
+by whether one person is there.
+
+`PropagateEmptyRelation` of the first plan stays: it goes by what is written in the question, and no registered table is
+part of a plan."""
 
 
 def session() -> Any:
@@ -74,6 +90,9 @@ class SparkEngine(Engine):
     that it does not name is persisted on the executors' disks as a temporary view, which `close` drops. A source is a
     DataFrame, the name of a table or view, or the `Path` of a CSV or Parquet file that every executor can read.
     `seconds` caps each question, from planning to the last row.
+
+    In this session plans no longer change by what is in the data: those settings (docs/engines.md) are made here, and
+    stay.
     """
 
     def __init__(self, session: Any, *, store: Mapping[str, str] | None = None, seconds: float | None = None) -> None:
@@ -82,6 +101,9 @@ class SparkEngine(Engine):
         if seconds is not None and not seconds > 0:
             raise InvalidParameter("seconds", seconds, "must be positive, or None for no limit")
         self._session = session
+        for setting in _BY_DATA:
+            session.conf.set(setting, "false")
+        self._late: set[Future[Any]] = set()
         self._store = dict(store or {})
         self._seconds = seconds
         self._tables: dict[str, Stored] = {}
@@ -195,7 +217,13 @@ class SparkEngine(Engine):
 
     @property
     def patience(self) -> float | None:
-        return self._seconds
+        return None if self._seconds is None else self._seconds + _GRACE
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Not while a question is still there that was interrupted: it would take its time from the next one."""
+        wait(list(self._late))
+        yield
 
     def _collected(self, question: Collect, tables: Mapping[str, Stored]) -> dict[Group, Numbers]:
         self._check_open()
@@ -235,7 +263,8 @@ class SparkEngine(Engine):
         """All that Spark does for a question, planning included, in a thread of its own.
 
         Spark can interrupt its jobs, but not the planning of them, which may take longer than they do. So nobody waits
-        for it beyond the limit: whatever still runs then is interrupted again and again until it is gone.
+        for it beyond the limit and the grace: whatever still runs then is interrupted again and again until it is gone,
+        and the next question waits for that.
         """
         late = threading.Event()
         if self._seconds is None:
@@ -254,7 +283,10 @@ class SparkEngine(Engine):
             return outcome.result(self._seconds)
         except Late:
             late.set()
+        self._late.add(outcome)
+        outcome.add_done_callback(self._late.discard)
         threading.Thread(target=_interrupt, args=(self._session, tag, outcome), daemon=True).start()
+        wait([outcome], _GRACE)
         raise EngineFailed("time")
 
 
