@@ -132,9 +132,16 @@ def down(exact: Fraction) -> float:
     return nearest if nearest <= exact else math.nextafter(nearest, -math.inf)
 
 
-def root_up(exact: Fraction) -> Fraction:
-    """A rational number at least √exact, and at most one part in 2⁶⁰ larger; the root itself of a whole square."""
-    shift = max(0, 60 + (exact.denominator.bit_length() - exact.numerator.bit_length()) // 2 + 1)
+def root_up(exact: Fraction, *, bits: int = 60) -> Fraction:
+    """A rational number at least √exact, and at most one part in 2^bits larger; the root itself, where it is rational.
+
+    >>> root_up(Fraction(1, 100)), root_up(Fraction(2)) ** 2 > 2
+    (Fraction(1, 10), True)
+    """
+    over, under = math.isqrt(exact.numerator), math.isqrt(exact.denominator)
+    if (over * over, under * under) == (exact.numerator, exact.denominator):
+        return Fraction(over, under)
+    shift = max(0, bits + (exact.denominator.bit_length() - exact.numerator.bit_length()) // 2 + 1)
     scaled = math.ceil(exact * 4**shift)
     root = math.isqrt(scaled)
     return Fraction(root + (root * root < scaled), 2**shift)

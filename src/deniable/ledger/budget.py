@@ -282,7 +282,7 @@ class Budget:
 
     def level_up(self, cost: Cost) -> Fraction:
         """The smallest μ, ε or ρ that a release of this cost surely keeps, exactly; a root is rounded up."""
-        return conversion.root_up(cost.units) if self.currency == "mu2" else cost.units * UNIT
+        return conversion.mu_up(cost.units) if self.currency == "mu2" else cost.units * UNIT
 
     def curve(self, cost: Cost) -> Curve:
         """What a cost of this size promises, rounded up: for all neighbours, as μ-GDP, ε-DP or ρ-zCDP, up to its δ."""
@@ -369,7 +369,7 @@ def _filter(currency: Currency, limit: Cost) -> Filter:
     delta = limit.delta_units * UNIT
     if currency == "mu2":
         # The square of a root from above, rounded down to whole units, is the limit.
-        return GaussianFilter(mu=conversion.root_up(limit.units), delta=delta)
+        return GaussianFilter(mu=conversion.mu_up(limit.units), delta=delta)
     if currency == "epsilon":
         return PureFilter(epsilon=limit.units * UNIT, delta=delta)
     return ZCDPFilter(rho=limit.units * UNIT, delta=delta)

@@ -15,6 +15,7 @@ from typing import Final
 
 from deniable.curves.filters import UNIT
 from deniable.curves.textbook_numbers import dec, density, digits, gaussian_delta
+from deniable.numbers import root_up
 
 _DOUBT: Final = Decimal("1e-38")
 """Relative error granted to `gaussian_delta`, of which at least forty digits are true."""
@@ -28,10 +29,9 @@ def root_down(units: int) -> Fraction:
     return Fraction(math.isqrt(units * 10**90), _ROOT)
 
 
-def root_up(units: int) -> Fraction:
-    """√(units of 10^-30), from above; exact where there is an exact root."""
-    below = math.isqrt(units * 10**90)
-    return Fraction(below + (below * below < units * 10**90), _ROOT)
+def mu_up(units: int) -> Fraction:
+    """√(units of 10^-30), from above, far finer than a unit; exact where there is an exact root."""
+    return root_up(units * UNIT, bits=200)
 
 
 @lru_cache(maxsize=4096)
@@ -49,7 +49,7 @@ def largest_mu2(epsilon_units: int, delta_units: int) -> int:
 
 def _fits(mu2_units: int, epsilon: Fraction, delta: Fraction) -> bool:
     """Whether δ_μ(ε) <= δ beyond doubt."""
-    value = gaussian_delta(root_up(mu2_units), epsilon)
+    value = gaussian_delta(mu_up(mu2_units), epsilon)
     with digits():
         return value * (1 + _DOUBT) <= dec(delta)
 
@@ -177,7 +177,7 @@ def epsilon_up(mu2_units: int, delta_units: int) -> Decimal:
 
 
 def _guess(mu2_units: int, delta: Fraction) -> int:
-    mu, target = float(root_up(mu2_units)), float(delta)
+    mu, target = float(mu_up(mu2_units)), float(delta)
     return _place(Fraction(_crossing(lambda epsilon: _float_delta(mu, epsilon) <= target)))
 
 
