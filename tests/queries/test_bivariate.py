@@ -17,7 +17,7 @@ from deniable.queries.release import release
 from deniable.queries.rules import EXAMPLE
 from deniable.queries.sql import parse
 from deniable.testing import statistics
-from tests.queries.hospital import BUDGETS
+from tests.queries.hospital import BUDGETS, opened
 
 ASKED = (
     "COVAR_POP",
@@ -135,3 +135,14 @@ def test_a_refusal_gives_the_true_reason(call: str, said: str) -> None:
     example = refused.value.rewrite.removeprefix("for example: ")
     if refused.value.rewrite != example:
         assert parse(example, EXAMPLE).measures
+
+
+def test_a_price_speaks_of_the_columns_that_were_asked_and_not_of_the_moments_behind_them() -> None:
+    with opened() as s:
+        price = s.price("SELECT CORR(cost, age) AS r, COUNT(*) AS n, AVG(cost) / AVG(age) AS q FROM visits", mu=1)
+        found = price.errors()
+        assert [*found] == ["r", "n", "q"]
+        assert (found["r"], found["q"]) == (None, None)
+        assert (found["n"] or 0) > 0
+        said = [line for line in price.lines() if line.startswith("error")]
+        assert [line.split()[1] for line in said] == ["r:", "n:", "q:"]

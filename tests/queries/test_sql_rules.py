@@ -38,7 +38,7 @@ MINE = {"bills": Table.of("bills", Unit.person("who", rows=2), cost=Domain.real(
         ("SELECT SUM(size) FROM bills", "SELECT SUM(LEAST(GREATEST(size, 0), 100)) FROM bills"),
         ("SELECT AVG(paid) FROM bills", "write COUNT_IF(paid), or AVG(CAST(paid AS INTEGER)) for the part that is true"),
         ("SELECT STRFTIME(day, '%Y') AS m, COUNT(*) FROM bills GROUP BY m", "for example, with a table visits: SELECT DATE_TRUNC('month', visited) AS m, COUNT(*) FROM visits GROUP BY m"),
-        ("SELECT * FROM bills", "for example, with a table visits: SELECT ward, COUNT(*) FROM visits GROUP BY ward"),
+        ("SELECT * FROM bills", "for example: SELECT paid, COUNT(*) FROM bills GROUP BY paid"),
     ],
 )  # fmt: skip
 def test_a_refusal_speaks_about_the_tables_that_are_there(text: str, rewrite: str) -> None:
@@ -54,6 +54,28 @@ def test_an_example_is_in_the_words_of_the_session_where_it_can_be() -> None:
     assert parse(refused.value.rewrite.removeprefix("for example: "), people).measures
     with pytest.raises(QuestionRefused, match=r"COUNT.note., or GROUP BY note; if it holds numbers, .*in the schema"):
         parse("SELECT AVG(note) FROM people", people)
+
+
+def test_an_example_is_about_the_columns_of_a_table_that_is_called_as_that_of_the_examples() -> None:
+    visits = {"visits": Table.of("visits", Unit.person("who", rows=2), sex=Domain.text("f", "m"))}
+    with pytest.raises(QuestionRefused, match=r"for example: SELECT sex, COUNT.* FROM visits GROUP BY sex$"):
+        parse("SELECT * FROM visits", visits)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["BOOL_OR(age > 3)", "BOOL_AND(age > 3)", "LIST(age)", "ARRAY_AGG(age)", "BIT_OR(age)", "STRING_AGG(ward, ',')",
+     "GROUP_CONCAT(ward)", "max_by(ward, age)", "ARG_MAX(ward, age)", "regexp_matches(ward, 'a')", "LIST()"],
+)  # fmt: skip
+def test_a_refusal_calls_a_function_as_it_was_written(written: str) -> None:
+    """Not as the parser does, for which BOOL_OR is LOGICAL_OR."""
+    for text in (f"SELECT {written} FROM visits", f"SELECT COUNT(*) FROM visits WHERE age > 1 AND {written} IS NULL"):
+        with pytest.raises(QuestionRefused) as refused:
+            parse(text, EXAMPLE)
+        names = ("LOGICAL_", "BITWISE_", "ARG_M", "GROUP_CONCAT", "ARRAY_AGG", "REGEXP_LIKE")
+        assert [each for each in names if each in refused.value.rule and each not in written.upper()] == []
+        if text.startswith("SELECT C") or "regexp" not in written:
+            assert written.partition("(")[0].upper() in refused.value.rule or "aggregate" in refused.value.rule
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn, Protocol, final
 
 from deniable.errors import QuestionRefused
-from deniable.queries.bivariate import bivariate, is_bivariate, named
+from deniable.queries.bivariate import bivariate, is_bivariate
 from deniable.queries.canonical import Form, expression_form
 from deniable.queries.dialect import BOUNDED, exp, number, only, unwrapped
 from deniable.queries.names import fresh
 from deniable.queries.question import Key, Measure
 from deniable.queries.rules import refuse
+from deniable.queries.spoken import spoken
 from deniable.tables.expressions import Column, Expression, Literal, call, case
 from deniable.tables.plan import EXACT, Exact, PerPerson, Relation
 
@@ -105,7 +106,7 @@ def _refuse(node: exp.Expression) -> NoReturn:
     """Say what is true of an aggregate that is not taken: that it lists what people said, or that nobody built it."""
     while isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
         node = node.this
-    what = named(node)
+    what = spoken(node)
     if isinstance(node, _TELLING):
         refuse("private aggregate", what=what)
     refuse("mode" if isinstance(node, _FREQUENT) else "unsupported aggregate", what=what)
@@ -228,7 +229,7 @@ class Asked:
             return Column(self._add(aggregate(node, rows)))
         only(inner, "this", "expression")
         if inner.args.get("expression") is None:
-            raise QuestionRefused("kinds", f"{named(inner)} takes two numbers, not one", "name two columns")
+            raise QuestionRefused("kinds", f"{spoken(inner)} takes two numbers, not one", "name two columns")
         self.wish = ""
         y, x = _value(inner.this, rows), _value(inner.expression, rows)
 

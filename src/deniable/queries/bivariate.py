@@ -17,6 +17,7 @@ from typing import Final, Protocol, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.dialect import exp
+from deniable.queries.spoken import spoken
 from deniable.tables.expressions import Column, Expression, case, lit
 from deniable.tables.kinds import NUMBERS, Kind
 from deniable.tables.operators import typed
@@ -86,11 +87,6 @@ _ASKED: Final[dict[type[exp.Expression], Callable[[_Both], Expression]]] = {
 }
 
 
-def named(node: exp.Expression) -> str:
-    """What SQL calls an aggregate."""
-    return str(node.sql_name()) if isinstance(node, exp.Func) else type(node).__name__.upper()
-
-
 def is_bivariate(node: exp.Expression) -> bool:
     """Whether this is an aggregate of two columns."""
     return type(node) in _ASKED
@@ -119,7 +115,7 @@ def _check(node: exp.Expression, value: Expression, kind: Kind) -> None:
     remedy = "compare averages by group instead: GROUP BY it"
     if kind is Kind.BOOLEAN:
         remedy = "make it a number: CASE WHEN … THEN 1 ELSE 0 END"
-    raise QuestionRefused("kinds", f"{named(node)} takes two numbers, and {value!r} is of kind {kind.value}", remedy)
+    raise QuestionRefused("kinds", f"{spoken(node)} takes two numbers, and {value!r} is of kind {kind.value}", remedy)
 
 
 def _centred(value: Expression, relation: Relation) -> tuple[Expression, Expression]:

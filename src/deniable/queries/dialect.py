@@ -12,6 +12,7 @@ from typing import Final, final
 
 from deniable.errors import MissingExtra, QuestionRefused
 from deniable.queries.rules import MOST_BYTES, MOST_NESTED, refuse
+from deniable.queries.spoken import called, note_names, spoken, written
 from deniable.tables import meanings
 from deniable.tables.expressions import Call, Expression, Literal, call, case
 from deniable.tables.kinds import LARGEST, Kind
@@ -51,9 +52,10 @@ def read(text: str) -> Text:
     _check_nesting(tokens)
     plain, options = _without_options(text, tokens)
     try:
-        trees = _DIALECT.parser().parse(tokens if plain == text else _DIALECT.tokenize(plain), plain)
+        tokens = tokens if plain == text else list(_DIALECT.tokenize(plain))
+        trees = _DIALECT.parser().parse(tokens, plain)
     except SqlglotError as error:
-        _refuse_unfinished(str(error))
+        _refuse_unfinished(str(error), tokens)
         refuse("syntax")
     except RecursionError:
         refuse("depth")
@@ -64,18 +66,19 @@ def read(text: str) -> Text:
         refuse("one")
     if not isinstance(found[0], exp.Expression):
         refuse("statement")
+    note_names(found[0], tokens, _DIALECT)
     return Text(found[0], options)
 
 
 _UNFINISHED: Final = re.compile(r"missing for <class '[\w.]+\.(\w+)'>")
 
 
-def _refuse_unfinished(said: str) -> None:
+def _refuse_unfinished(said: str, tokens: list[Token]) -> None:
     """Refuse a function with too few arguments by its own name, if that is what the parser found."""
     found = _UNFINISHED.search(said)
     kind = getattr(exp, found[1], None) if found else None
     if isinstance(kind, type) and issubclass(kind, exp.Func):
-        name = kind.sql_name()
+        name = written(kind, called(tokens), _DIALECT) or kind.sql_name()
         raise QuestionRefused("kinds", f"{name} takes more arguments", f"write {name} with all of its arguments")
 
 
@@ -198,21 +201,13 @@ def only(node: exp.Expression, *allowed: str) -> None:
     """Refuse a node that says more than what is read of it."""
     for name, value in node.args.items():
         if name not in allowed and name not in _HARMLESS and value not in (None, False, []):
-            refuse("clause", what=f"{_spoken(node)} with {name.strip('_').replace('_', ' ')}")
+            refuse("clause", what=f"{spoken(node)} with {name.strip('_').replace('_', ' ')}")
 
 
 # Notes of the parser to itself, none of which changes what was asked.
 _HARMLESS: Final = frozenset(
     {"big_int", "safe", "ignore_nulls", "coalesce", "date_part_boundary", "nulls_first", "is_string", "quoted"}
 )
-
-
-def _spoken(node: exp.Expression) -> str:
-    if isinstance(node, exp.Anonymous):
-        return str(node.this).upper()
-    if isinstance(node, exp.Func):
-        return str(node.sql_name())
-    return type(node).__name__.upper()
 
 
 def conjoined(node: exp.Expression, kind: type[exp.Expression] = exp.And) -> list[exp.Expression]:
@@ -314,7 +309,7 @@ class Scalars(ABC):
             refuse("window")
         if isinstance(node, exp.Star):
             refuse("star")
-        refuse("function", what=_spoken(node))
+        refuse("function", what=spoken(node))
 
     def _binary(self, operator: str, node: exp.Expression) -> Expression:
         # Long chains of + and - lean to the left: walk down that side in a loop, up to where something else begins.

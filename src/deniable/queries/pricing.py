@@ -17,6 +17,7 @@ from deniable.queries.notes import cost_said, empty_note, rest_said, wrapped
 from deniable.queries.picked import Picked
 from deniable.queries.planner import Part, Plan, noise, pairs, shares
 from deniable.queries.recipes import Drawn, Ranked, rank_error
+from deniable.tables.expressions import Column, columns_used
 from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
 
 if TYPE_CHECKING:
@@ -71,11 +72,19 @@ class Price:
         return (Cost(self.cost.units) if self.shares_delta else self.cost) <= stored
 
     def errors(self, *, rows: int = TYPICAL_ROWS) -> dict[str, float | None]:
-        """The half-width of the noise interval of each measure, in a group of this many rows.
+        """The half-width of the noise interval of each column that is asked, in a group of this many rows.
 
-        None: it depends on how the values lie (quantiles, extremes); see `rank_errors`.
+        None: it depends on how the values lie (quantiles, extremes; see `rank_errors`), or on the noisy numbers that
+        the column is worked out from (quotients, correlations).
         """
-        return errors(self.plan, self.budget, self.cost, self.confidence, rows)
+        found = errors(self.plan, self.budget, self.cost, self.confidence, rows)
+        return {name: None if of is None else found[of] for name, of in self._measured().items()}
+
+    def _measured(self) -> dict[str, str | None]:
+        """The columns of the answer that have noise, each with its measure; None: it is worked out from measures."""
+        known, asked = {recipe.name for recipe in self.plan.recipes}, self.plan.question.post.columns
+        noisy = [(name, each) for name, each in asked if known.intersection(columns_used(each))]
+        return {name: each.name if isinstance(each, Column) else None for name, each in noisy}
 
     def rank_errors(self) -> dict[str, float]:
         """For each quantile, how many rows the noisy rank of a value may be off, at `confidence`: the answer is a value
@@ -115,16 +124,19 @@ class Price:
 
     def lines(self) -> list[str]:
         """For people, as wide as a terminal."""
-        named = {recipe.name: recipe for recipe in self.plan.recipes}
+        named, measured = {recipe.name: recipe for recipe in self.plan.recipes}, self._measured()
         said = [f"cost     {cost_said(self.cost, self.budget)}"]
         ranks = self.rank_errors()
         for name, error in self.errors().items():
-            if name in ranks:
-                off = f"its rank is within ± {_short(ranks[name])} rows, at {100 * self.confidence:g} %"
+            of = measured[name]
+            if of is None:
+                said.append(f"error    {name}: worked out from noisy numbers; its interval comes with the answer")
+            elif of in ranks:
+                off = f"its rank is within ± {_short(ranks[of])} rows, at {100 * self.confidence:g} %"
                 said.append(f"error    {name}: {off}; how far that is depends on how the values lie")
             else:
                 assert error is not None
-                per = f" in a group of {TYPICAL_ROWS:,} rows" if named[name].depends_on_rows else ""
+                per = f" in a group of {TYPICAL_ROWS:,} rows" if named[of].depends_on_rows else ""
                 said.append(f"error    {name}: ± {_short(error)}{per}, at {100 * self.confidence:g} %")
         if self.threshold is not None:
             said.append(

@@ -12,6 +12,7 @@ from deniable.queries.groups import gathered, item, projected
 from deniable.queries.names import fresh, renaming
 from deniable.queries.rules import refuse
 from deniable.queries.scope import Entry, Rows, Scope, matching, meant
+from deniable.queries.spoken import spoken
 from deniable.tables.expressions import Column, Expression, Literal, call
 from deniable.tables.plan import (
     Exact,
@@ -160,7 +161,7 @@ class Relations:
             return self.relation(node, known).called(_alias(node))
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             this = node.this if isinstance(node, exp.Table) else node
-            named = this.sql_name() if isinstance(this, exp.Func) else type(this).__name__
+            named = spoken(this)
             refuse("table", name=this.name if isinstance(this, exp.Anonymous) else named.lower(), among=self.tables)
         name = str(node.name)
         if node.args.get("db") or node.args.get("catalog"):

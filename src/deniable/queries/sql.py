@@ -19,7 +19,7 @@ from deniable.queries.rows import Environment, Relations, check_select
 from deniable.queries.rules import EXAMPLE, EXAMPLE_OF, VISITS, refuse
 from deniable.queries.scope import Rows, Scope
 from deniable.tables.expressions import Column, Expression, Literal, call
-from deniable.tables.kinds import NUMBERS
+from deniable.tables.kinds import NUMBERS, Kind
 from deniable.tables.schema import Table
 
 
@@ -34,13 +34,21 @@ def parse(text: str, tables: Mapping[str, Table]) -> Question:
     try:
         return _parsed(text, tables)
     except QuestionRefused as refused:
-        if "visits" in tables or not refused.rewrite.startswith(EXAMPLE_OF):
+        example = refused.rewrite.removeprefix(EXAMPLE_OF)
+        if example == refused.rewrite or _is_question(example, tables):
             raise
         # The examples are about a table of their own: in the words of the session, or said to be about another one.
-        example = refused.rewrite.removeprefix(EXAMPLE_OF)
         own = _in_own_words(example, tables)
         shown = f"{EXAMPLE_OF.rstrip(': ')}, with a table visits: {example}" if own is None else f"{EXAMPLE_OF}{own}"
         raise QuestionRefused(refused.code, refused.rule, shown) from None
+
+
+def _is_question(text: str, tables: Mapping[str, Table]) -> bool:
+    try:
+        _parsed(text, tables)
+    except QuestionRefused:
+        return False
+    return True
 
 
 def _in_own_words(example: str, tables: Mapping[str, Table]) -> str | None:
@@ -53,6 +61,8 @@ def _in_own_words(example: str, tables: Mapping[str, Table]) -> str | None:
     for word in (each for each in words if each in theirs):
         kinds = NUMBERS if theirs[word].kind in NUMBERS else {theirs[word].kind}
         fits = [name for name, domain in left.items() if domain.kind in kinds]
+        if not fits and theirs[word].kind is Kind.TEXT:  # most often a key, as a boolean can be
+            fits = [name for name, domain in left.items() if domain.kind is Kind.BOOLEAN]
         if not fits:
             return None
         names[word] = min(fits, key=lambda name: left[name].bounds is None and left[name].keys is None)
@@ -60,11 +70,7 @@ def _in_own_words(example: str, tables: Mapping[str, Table]) -> str | None:
     if VISITS.unit is not None and ours.unit is not None and ours.unit.column is not None:
         names[str(VISITS.unit.column)] = ours.unit.column
     text = re.sub(r"[a-z_]+", lambda found: names.get(found[0], found[0]), example)
-    try:
-        _parsed(text, tables)
-    except QuestionRefused:
-        return None
-    return text
+    return text if _is_question(text, tables) else None
 
 
 def _parsed(text: str, tables: Mapping[str, Table]) -> Question:

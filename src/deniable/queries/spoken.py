@@ -1,0 +1,64 @@
+"""What a function was called in the question: the parser has one name for BOOL_OR and LOGICAL_OR."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+from deniable.errors import MissingExtra
+
+try:
+    from sqlglot import Dialect, exp
+    from sqlglot.tokenizer_core import Token, TokenType
+except ImportError:
+    raise MissingExtra("sqlglot", "sql") from None
+
+_WRITTEN: Final = "written"
+_WORD: Final = re.compile(r"[A-Za-z_]\w{0,59}", re.ASCII)
+
+
+def spoken(node: exp.Expression) -> str:
+    """What to call a node in a message: a function as it was written, else as SQL names it."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).upper()
+    if isinstance(node, exp.Func):
+        return str(node.meta.get(_WRITTEN) or node.sql_name())
+    return type(node).__name__.upper()
+
+
+def note_names(tree: exp.Expression, tokens: Sequence[Token], dialect: Dialect) -> None:
+    """Remember at each function of a tree what it was called in the text that it was read from."""
+    words = called(tokens)
+    starts = {token.start: token.text for token in tokens}
+    others: dict[type[object], str] = {}
+    for node in tree.find_all(exp.Func):
+        word = starts.get(node.meta.get("start", -1), "").upper()
+        if word not in words:  # the parser does not note the place of every function
+            kind = type(node)
+            word = others[kind] if kind in others else others.setdefault(kind, written(kind, words, dialect))
+        if word:
+            node.meta[_WRITTEN] = word
+
+
+def written(kind: type[object], words: Iterable[str], dialect: Dialect) -> str:
+    """The first of these names that the parser reads as such a function; nothing if none is."""
+    return next((each for each in words if _read(each, dialect) is kind), "")
+
+
+def called(tokens: Sequence[Token]) -> list[str]:
+    """The words before an opening bracket, in their order."""
+    found = (token.text.upper() for token, after in pairwise(tokens) if after.token_type is TokenType.L_PAREN)
+    return list(dict.fromkeys(each for each in found if _WORD.fullmatch(each)))
+
+
+@lru_cache(maxsize=1024)
+def _read(name: str, dialect: Dialect) -> type[object] | None:
+    try:
+        found = dialect.parse(f"SELECT {name}(a, b)")[0]
+    except Exception:  # any of the parser's own errors: then it is no function of this name
+        return None
+    function = None if found is None else found.find(exp.Func)
+    return None if function is None else type(function)
