@@ -13,7 +13,7 @@ record can stop a run or change what others count for: both would tell that it i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import final
 
@@ -83,8 +83,8 @@ class PerExample:
             if all(_sole(self._uses[name]) is member for name, member in family.members.items())
         ]
         self._pool: tuple[list[str], Tensor] | None = None
-        self._unread: Tensor | None = None
-        """A number of the device that is finite if all lengths and losses are, where it was not waited for."""
+        self._unread: Callable[[], float] | None = None
+        """Brings a number of the device that is finite if all lengths and losses are, where it was not waited for."""
         self.left_out = 0
         """How many examples count as nothing. Of the data, so not private."""
 
@@ -98,7 +98,7 @@ class PerExample:
         self.loss = losses.detach().sum()
         whole = total.sum() + self.loss  # finite only if all of them are
         if self.count > 1 and not is_quick(total):
-            self._unread = whole
+            self._unread = _fetched(whole)
         elif not math.isfinite(float(whole)):
             losses = losses.detach()
             kept = torch.isfinite(total) & torch.isfinite(losses)
@@ -107,10 +107,11 @@ class PerExample:
         return total if self._scale == 1 else total.mul_(self._scale**-2)
 
     def is_sound(self) -> bool:
-        """Whether the sums may be used. On an accelerator, ask when all work is queued there: the answer waits for it.
-        No means that an example is no number, and that the batch must come again one example at a time.
+        """Whether the sums may be used. On an accelerator, ask when the sums are queued there: the answer waits for the
+        lengths, and the device works on the sums meanwhile. No means that an example is no number, and that the batch
+        must come again one example at a time.
         """
-        return self._unread is None or math.isfinite(float(self._unread))
+        return self._unread is None or math.isfinite(self._unread())
 
     def _keep(self, kept: Tensor) -> None:
         """Leave out all other examples."""
@@ -208,6 +209,20 @@ class PerExample:
 def _sole(blocks: dict[Block, Uses]) -> Capture | None:
     """The one capture that a parameter's gradients come from, if there is but one."""
     return next(iter(blocks.values())).sole if len(blocks) == 1 else None
+
+
+def _fetched(number: Tensor) -> Callable[[], float]:
+    """A number from the device, on its way from now on; who asks for it does not wait for later work of the device."""
+    if number.device.type != "cuda":
+        return lambda: float(number)
+    here, done = number.to("cpu", non_blocking=True), torch.cuda.Event()
+    done.record(torch.cuda.current_stream(number.device))
+
+    def arrived() -> float:
+        done.synchronize()
+        return float(here)
+
+    return arrived
 
 
 def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, Uses]:
