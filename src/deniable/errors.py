@@ -28,6 +28,9 @@ No error carries a value of the data, or anything computed from one.
 
 from __future__ import annotations
 
+import re
+from os import PathLike
+
 
 class DeniableError(Exception):
     """Root of the tree: catch this to catch everything deniable raises on purpose."""
@@ -46,10 +49,25 @@ NOTHING = object()
 """For `asked`: no single value is to blame."""
 
 
+_PASSWORD = re.compile(r"(?<=:/)/?[^/\s]*:[^/\s]*(?=@)|(?<=password=)[^\s&;]+|(?<=password%3D)[^\s&;]+", re.IGNORECASE)
+
+
+def masked(asked: object) -> object:
+    """The same without a password, where it is an address that holds one: errors are shown, logged and sent.
+
+    >>> masked("postgresql://ana:secret@db/visits"), masked("host=db password=secret"), masked(3)
+    ('postgresql:/...@db/visits', 'host=db password=...', 3)
+    """
+    text = str(asked) if isinstance(asked, str | PathLike) else ""
+    hidden = _PASSWORD.sub("...", text)
+    return asked if hidden == text else hidden
+
+
 class InvalidParameter(DeniableError, ValueError):
     """An argument is outside what it can mean."""
 
     def __init__(self, parameter: str, asked: object, rule: str, remedy: str = "") -> None:
+        asked, remedy = masked(asked), str(masked(remedy))
         self.parameter = parameter
         self.asked = asked
         self.rule = rule

@@ -163,16 +163,18 @@ def test_an_owner_invites_and_takes_back(world: World) -> None:
         assert browser.post("/console/data/visits/share", **wrong).status_code == 422
 
 
-def test_an_admin_makes_people_and_their_tokens_are_shown_once(world: World) -> None:
+def test_an_admin_invites_people_and_an_invitation_is_shown_once(world: World) -> None:
     browser = Browser(world, "adam")
-    done = browser.post("/console/people", name="zoe", role="analyst")
+    done = browser.post("/console/people", person="zoe", role="analyst")
     assert done.status_code == 200, done.text
-    [token] = re.findall(r"dn_[0-9a-f]{16}_[\w-]{43}", done.text)
-    assert token not in browser.get("/console/people").text
-    world.tokens["zoe"] = token
+    [invitation] = re.findall(r"dni_[0-9a-f]{16}_[\w-]{43}", done.text)
+    assert invitation not in browser.get("/console/people").text
+    told = world.curator.reception.redeem(invitation)
+    world.tokens["zoe"] = told["token"]
     Browser(world, "zoe")
-    assert browser.post("/console/tokens/revoke", id=token.split("_")[1]).status_code == 303
-    assert browser.post("/console/people", name=HOSTILE, role="analyst").status_code == 422
+    assert told["id"] in browser.get("/console/people").text
+    assert browser.post("/console/tokens/revoke", id=told["id"]).status_code == 303
+    assert browser.post("/console/people", person=HOSTILE, role="analyst").status_code == 422
 
 
 # -- auditing ----------------------------------------------------------------------------------------------------------

@@ -126,15 +126,16 @@ class World:
         return self.curator.open(Person("olga", Role.OWNER), "visits").session.ledger
 
 
-def made(folder: Path, **settings: Any) -> World:
-    """A world in a folder; whoever makes it enters its client and closes it."""
+def made(folder: Path, *, shared: bool = True, budget: dict[str, float] = BUDGET, **settings: Any) -> World:
+    """A world in a folder, which all owners share; whoever makes it enters its client and closes it."""
     visits().to_csv(folder / "visits.csv", index=False)
     chosen = {"grid": 0.001, "rate": 1e6, "burst": 1_000_000, **settings}
-    curator = Curator(Settings(state=folder / "state", data=(folder,), **chosen))
+    where = {"owners": {"*": (folder,)}} if shared else {"data": (folder,)}
+    curator = Curator(Settings(state=folder / "state", **{**where, **chosen}))
     world = World(folder, curator, Client(served(curator)))
     for role, name in PEOPLE.items():
         world.newcomer(name, role)
     owner = Person("olga", Role.OWNER)
-    curator.register(owner, "visits", {"visits": "visits.csv"}, SCHEMA, BudgetBody(**BUDGET))
+    curator.register(owner, "visits", {"visits": "visits.csv"}, SCHEMA, BudgetBody(**budget))
     curator.grant(owner, "visits", "ana", None, None)
     return world

@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,7 +79,7 @@ def _prepared(
 
     if config is not None:
         settings = Settings.read(config)
-        for folder in settings.data:
+        for folder in (*settings.data, *chain.from_iterable((settings.owners or {}).values())):
             if not folder.is_dir():
                 raise InvalidParameter(
                     "data", folder.name, f"{folder} is no folder", "make it, or name where the files lie"

@@ -290,6 +290,22 @@ class Budget:
 
     # -- records -------------------------------------------------------------------------------------------------------
 
+    def within(self, cost: Cost, *, epsilon: float, delta: float) -> bool:
+        """Whether everything released up to this cost is (ε, δ)-DP for these two numbers; never by mistake.
+
+        >>> budget = Budget(epsilon=1, delta=1e-6)
+        >>> budget.within(budget.limit, epsilon=1, delta=1e-6), budget.within(budget.limit, epsilon=0.9, delta=1e-6)
+        (True, False)
+        """
+        # Decimals as they are written: 1e-6 is a millionth, whatever the float next to it is.
+        most, rest = Fraction(str(epsilon)), Fraction(str(delta))
+        if (self.noise_delta_units + cost.delta_units) * UNIT <= rest:
+            if self.currency == "epsilon" and cost.units * UNIT <= most:
+                return True
+            if self.noise_delta_units and conversion.epsilon_up(cost.units, self.noise_delta_units) <= most:
+                return True
+        return float(self.curve(cost).delta(epsilon=epsilon)) <= delta
+
     def to_dict(self) -> dict[str, object]:
         """A record of plain values (JSON) that `from_dict` reads back, now and in later versions."""
         record: dict[str, object] = {

@@ -30,7 +30,7 @@ from deniable.queries.steps import question_of
 from deniable.server.auth import FRESH, Gate
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
-from deniable.server.datasets import Datasets, Open, cost_of, declared, tables_of
+from deniable.server.datasets import Datasets, Open, check_ceiling, cost_of, declared, tables_of
 from deniable.server.dummy import dummy_rows
 from deniable.server.families import marks_of
 from deniable.server.identity import identified, strays
@@ -41,7 +41,7 @@ from deniable.server.problems import Problem
 from deniable.server.reception import Reception
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
-from deniable.server.sources import allowed
+from deniable.server.sources import allowed, folders_of
 from deniable.tables.schema import write_schema
 
 _NUMBER: Final = re.compile("[0-9]{1,18}")
@@ -264,6 +264,14 @@ class Curator:
             **({"registration": reported(session)} if person.name == opened.record.owner else {}),
         }
 
+    def folders(self, person: Person) -> tuple[Path, ...]:
+        """Where the files of an owner lie."""
+        return folders_of(
+            person.name,
+            self.settings,
+            [each.name for each, active in self.catalogue.people() if active and each.role is Role.OWNER],
+        )
+
     def register(
         self,
         person: Person,
@@ -282,7 +290,8 @@ class Curator:
         for table in sources:
             if table not in tables:
                 raise InvalidParameter("schema", table, "is not in the schema", f"it declares {', '.join(tables)}")
-        files = {table: allowed(source, self.settings.data) for table, source in sources.items()}
+        folders = self.folders(person)
+        files = {table: allowed(source, folders) for table, source in sources.items()}
         marks = {table: marks_of(path, tables[table], self._marking) for table, path in files.items()}
         kept = write_schema({table: tables[table] for table in files}, form="json")
         with self.catalogue.registering():
@@ -292,6 +301,8 @@ class Curator:
                 raise Problem("ledger_mismatch", _OLDER)
             kin = kin_of(self.catalogue, person, marks, files, family)
             limit = limit_of(kin, marks, budget)
+            if not kin:
+                check_ceiling(self.settings, limit, limit.limit)
             record = DatasetRecord(
                 name=name,
                 owner=person.name,
@@ -369,7 +380,10 @@ class Curator:
     def adjust(self, person: Person, dataset: str, budget: BudgetBody, reason: str) -> dict[str, Any]:
         """Change the limit of a dataset: a signed entry for everybody to see. What was spent stays spent."""
         ledger = self.open(person, dataset).session.ledger
-        entry = ledger.adjust(EVERYBODY, cost_of(budget, ledger.budget), by=person.name, reason=reason, key=self.key)
+        limit = cost_of(budget, ledger.budget)
+        if not limit <= ledger.limit:
+            check_ceiling(self.settings, ledger.budget, limit)
+        entry = ledger.adjust(EVERYBODY, limit, by=person.name, reason=reason, key=self.key)
         # The owner's own share is the whole budget, and nobody else could raise it.
         shares = [each for each in ledger.accounts() if each.name == person.name and each.window is None]
         if any(not ledger.limit <= each.limit for each in shares):

@@ -76,6 +76,14 @@ def cost_of(body: BudgetBody, budget: Budget) -> Cost:
     return Cost(units, units_of_limit("delta", body.delta))
 
 
+def check_ceiling(settings: Settings, budget: Budget, limit: Cost) -> None:
+    """InvalidParameter where a limit is above what the operator lets owners allow."""
+    most = settings.ceiling
+    if most is not None and not budget.within(limit, epsilon=most["epsilon"], delta=most["delta"]):
+        rule = f"the operator of the server allows at most epsilon {most['epsilon']:g} at delta {most['delta']:g}"
+        raise InvalidParameter("budget", NOTHING, rule, "choose a smaller one")
+
+
 def declared(schema: str, table: str, column: str, domain: Domain) -> str:
     """A schema in which this is public about a column."""
     tables = tables_of(schema)

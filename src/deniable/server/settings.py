@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, final
 
-from deniable.errors import InvalidParameter, UnreadableRecord
+from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord, masked
 
 PORT: Final = 8471
 
@@ -20,19 +20,24 @@ _WHOLE: Final = frozenset({"processes", "at_once", "waiting", "burst", "body", "
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Settings:
     """Where things are kept, and how much of everything there may be.
 
-    `state` is the folder of the catalogue, the ledgers and the signing key; `data` are the folders in which sources may
-    lie. `grid` is the step of the public time grid, in seconds: see `server.grid`.
+    `state` is the folder of the catalogue, the ledgers and the signing key; `data` or `owners`
+    say in which folders sources may lie. `grid` is the step of the public time grid, in seconds: see `server.grid`.
 
     >>> Settings(state="state", data=["tables"]).grid
     0.05
     """
 
     state: Path
-    data: tuple[Path, ...]
+    data: tuple[Path, ...] = ()
+    """Folders of sources, on a server with one owner."""
+    owners: dict[str, tuple[Path, ...]] | None = None
+    """Folders of sources by the name of the owner who may register from them; "*" is every owner."""
+    ceiling: dict[str, float] | None = None
+    """The most that an owner may allow: `epsilon` and `delta` of a dataset's budget, also when it is raised."""
     host: str = "127.0.0.1"
     port: int = PORT
     database: str | None = None
@@ -71,6 +76,8 @@ class Settings:
         object.__setattr__(self, "checkpoints", kept)
         data = (self.data,) if isinstance(self.data, str | Path) else self.data
         object.__setattr__(self, "data", tuple(Path(each) for each in data))
+        object.__setattr__(self, "owners", _folders(self.owners, self.data))
+        _check_ceiling(self.ceiling)
         for name in ("processes", "grid", "at_once", "waiting", "rate", "burst", "token_days", "seconds", "body"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
@@ -88,6 +95,10 @@ class Settings:
         if self.database is not None and not self.database.startswith("postgresql://"):
             raise InvalidParameter("database", "...", "must begin with postgresql://", "or leave it out for SQLite")
 
+    def __repr__(self) -> str:
+        said = ", ".join(f"{each.name}={masked(getattr(self, each.name))!r}" for each in fields(self))
+        return f"Settings({said})"
+
     @classmethod
     def read(cls, path: str | Path) -> Settings:
         """From a TOML file; paths in it are relative to its folder."""
@@ -102,20 +113,51 @@ class Settings:
         for name in record:
             if name not in known:
                 raise UnreadableRecord(f"{file.name}: has no entry {name!r}; choose from {', '.join(sorted(known))}")
-        for name in ("state", "data"):
-            if name not in record:
-                raise UnreadableRecord(f"{file.name}: needs the entry {name!r}")
+        if "state" not in record:
+            raise UnreadableRecord(f"{file.name}: needs the entry 'state'")
+        if "data" not in record and "owners" not in record:
+            raise UnreadableRecord(f"{file.name}: needs the entry 'data', or [owners] with the folders of each owner")
         for name, value in record.items():
             if (rule := _broken_rule(name, value)) is not None:
                 raise UnreadableRecord(f"{file.name}: {name} {rule}")
-        data = record["data"] if isinstance(record["data"], list) else [record["data"]]
+        said = record.get("data", [])
         record["state"] = file.parent / record["state"]
-        record["data"] = [file.parent / each for each in data]
+        record["data"] = [file.parent / each for each in (said if isinstance(said, list) else [said])]
+        if "owners" in record:
+            record["owners"] = {
+                name: [file.parent / each for each in folders] for name, folders in record["owners"].items()
+            }
         if isinstance(record.get("oidc"), dict) and "://" not in str(record["oidc"].get("keys", "://")):
             record["oidc"]["keys"] = str((file.parent / record["oidc"]["keys"]).absolute())
         if "checkpoints" in record:
             record["checkpoints"] = file.parent / record["checkpoints"]
         return cls(**record)
+
+
+def _folders(owners: Any, data: tuple[Path, ...]) -> dict[str, tuple[Path, ...]] | None:
+    """The folders of each owner, which nobody shares: who registers a file first is its owner for good."""
+    if owners is None:
+        return None
+    if data:
+        raise InvalidParameter("owners", NOTHING, "give data or owners, not both", "name each folder under its owner")
+    found = {str(name): tuple(Path(each) for each in folders) for name, folders in owners.items()}
+    every = [(name, folder.resolve()) for name, folders in found.items() for folder in folders]
+    for name, folder in every:
+        for other, another in every:
+            if name != other and folder.is_relative_to(another):
+                rule = f"has a folder that overlaps with one of {other!r}"
+                raise InvalidParameter("owners", name, rule, "give each owner folders of their own")
+    return found
+
+
+def _check_ceiling(ceiling: Any) -> None:
+    if ceiling is None:
+        return
+    both = isinstance(ceiling, dict) and set(ceiling) == {"epsilon", "delta"}
+    if not both or any(isinstance(each, bool) or not isinstance(each, int | float) for each in ceiling.values()):
+        raise InvalidParameter("ceiling", NOTHING, "must have the numbers epsilon and delta, and nothing else")
+    if not (0 < ceiling["epsilon"] < 1e9 and 0 <= ceiling["delta"] < 1):
+        raise InvalidParameter("ceiling", NOTHING, "must have a positive epsilon, and a delta from 0 to below 1")
 
 
 def _broken_rule(name: str, value: object) -> str | None:
@@ -124,6 +166,11 @@ def _broken_rule(name: str, value: object) -> str | None:
         return f'must be text: {name} = "..."'
     if name == "data" and not all(isinstance(each, str) for each in (value if isinstance(value, list) else [value])):
         return 'must be a list of folders: data = ["tables"]'
+    if name == "owners" and not (
+        isinstance(value, dict)
+        and all(isinstance(each, list) and all(isinstance(one, str) for one in each) for each in value.values())
+    ):
+        return 'must be a table of lists of folders: [owners] with olga = ["tables/olga"]'
     if name in _WHOLE and type(value) is not int:
         return "must be a whole number"
     if name == "https" and not isinstance(value, bool):

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
 from deniable.errors import NOTHING, InvalidParameter
+from deniable.server.settings import Settings
 
 _SUFFIXES: Final = frozenset({".csv", ".tsv", ".parquet", ".pq"})
 _SPECIAL: Final = frozenset("*?[]{}\0\n\r")
 """Engines read some of these as patterns of many files."""
+
+
+def folders_of(owner: str, settings: Settings, owners: Collection[str]) -> tuple[Path, ...]:
+    """The folders that an owner may register from; `owners` are all who are here.
+
+    Whoever registers data first is its owner for good. So a folder belongs to one owner: to the only one there is, or
+    to whom the operator gave it.
+    """
+    if settings.owners is not None:
+        found = (*settings.owners.get(owner, ()), *settings.owners.get("*", ()))
+        if not found:
+            rule, remedy = "you have no data folder here", "the operator of the server names one for you in [owners]"
+            raise InvalidParameter("sources", NOTHING, rule, remedy)
+        return found
+    if set(owners) - {owner}:
+        rule = "there are several owners, and nobody said whose files are whose"
+        raise InvalidParameter("sources", NOTHING, rule, "the operator of the server writes [owners] instead of data")
+    return settings.data
 
 
 def allowed(source: str, folders: Sequence[Path]) -> Path:
@@ -19,7 +38,10 @@ def allowed(source: str, folders: Sequence[Path]) -> Path:
     Whatever is wrong, it is said in the same words: whether a file exists elsewhere is nobody's business.
     """
     wrong = InvalidParameter(
-        "sources", NOTHING, "must be a CSV or Parquet file in one of the server's data folders", "name it without links"
+        "sources",
+        NOTHING,
+        "must be a CSV or Parquet file in one of the server's data folders",
+        "name it without links",
     )
     if not source or "://" in source or set(source) & _SPECIAL:
         raise wrong

@@ -15,7 +15,7 @@ from fastapi import APIRouter
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from deniable.errors import NOTHING, DeniableError, InvalidParameter, UnreadableRecord
+from deniable.errors import NOTHING, DeniableError, InvalidParameter, UnreadableRecord, masked
 from deniable.server.bodies import Adjustment, BoundsBody, BudgetBody, Grant, NewDataset
 from deniable.server.catalogue import Person
 from deniable.server.console import drawing
@@ -67,9 +67,11 @@ async def _add(visit: Visit) -> Response:
     if file is None:
         return await _listed(visit, None)
     try:
-        columns = await visit.desk.run(_columns, visit.curator, file)
+        columns = await visit.desk.run(_columns, visit.curator, visit.person, file)
     except InvalidParameter as error:
-        return await _listed(visit, told(as_problem(error)) | {"code": "file", "title": f"{file} cannot be added"})
+        return await _listed(
+            visit, told(as_problem(error)) | {"code": "file", "title": f"{masked(file)} cannot be added"}
+        )
     # As the server takes names: é is e, and ß, which is no letter with an accent, falls out.
     plain = unicodedata.normalize("NFKD", Path(file).name.split(".")[0]).encode("ascii", "ignore").decode()
     stem = re.sub(r"\W+", "_", plain).strip("_") or "data"
@@ -80,7 +82,10 @@ async def _add(visit: Visit) -> Response:
 
 async def _listed(visit: Visit, problem: dict[str, Any] | None) -> Response:
     """The files to choose from, and what is wrong with the one that was chosen."""
-    files = await visit.desk.run(_files, visit.curator)
+    try:
+        files = await visit.desk.run(_files, visit.curator, visit.person)
+    except InvalidParameter as error:  # nobody said which folders are theirs
+        files, problem = [], told(as_problem(error)) | {"code": "file", "title": "No file can be added yet"}
     return visit.page("files.html", status=200 if problem is None else 422, files=files, problem=problem)
 
 
@@ -136,11 +141,11 @@ def _bounds_epsilon(text: str) -> float:
     return found
 
 
-def _files(curator: Curator) -> list[str]:
+def _files(curator: Curator, person: Person) -> list[str]:
     """The files in the data folders that can be registered, without what lies in hidden folders or in our state."""
     found = []
     state = curator.settings.state.resolve()
-    for folder in curator.settings.data:
+    for folder in curator.folders(person):
         base = folder.resolve()
         for path in sorted(base.rglob("*")):
             inside = path.relative_to(base)
@@ -156,9 +161,9 @@ def _files(curator: Curator) -> list[str]:
     return found
 
 
-def _columns(curator: Curator, file: str) -> list[dict[str, Any]]:
+def _columns(curator: Curator, person: Person, file: str) -> list[dict[str, Any]]:
     """The columns with kinds by their types alone: no value is read."""
-    path = allowed(file, curator.settings.data)
+    path = allowed(file, curator.folders(person))
     try:
         [table] = propose_schema(path).tables.values()
     except InvalidParameter as error:  # by our own words, without the path that the server knows it by
@@ -175,7 +180,7 @@ def _columns(curator: Curator, file: str) -> list[dict[str, Any]]:
 
 async def _register(visit: Visit) -> Response:
     file = visit.text("file")
-    known = await visit.desk.run(_columns, visit.curator, file)
+    known = await visit.desk.run(_columns, visit.curator, visit.person, file)
     columns = [{"name": each["name"], **_facts_typed(visit, i)} for i, each in enumerate(known)]
     typed = {part: visit.text(part) for part in _TYPED}
     bought: list[str] = []
@@ -301,7 +306,9 @@ async def _odds(visit: Visit) -> Response:
     budget = _budget(visit.text("step"), visit.text("delta"))
     found = await visit.desk.run(odds, budget, _rows(visit.text("rows"), 1))
     typed = {part: visit.text(part) for part in _TYPED}
-    columns = await visit.desk.run(_columns, visit.curator, visit.text("file")) if "file" in visit.form else []
+    columns = (
+        await visit.desk.run(_columns, visit.curator, visit.person, visit.text("file")) if "file" in visit.form else []
+    )
     said = [{"name": each["name"], **_facts_typed(visit, i)} for i, each in enumerate(columns)]
     return visit.page("odds_part.html", odds=found, bounds=await visit.desk.run(_priced, typed, said))
 
