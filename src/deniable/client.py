@@ -77,13 +77,16 @@ def register(
     schema: str | Mapping[str, Any],
     budget: Mapping[str, float] | None,
     family: str | None = None,
+    people: str | None = None,
+    reason: str | None = None,
     grants: Sequence[str] = (),
     timeout: float = 600.0,
 ) -> dict[str, Any]:
     """Register a dataset with the server at `url`, as an owner: files that lie in its data folders, by table.
 
     No data travels, only its description. `grants` are analysts who may ask from then on, up to the whole budget. What
-    comes back is all that is public about the dataset, with a `warning` where the data was known.
+    comes back is all that is public about the dataset, with a `warning` where the data was known. Where the server says
+    that most ids are known (`same_people`), `people` is "same" (one budget) or "others", with a `reason`.
     """
     wire = _wire(url, token, timeout)
     try:
@@ -95,6 +98,7 @@ def register(
                     rule = f"is no analyst of this server ({known}); nothing was added"
                     raise InvalidParameter("grants", each, rule, "an admin makes people")
         body = {"name": name, "sources": dict(sources), "schema": schema, "budget": budget, "family": family}
+        body |= {"people": people, "reason": reason}
         made: dict[str, Any] = wire.once("/v1/datasets", {key: each for key, each in body.items() if each is not None})
         place = f"/v1/datasets/{quote(name, safe='')}/grants"
         given: list[dict[str, Any]] = []

@@ -318,6 +318,7 @@ def test_registration_says_nothing(tmp_path: Path) -> None:
         world = neighbour(tmp_path / name, odd=odd)
         with world.client:
             table = visits(40, 80).astype(object)
+            table["patient_id"] = [f"m{each}" for each in table["patient_id"]]
             if odd:
                 table.loc[0] = ["ZEBRA", "nowhere", "?", "old", "long", "much", "ZEBRA"]
             table.to_csv(world.folder / "more.csv", index=False)

@@ -344,7 +344,7 @@ def test_bounds_of_one_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         folder.mkdir()
         world = made(folder)
         values = [*range(300), *([enormous] if there else [])]
-        (folder / "t.csv").write_text("\n".join(["who,x", *(f"{i},{x}" for i, x in enumerate(values))]))
+        (folder / "t.csv").write_text("\n".join(["who,x", *(f"p{i},{x}" for i, x in enumerate(values))]))
         schema = {"tables": {"t": {"person": "who", "rows": 1, "columns": {"x": {"kind": "integer"}}}}}
         with world.client:
             body = {"name": "t", "sources": {"t": "t.csv"}, "schema": schema, "budget": BUDGET}

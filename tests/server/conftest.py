@@ -52,7 +52,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     name = f"{QUOTES[:4]}rows.csv"
     header = ['"' + each.replace('"', '""') + '"' for each in ("who", HOSTILE, QUOTES)]
     cell = '"' + HOSTILE.replace('"', '""') + '"'
-    rows = [f"{i},{cell},{i % 7}" for i in range(300)]
+    rows = [f"h{i},{cell},{i % 7}" for i in range(300)]
     (folder / name).write_text("\n".join([",".join(header), *rows]))
     with there.client:
         browser = Browser(there, "olga")

@@ -29,7 +29,7 @@ def shops(folder: Path, name: str, start: int) -> Path:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["owner", "town", "worth"])
-        writer.writerows([start + n, "xy"[n % 2], n % 10] for n in range(400))
+        writer.writerows([f"s{start + n}", "xy"[n % 2], n % 10] for n in range(400))
     return path
 
 

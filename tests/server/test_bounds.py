@@ -35,7 +35,7 @@ BOUGHT = {"column": "height", "epsilon": 20.0, "cover": 0.6}
 
 
 def rows(folder: Path) -> None:
-    lines = [f"{i},{'red' if i % 3 else 'blue'},{150 + i % 40},{1990 + i % 8}-05-0{1 + i % 9}" for i in range(400)]
+    lines = [f"s{i},{'red' if i % 3 else 'blue'},{150 + i % 40},{1990 + i % 8}-05-0{1 + i % 9}" for i in range(400)]
     (folder / "survey.csv").write_text("\n".join(["who,colour,height,born", *lines]))
 
 

@@ -72,7 +72,7 @@ def added(browser: Browser, **fields: str) -> httpx.Response:
 @pytest.mark.slow
 def test_dates_and_moments_have_bounds_and_can_be_asked_about(tmp_path: Path) -> None:
     (tmp_path / "days.csv").write_text(
-        "\n".join(["who,day,seen", *(f"{i},2024-0{1 + i % 9}-11,2024-05-0{1 + i % 9} 10:00:00" for i in range(300))])
+        "\n".join(["who,day,seen", *(f"d{i},2024-0{1 + i % 9}-11,2024-05-0{1 + i % 9} 10:00:00" for i in range(300))])
     )
     world = made(tmp_path)
     with world.client:
@@ -110,7 +110,7 @@ def test_whom_a_row_is_about_must_be_chosen(world: World) -> None:
 
 @pytest.mark.slow
 def test_rows_that_are_people_are_so_by_choice_alone(tmp_path: Path) -> None:
-    (tmp_path / "days.csv").write_text("\n".join(["who,x", *(f"{i},{i % 3}" for i in range(50))]))
+    (tmp_path / "days.csv").write_text("\n".join(["who,x", *(f"x{i},{i % 3}" for i in range(50))]))
     world = made(tmp_path)
     with world.client:
         browser = Browser(world, "olga")
@@ -121,7 +121,7 @@ def test_rows_that_are_people_are_so_by_choice_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_data_that_is_known_goes_on_spending_when_somebody_says_so(tmp_path: Path) -> None:
-    (tmp_path / "days.csv").write_text("\n".join(["who,x", *(f"{i},{i % 3}" for i in range(500))]))
+    (tmp_path / "days.csv").write_text("\n".join(["who,x", *(f"x{i},{i % 3}" for i in range(500))]))
     world = made(tmp_path)
     with world.client:
         browser = Browser(world, "olga")

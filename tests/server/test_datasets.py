@@ -34,10 +34,10 @@ def register(
     return world.call(who, "POST", "/v1/datasets", body)
 
 
-def others(seed: int, people: int = 300) -> pd.DataFrame:
-    """Other people: nobody and nothing of the hospital, but the same numbers as ids."""
+def others(seed: int, people: int = 300, *, same_numbers: bool = False) -> pd.DataFrame:
+    """Other people: nobody and nothing of the hospital; the same numbers as ids, if that is wanted."""
     table = visits(people, 900).sample(frac=1, random_state=seed).reset_index(drop=True)
-    table["patient_id"] = range(len(table))
+    table["patient_id"] = [each if same_numbers else f"{seed}-{each}" for each in range(len(table))]
     table["age"] = (table["age"] * 7 + seed) % 101
     table["cost"] = (table["cost"] * 13 + seed) % 2000
     table["stay"] = (table["stay"].fillna(0) * 5 + seed) % 60
@@ -88,7 +88,8 @@ def test_a_new_dataset_needs_a_budget_that_means_something(budget: Any, world: W
 
 
 def test_a_failed_registration_leaves_nothing_behind(world: World) -> None:
-    visits(20, 40).drop(columns="ward").to_csv(world.folder / "wardless.csv", index=False)
+    wardless = others(8).drop(columns="ward")
+    wardless.to_csv(world.folder / "wardless.csv", index=False)
     assert register(world, "wardless", "wardless.csv", budget=BUDGET).status_code == 422
     assert "wardless" not in [each["name"] for each in world.call("olga", "GET", "/v1/datasets").json()["datasets"]]
     others(4).to_csv(world.folder / "warded.csv", index=False)
@@ -174,8 +175,11 @@ def test_other_data_of_a_family_needs_another_name_of_its_table(world: World) ->
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_other_people_with_the_same_numbers_are_new(seed: int, world: World) -> None:
-    others(seed).to_csv(world.folder / f"others{seed}.csv", index=False)
-    answer = register(world, f"others {seed}", f"others{seed}.csv", budget=BUDGET)
+    others(seed, same_numbers=True).to_csv(world.folder / f"others{seed}.csv", index=False)
+    asked = register(world, f"others {seed}", f"others{seed}.csv", budget=BUDGET)
+    assert (asked.status_code, asked.json()["code"]) == (409, "same_people")
+    said = {"people": "others", "reason": "another hospital"}
+    answer = register(world, f"others {seed}", f"others{seed}.csv", budget=BUDGET, **said)
     assert answer.status_code == 201, answer.text
     assert answer.json()["linked"] is False
 
@@ -193,7 +197,7 @@ tables:
 
 def narrow(world: World, name: str, rows: list[tuple[int, str]], *, budget: Any = None) -> Any:
     """A dataset of people and wards alone."""
-    lines = ["patient_id,ward", *(f"{person},{ward}" for person, ward in rows)]
+    lines = ["patient_id,ward", *(f"{name[:7]}-{person},{ward}" for person, ward in rows)]
     (world.folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
     return register(
         world,

@@ -54,6 +54,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, str, Any]] = {
     ),
     ("GET", "/v1/datasets/{dataset}/releases"): ("see labels", "/v1/datasets/visits/releases", None),
     ("GET", "/v1/datasets/{name}/failures"): ("see failures", "/v1/datasets/visits/failures", None),
+    ("GET", "/v1/overlaps"): ("see overlaps", "/v1/overlaps", None),
     ("GET", "/v1/ledger/{dataset}"): ("see ledger", "/v1/ledger/visits", None),
     ("GET", "/v1/ledger/{dataset}/accounts"): ("see ledger", "/v1/ledger/visits/accounts", None),
     ("GET", "/v1/ledger/{dataset}/status"): ("see ledger", "/v1/ledger/visits/status", None),

@@ -181,7 +181,7 @@ def test_an_older_catalogue_beside_newer_ledgers_registers_nothing(tmp_path: Pat
     others(1).to_csv(tmp_path / "others.csv", index=False)
     with opened(tmp_path, "state") as curator:
         later = SCHEMA.replace("visits:", "later:")
-        more: dict[str, Any] = {}
+        more = {"people": "others", "reason": "another hospital"}
         curator.register(OLGA, "later", {"later": "others.csv"}, later, BudgetBody(**BUDGET), **more)
         session = curator.open(OLGA, "later").session
         session.ask("SELECT COUNT(*) AS n FROM later", epsilon=1.0, payer="olga")

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter, ServerRefused
 
 if TYPE_CHECKING:
     import typer
@@ -50,6 +50,10 @@ def add(app: "typer.Typer") -> None:
         family: Annotated[
             str | None, typer.Option(help="A dataset of yours that holds the same people: both share its budget.")
         ] = None,
+        people: Annotated[
+            str | None, typer.Option(help="Where most ids are known: same (one budget), or others, with --reason.")
+        ] = None,
+        reason: Annotated[str | None, typer.Option(help="Why they are other people; auditors read it.")] = None,
         grant: Annotated[list[str] | None, typer.Option(help="An analyst who may ask; may be given again.")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
     ) -> None:
@@ -74,8 +78,16 @@ def add(app: "typer.Typer") -> None:
                     schema={"version": 1, "tables": tables},
                     budget=None if budget is None else {key: each for key, each in limit.items() if each is not None},
                     family=family,
+                    people=people,
+                    reason=reason,
                     grants=grant or [],
                 )
+            except ServerRefused as error:
+                if error.code != "same_people":
+                    raise
+                remedy = "say --people same (one budget), or --people others --reason '...'"
+                said = str(error).removeprefix("same_people: ").partition(". Say")[0]
+                raise InvalidParameter("--people", NOTHING, said, remedy) from None
             except InvalidParameter as error:
                 options = {"name": ("--name", name or table), "grants": ("--grant", error.asked)}
                 if error.parameter not in options:

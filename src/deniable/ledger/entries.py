@@ -31,6 +31,7 @@ __all__ = [
     "Heading",
     "Rotation",
     "State",
+    "Statement",
     "Terms",
     "amounts",
     "checked_code",
@@ -88,6 +89,9 @@ class State(StrEnum):
 
     ROTATED = "ROTATED"
     """The owner has another key from here on: the old one signed for it."""
+
+    STATED = "STATED"
+    """The owner said something about the data, and signed for it."""
 
     MOVED = "MOVED"
     """The file is in another place from here on; its owner said that nobody uses another copy."""
@@ -187,6 +191,24 @@ class Rotation:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """Who said what an entry describes, and the owner's signature for it."""
+
+    signer: str
+    by: str
+    signature: str
+
+    def message(self, *, serial: str, number: int, previous: str, words: str) -> bytes:
+        """What is signed: these words, in this place of this chain and in no other."""
+        return compact(["deniable statement", FORMAT, serial, number, previous, self.signer, self.by, words]).encode()
+
+    def record(self) -> dict[str, object]:
+        """Plain values, as they are hashed."""
+        return {"signer": self.signer, "by": self.by, "signature": self.signature}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """A signed note of where a chain was: whoever keeps it can tell later whether anything up to there was changed."""
 
@@ -260,6 +282,7 @@ class Entry:
 
     checkpoint: Checkpoint | None = None
     rotation: Rotation | None = None
+    statement: Statement | None = None
     version: str | None = None
     """Which version of the data is asked about, where that is known: answers about two versions are never mixed."""
 
@@ -300,6 +323,8 @@ class Entry:
             found["checkpoint"] = self.checkpoint.record()
         if self.rotation is not None:
             found["rotation"] = self.rotation.record()
+        if self.statement is not None:
+            found["statement"] = self.statement.record()
         if self.version is not None:
             found["version"] = self.version
         if self.charges is not None:
@@ -365,6 +390,8 @@ def more_of(record: object) -> dict[str, object]:
         found["checkpoint"] = Checkpoint.read(record["checkpoint"])
     if "rotation" in record:
         found["rotation"] = _rotation(record["rotation"])
+    if "statement" in record:
+        found["statement"] = _statement(record["statement"])
     if "charges" in record:
         if type(record["charges"]) is not int or record["charges"] < 0:
             raise TypeError
@@ -392,6 +419,12 @@ def _rotation(record: object) -> Rotation:
     if not (_HEX.fullmatch(signer) and _HEX.fullmatch(successor)):
         raise TypeError
     return Rotation(signer=signer, successor=successor, by=_text(record["by"]), signature=_text(record["signature"]))
+
+
+def _statement(record: object) -> Statement:
+    if not isinstance(record, dict):
+        raise TypeError
+    return Statement(**{name: _text(record[name]) for name in ("signer", "by", "signature")})
 
 
 def _text(value: object) -> str:

@@ -42,7 +42,7 @@ from deniable.ledger.keys import PublicKey, SigningKey
 from deniable.ledger.places import resolved
 from deniable.ledger.recount import Recount
 from deniable.ledger.settling import derived, secret_of, settle
-from deniable.ledger.signing import adjusted, checkpointed, in_history, keys_of, rotated, signed_head
+from deniable.ledger.signing import adjusted, checkpointed, in_history, keys_of, rotated, signed_head, stated
 from deniable.ledger.sqlite import SQLiteStore
 from deniable.ledger.standing import standing
 from deniable.ledger.stores import Store, Transaction
@@ -387,6 +387,13 @@ class Ledger:
         checked_kind(SigningKey, "key", key)
         checked_text("reason", reason)
         return self._store.write(lambda transaction: adjusted(self._heading, transaction, terms, reason, key))
+
+    def state(self, words: str, *, by: str, key: SigningKey) -> Entry:
+        """Write down what somebody says about the data, with the owner's signature, for everybody to see."""
+        checked_kind(SigningKey, "key", key)
+        checked_name("by", by)
+        checked_text("words", words)
+        return self._store.write(lambda transaction: stated(self._heading, transaction, words, by, key))
 
     def accounts(self) -> list[Account]:
         """Every limit, the dataset's first, with what was spent of it, is left, and was ever spent by that account."""

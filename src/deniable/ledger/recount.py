@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 from deniable.errors import LedgerDamaged
 from deniable.ledger.accounts import Account, Limits, in_force, window_start
@@ -107,9 +107,13 @@ class Recount:
         if entry.state in _PLAIN:
             if entry.rotation is not None:
                 raise self._bad(number, "replaces no key")
+            if entry.statement is not None:
+                raise self._bad(number, "states nothing")
             self._take_plain(entry)
         elif entry.cost != Cost(0, 0) or entry.closes is not None or entry.payer is not None:
             raise self._bad(number, "charges what cannot be charged")
+        elif entry.state is State.STATED or entry.statement is not None:
+            self._take_statement(entry)
         elif entry.state is State.ROTATED or entry.rotation is not None:
             self._take_rotation(entry)
         elif entry.state is State.LINKED:
@@ -194,6 +198,20 @@ class Recount:
         assert entry.rotation is not None
         self.signers.add(entry.rotation.signer)
         self.keys.append(entry.rotation.successor)
+
+    def _take_statement(self, entry: Entry) -> None:
+        said = entry.statement
+        if (
+            said is None
+            or entry.state is not State.STATED
+            or entry.terms
+            or entry.name
+            or entry.checkpoint
+            or entry.rotation
+        ):
+            raise self._bad(entry.number, "states nothing")
+        where: dict[str, Any] = {"serial": self.heading.serial, "number": entry.number, "previous": entry.previous}
+        self._check_signature(entry, said.signer, said.message(**where, words=entry.description), said.signature)
 
     def _check_signature(self, entry: Entry, signer: str | None, message: bytes, signature: str | None) -> None:
         wanted = self.keys[-1] if self.keys else None

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import InvalidOperation, InvalidParameter, LedgerDamaged, LedgerMismatch
-from deniable.ledger.entries import KEYS, Checkpoint, Entry, Heading, Rotation, State, Terms
+from deniable.ledger.entries import KEYS, Checkpoint, Entry, Heading, Rotation, State, Statement, Terms
 from deniable.ledger.keys import SigningKey, is_signed
 from deniable.ledger.stores import RESTORE, Head, Transaction, whole
 
 if TYPE_CHECKING:
     from deniable.ledger.export import Note  # which reads histories, and with them what is here
 
-__all__ = ["adjusted", "checkpointed", "in_history", "keys_of", "rotated", "rotation_fault", "signed_head"]
+__all__ = ["adjusted", "checkpointed", "in_history", "keys_of", "rotated", "rotation_fault", "signed_head", "stated"]
 
 _NEWEST = "put back the newest copy of this ledger; another one has forgotten what was spent, and answers nothing"
 
@@ -70,6 +70,14 @@ def rotated(heading: Heading, transaction: Transaction, successor: str, by: str,
     message = plain.message(serial=heading.serial, number=head.number + 1, previous=head.hash, reason=reason)
     signed = replace(plain, signature=key.sign(message))
     return transaction.append(state=State.ROTATED, description=reason, spent=transaction.spent(), rotation=signed)
+
+
+def stated(heading: Heading, transaction: Transaction, words: str, by: str, key: SigningKey) -> Entry:
+    """The entry of what an owner says."""
+    head, plain = _end(transaction), Statement(signer=_signer(heading, transaction, key), by=by, signature="")
+    message = plain.message(serial=heading.serial, number=head.number + 1, previous=head.hash, words=words)
+    signed = replace(plain, signature=key.sign(message))
+    return transaction.append(state=State.STATED, description=words, spent=transaction.spent(), statement=signed)
 
 
 def checkpointed(heading: Heading, transaction: Transaction, key: SigningKey) -> Checkpoint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -150,6 +150,16 @@ class NewDataset(_Body):
     schema_: Annotated[Text | dict[str, Any], Field(alias="schema")]
     budget: BudgetBody | None = None
     family: Name | None = None
+    people: Literal["same", "others"] | None = None
+    """Where most ids are known: whether they are the same people, or others (and then why)."""
+    reason: Annotated[str, Field(min_length=1, max_length=500, strict=True)] | None = None
+
+    @model_validator(mode="after")
+    def reasoned(self) -> Self:
+        """Who says that they are others says why: auditors read it."""
+        if (self.people == "others") != (self.reason is not None):
+            raise ValueError("give a reason with people: others, and only then")
+        return self
 
 
 class NewPerson(_Body):

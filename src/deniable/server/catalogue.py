@@ -42,7 +42,7 @@ from deniable.errors import LedgerUnavailable, MissingExtra, UnreadableRecord
 from deniable.ledger import migrations
 from deniable.server.guards import METADATA as _METADATA
 from deniable.server.guards import NAME as _NAME
-from deniable.server.guards import Guards, Head
+from deniable.server.guards import SKETCHES, Guards, Head
 from deniable.server.locks import exclusive
 from deniable.server.people import People, Person, TokenRecord
 from deniable.server.problems import Problem
@@ -246,8 +246,8 @@ class Catalogue(People):
         with exclusive(self._file.with_suffix(".lock")):
             yield
 
-    def add_dataset(self, record: DatasetRecord, marks: set[str]) -> None:
-        """Register a dataset; `marks` are what its family is known by."""
+    def add_dataset(self, record: DatasetRecord, marks: set[str], sketches: dict[str, str] | None = None) -> None:
+        """Register a dataset; `marks` are what its family is known by, `sketches` of which ids its tables have."""
         values = {
             "name": record.name,
             "owner": record.owner,
@@ -266,6 +266,8 @@ class Catalogue(People):
                 }
                 if new := [{"family": record.family, "mark": mark} for mark in sorted(marks - known)]:
                     connection.execute(insert(_MARKS), new)
+                for table, ids in (sketches or {}).items():
+                    connection.execute(insert(SKETCHES).values(dataset=record.name, source=table, marks=ids))
         except IntegrityError:
             raise Problem("exists", f"there is a dataset {record.name!r} already") from None
 

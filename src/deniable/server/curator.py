@@ -32,9 +32,9 @@ from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
 from deniable.server.datasets import Datasets, Open, check_ceiling, cost_of, declared, tables_of
 from deniable.server.dummy import dummy_rows
-from deniable.server.families import marks_of
+from deniable.server.families import marks_of, sketch_of
 from deniable.server.identity import identified, strays
-from deniable.server.kinship import kin_of, limit_of
+from deniable.server.kinship import Choice, alike, asked, kin_of, limit_of, named, recognised, sign
 from deniable.server.labels import label_of, signed
 from deniable.server.oidc import configured
 from deniable.server.problems import Problem
@@ -280,11 +280,14 @@ class Curator:
         schema: str | dict[str, Any],
         budget: BudgetBody | None,
         family: str | None = None,
+        people: str | None = None,
+        reason: str | None = None,
     ) -> dict[str, Any]:
         """Register a dataset: its files are read once, as the schema says.
 
         Data that is known, under whichever name, goes on spending from its family's budget; so does what the owner says
-        is kin to one of their datasets (`family`).
+        is kin to one of their datasets (`family`). Where most ids are known and the rest is not, the owner must say
+        whether they are the same `people`, or others, and why; that is signed.
         """
         tables = tables_of(schema)
         for table in sources:
@@ -293,13 +296,20 @@ class Curator:
         folders = self.folders(person)
         files = {table: allowed(source, folders) for table, source in sources.items()}
         marks = {table: marks_of(path, tables[table], self._marking) for table, path in files.items()}
+        sketches = {table: sketch_of(path, tables[table], self._marking) for table, path in files.items()}
         kept = write_schema({table: tables[table] for table in files}, form="json")
         with self.catalogue.registering():
             if self.catalogue.dataset(name) is not None:
                 raise Problem("exists", f"there is a dataset {name!r} already")
             if strays(self.settings, self.catalogue):
                 raise Problem("ledger_mismatch", _OLDER)
-            kin = kin_of(self.catalogue, person, marks, files, family)
+            choice, known = Choice(people, reason), alike(self.catalogue, sketches, self._marking)
+            families = recognised(self.catalogue, marks, files)
+            if not families:  # else the rows are known, not their ids alone
+                families = asked(person, known, named(self.catalogue, person, family), choice)
+            elif people == "others":
+                raise InvalidParameter("people", people, "their rows are known, not their ids alone", "leave it out")
+            kin = kin_of(self.catalogue, person, families | named(self.catalogue, person, family))
             limit = limit_of(kin, marks, budget)
             if not kin:
                 check_ceiling(self.settings, limit, limit.limit)
@@ -319,8 +329,11 @@ class Curator:
                 ledger = opened.session.ledger
                 if not any(each.name == person.name for each in ledger.accounts()):
                     ledger.grant(person.name, ledger.limit, by=person.name, reason="owner")
-                self.catalogue.add_dataset(record, set().union(*(each.all for each in marks.values())))
                 self.datasets.witness.note(record.family, ledger)
+                sign(self.datasets, self.key, record, known, choice)
+                texts = {table: each.text for table, each in sketches.items()}
+                self.catalogue.add_dataset(record, set().union(*(each.all for each in marks.values())), texts)
+                self.catalogue.guards.add_overlaps(name, {each.name for each in known if each.owner != person.name})
             except BaseException:
                 self.datasets.forget(name)  # the next one of this name may be of another family
                 raise
@@ -430,6 +443,14 @@ class Curator:
             "keys": [each.hex for each in ledger.keys],
             "spent": ledger.charged.describe(ledger.budget),
         }
+
+    def overlaps(self) -> list[dict[str, Any]]:
+        """Datasets of two owners that have most of their ids in common: two budgets for what may be the same people."""
+        owners = {record.name: record.owner for record in self.catalogue.datasets()}
+        return [
+            {"dataset": new, "owner": owners[new], "other": old, "other_owner": owners[old], "time": int(made)}
+            for new, old, made in self.catalogue.guards.overlaps()
+        ]
 
     def failures(self, person: Person, dataset: str) -> list[dict[str, Any]]:
         """The owner's log: runs that could not be finished. They were answered as if the tables were empty."""

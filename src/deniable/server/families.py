@@ -11,14 +11,19 @@ the same number has the same cells there with a chance of at most the share of t
 Where every row is its own person, the marks are those of 128 whole rows.
 
 Marks are keyed hashes and stay in the catalogue; what an owner is told is that the data was linked.
+
+The same ids with other cells may be the same people a year later, or others who are numbered alike. Nobody but the
+owner can say; a `Sketch` of the ids tells when to ask.
 """
 
 from __future__ import annotations
 
 import csv
 import hmac
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from heapq import nsmallest
@@ -43,6 +48,73 @@ _CHANCE: Final = 1e-6
 
 _RANK: Final = 8
 """The digits of a mark that say where in the order its person, or its row, comes."""
+
+
+_IDS: Final = 16_384
+"""Of a table's ids, those whose keyed hashes come first are kept."""
+
+_DIGITS: Final = 16
+_NUMBER: Final = re.compile(r"[+]?0*(\d+)(\.0*)?")
+"""1, 01, 1.0 and +1 are one id: what wrote a file often decides how its numbers look."""
+
+KNOWN: Final = 0.4
+"""The share of common ids from which an owner is asked: below a half, so that chance in a sketch hides no half."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """Which ids a table has: the keyed hashes that come first, and while the table is at hand all of them.
+
+    For sets A, B of random ranks, those of B up to its k-th are a uniform sample of B, and of A ∪ B as far as they
+    reach (Broder 1997, bottom-k). So the share of B's sample that is in A, and of A's ranks up to there that are in the
+    sample, estimate |A ∩ B| / |B| and |A ∩ B| / |A| without bias.
+    """
+
+    kept: tuple[str, ...]
+    every: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, ranks: Iterable[str]) -> Sketch:
+        """Of these ranks, each id's own."""
+        every = frozenset(ranks)
+        return cls(tuple(nsmallest(_IDS, every)), every)
+
+    @classmethod
+    def read(cls, text: str) -> Sketch:
+        """As it was written."""
+        return cls(tuple(text[at : at + _DIGITS] for at in range(0, len(text), _DIGITS)))
+
+    @property
+    def text(self) -> str:
+        """To be kept."""
+        return "".join(self.kept)
+
+    def share_known(self, old: Sketch) -> float:
+        """Of this table's ids and of the old one's, the larger share that the other has, about."""
+        if not self.every or not old.kept:
+            return 0.0
+        theirs = set(old.kept)
+        reach = old.kept[-1] if len(old.kept) == _IDS else "g"  # beyond every digit: all of them are there
+        mine = {each for each in self.every if each <= reach}
+        return max(len(theirs & self.every) / len(theirs), len(mine & theirs) / len(mine) if mine else 0.0)
+
+
+def sketch_of(path: Path, table: Table, key: bytes) -> Sketch:
+    """The ids of a file that is read as this table; none where every row is its own person, or nobody is protected."""
+    if table.unit is None or table.unit.column is None:
+        return Sketch(())
+    ids = {_id(cells[0]) for cells in _rows(path, [table.unit.column])} - {""}
+    secret = blake2b(b"ids of people", key=key, digest_size=32).digest()
+    return Sketch.of(
+        blake2b(each.encode("utf-8", "surrogatepass"), key=secret, digest_size=_DIGITS // 2).hexdigest() for each in ids
+    )
+
+
+def _id(text: str) -> str:
+    plain = unicodedata.normalize("NFKC", text).strip().casefold()
+    number = _NUMBER.fullmatch(plain)
+    return plain if number is None else number[1]
 
 
 @final

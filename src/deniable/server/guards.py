@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, final
 
@@ -33,7 +34,7 @@ _HEADS: Final = Table(
 Serial number and hash are empty where only the number of a release is known, from before there were heads.
 """
 
-_SKETCHES: Final = Table(
+SKETCHES: Final = Table(
     "curator_sketches",
     METADATA,
     Column("dataset", String(NAME), primary_key=True),
@@ -92,3 +93,29 @@ class Guards:
         """That there is a signed checkpoint of this family, outside the catalogue."""
         with self._begin() as connection:
             connection.execute(update(_HEADS).where(_HEADS.c.family == family).values(signed=max(number, 1)))
+
+    # -- whose ids came ------------------------------------------------------------------------------------------------
+
+    def sketches(self) -> dict[tuple[str, str], str]:
+        """The sketch of each table of each dataset that has one."""
+        with self._begin() as connection:
+            return {(row.dataset, row.source): row.marks for row in connection.execute(select(SKETCHES)).all()}
+
+    def add_sketches(self, dataset: str, sketches: dict[str, str]) -> None:
+        """Sketches of a dataset that was registered before there were any."""
+        with self._begin() as connection:
+            connection.execute(delete(SKETCHES).where(SKETCHES.c.dataset == dataset))
+            rows = [{"dataset": dataset, "source": table, "marks": marks} for table, marks in sketches.items()]
+            connection.execute(insert(SKETCHES), rows)
+
+    def add_overlaps(self, dataset: str, others: Iterable[str]) -> None:
+        """That a dataset has ids of another owner's: for auditors, who see both."""
+        if rows := [{"dataset": dataset, "other": other, "made": time.time()} for other in sorted(others)]:
+            with self._begin() as connection:
+                connection.execute(insert(_OVERLAPS), rows)
+
+    def overlaps(self) -> list[tuple[str, str, float]]:
+        """Every pair that was seen, newest first: the newer one, the older one, and when."""
+        with self._begin() as connection:
+            rows = connection.execute(select(_OVERLAPS).order_by(_OVERLAPS.c.made.desc())).all()
+        return [(row.dataset, row.other, row.made) for row in rows]

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import final
 
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.ledger import Budget
+from deniable.ledger.keys import SigningKey
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person
-from deniable.server.datasets import budget_of, tables_of
-from deniable.server.families import Marks
+from deniable.server.datasets import Datasets, budget_of, tables_of
+from deniable.server.families import KNOWN, Marks, Sketch, digest, sketch_of
 from deniable.server.problems import Problem
 
 
-def kin_of(
-    catalogue: Catalogue, person: Person, marks: Mapping[str, Marks], files: Mapping[str, Path], family: str | None
-) -> list[DatasetRecord]:
-    """The datasets that the new one shares its budget with, oldest first."""
+def recognised(catalogue: Catalogue, marks: Mapping[str, Marks], files: Mapping[str, Path]) -> set[str]:
+    """The families that this data belongs to, by its files and by its marks."""
     families = _filed(catalogue, marks, files)
-    if family is not None:
-        record = catalogue.dataset(family)
-        if record is None or record.owner != person.name:
-            raise Problem("not_found", f"you have no dataset {family!r}")
-        families.add(record.family)
     for each in marks.values():
         families |= {name for name, known in catalogue.marked(each.all).items() if each.related(known)}
+    return families
+
+
+def named(catalogue: Catalogue, person: Person, dataset: str | None) -> set[str]:
+    """The family of a dataset of this owner's, if one is named."""
+    if dataset is None:
+        return set()
+    record = catalogue.dataset(dataset)
+    if record is None or record.owner != person.name:
+        raise Problem("not_found", f"you have no dataset {dataset!r}")
+    return {record.family}
+
+
+def kin_of(catalogue: Catalogue, person: Person, families: set[str]) -> list[DatasetRecord]:
+    """The datasets that the new one shares its budget with, oldest first."""
     if len(families) > 1:
         rule = "hold people of several datasets with budgets of their own"
         raise InvalidParameter("sources", NOTHING, rule, "register them one by one")
@@ -65,3 +76,95 @@ def limit_of(kin: list[DatasetRecord], marks: Mapping[str, Marks], budget: Budge
     if asked is not None and asked != fixed:
         raise Problem("ledger_mismatch", "this data has a budget already; leave the budget out, or adjust it")
     return fixed
+
+
+# -- the same ids ------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What an owner says of data most of whose ids are known: the same people, or others, and why."""
+
+    people: str | None = None
+    reason: str | None = None
+
+
+def alike(catalogue: Catalogue, sketches: Mapping[str, Sketch], secret: bytes) -> list[DatasetRecord]:
+    """The datasets that have most of these ids, or most of whose ids are here; of any owner, oldest first."""
+    kept, records = catalogue.guards.sketches(), catalogue.datasets()
+    for record in records:
+        if not any(dataset == record.name for dataset, _ in kept):
+            made = _from_before(record, secret)
+            catalogue.guards.add_sketches(record.name, made)
+            kept |= {(record.name, table): text for table, text in made.items()}
+    found = {
+        dataset
+        for (dataset, _), text in kept.items()
+        if any(each.share_known(Sketch.read(text)) >= KNOWN for each in sketches.values())
+    }
+    return sorted((record for record in records if record.name in found), key=lambda each: each.made)
+
+
+def _from_before(record: DatasetRecord, secret: bytes) -> dict[str, str]:
+    """The sketches of a dataset that was registered before there were any; empty where its file is not what it was."""
+    made = {}
+    for table, schema in tables_of(record.schema).items():
+        path = Path(record.sources[table])
+        try:
+            same = digest(path) == record.contents.get(table)
+            made[table] = sketch_of(path, schema, secret).text if same else ""
+        except OSError:
+            made[table] = ""
+    return made
+
+
+def asked(person: Person, known: list[DatasetRecord], families: set[str], choice: Choice) -> set[str]:
+    """The families of a new dataset most of whose ids are `known`: those that it has, or the one that its owner says.
+
+    Only the owner's own data is told to them: which ids are in another's is none of their business.
+    """
+    own = own_of(person, known)
+    mine = [] if any(each.family in families for each in own) else own  # the owner has named one of those
+    if choice.people == "same":
+        found = families | {each.family for each in mine}
+        if len(found) != 1:
+            rule = "fits where the ids are those of one dataset of yours"
+            raise InvalidParameter("people", "same", rule, "leave it out, or name the dataset with family")
+        return found
+    if mine and choice.people is None:
+        names = [each.name for each in mine]
+        choices = {
+            "same": "the same people: one budget, which goes on",
+            "others": "other people who are numbered alike: a budget of their own, and a reason that auditors read",
+        }
+        words = f"most of these ids are those of {_listed(mine)}. Say people: same, or people: others with a reason"
+        raise Problem("same_people", words, {"datasets": names, "choices": choices})
+    return families
+
+
+def own_of(person: Person, known: list[DatasetRecord]) -> list[DatasetRecord]:
+    """Those of this owner."""
+    return [each for each in known if each.owner == person.name]
+
+
+def sign(
+    datasets: Datasets, key: SigningKey, record: DatasetRecord, known: list[DatasetRecord], choice: Choice
+) -> None:
+    """Write what the owner chose into the ledger of the dataset, and into those whose people are said to be others."""
+    beside = [each for each in known if each.owner == record.owner]
+    if choice.people is None:
+        return
+    whose = f"those of {_listed(beside)}" if beside else "those of the owner's other datasets"
+    if choice.people == "same":
+        words = f"the people of {record.name!r} are the same people as {whose}"
+    else:
+        words = f"the people of {record.name!r} are others than {whose}, however their ids look: {choice.reason}"
+    for each in {each.family: each for each in [*beside, record]}.values():
+        ledger = datasets.ledger(each)
+        ledger.state(words, by=record.owner, key=key)
+        datasets.witness.note(each.family, ledger)
+
+
+def _listed(records: list[DatasetRecord]) -> str:
+    return ", ".join(repr(each.name) for each in records)

@@ -35,6 +35,7 @@ MATRIX: Final[dict[str, frozenset[Role]]] = {
     "see analysts": frozenset({OWNER, ADMIN}),
     "see grants": frozenset({OWNER, AUDITOR}),
     "see ledger": frozenset({OWNER, AUDITOR}),
+    "see overlaps": frozenset({AUDITOR}),
     "see failures": frozenset({OWNER}),
     "see labels": frozenset({OWNER, ANALYST, AUDITOR}),
     "manage people": frozenset({ADMIN}),

@@ -57,7 +57,7 @@ def _book(curator: Curator, person: Person, dataset: str, before: int | None) ->
             "number": each.number,
             "time": each.time,
             "state": each.state.value,
-            "payer": each.payer or getattr(each.terms or each.rotation, "by", ""),
+            "payer": each.payer or getattr(each.terms or each.rotation or each.statement, "by", ""),
             "cost": each.charged.describe(ledger.budget) if each.charged.units else "",
             "description": _said(each, ledger.budget),
             "hash": each.hash,

@@ -32,7 +32,7 @@ from deniable.tables.propose import propose_schema
 
 _DELTAS: Final = {"1e-6": 1e-6, "1e-9": 1e-9, "pure": None}
 _WINDOWS: Final = {"": None, "hour": 3600, "day": 86_400, "week": 604_800, "30 days": 30 * 86_400}
-_TYPED: Final = ("name", "table", "person", "rows", "step", "delta", "known", "bounds_epsilon")
+_TYPED: Final = ("name", "table", "person", "rows", "step", "delta", "known", "bounds_epsilon", "people", "reason")
 _NOT_BOUGHT: Final = (
     "the dataset is there, but not all bounds were bought; see below, and the ledger for what was charged"
 )
@@ -76,7 +76,7 @@ async def _add(visit: Visit) -> Response:
     plain = unicodedata.normalize("NFKD", Path(file).name.split(".")[0]).encode("ascii", "ignore").decode()
     stem = re.sub(r"\W+", "_", plain).strip("_") or "data"
     typed = {"name": stem, "table": stem, "person": "", "rows": "1", "step": str(EPSILONS.index(1.0)), "delta": "1e-6"}
-    typed |= {"known": "", "bounds_epsilon": _BOUNDS_EPSILON}
+    typed |= {"known": "", "bounds_epsilon": _BOUNDS_EPSILON, "people": "", "reason": ""}
     return _filled(visit, file, columns, typed, None)
 
 
@@ -97,11 +97,13 @@ def _filled(
     said = problem or {}
     # That the data has a budget; with a field it would be that a ledger is of something else.
     known = bool(typed["known"]) or (said.get("code") == "ledger_mismatch" and "field" not in said)
+    alike = bool(typed["people"]) or said.get("code") == "same_people"
     return visit.page(
         "add.html",
         status=200 if problem is None else 422,
         problem=problem,
         known=known,
+        alike=alike,
         odds=odds(_budget(typed["step"], typed["delta"]), _rows(typed["rows"], 1)),
         steps=len(EPSILONS) - 1,
         bounds=_priced(typed, columns),
@@ -190,12 +192,13 @@ async def _register(visit: Visit) -> Response:
         schema = _schema(typed, columns)
         budget = _budget(typed["step"], typed["delta"])
         record: dict[str, Any] = {"name": typed["name"], "sources": {typed["table"]: file}, "schema": schema}
-        if not typed["known"]:
+        if not typed["known"] and typed["people"] != "same":
             record |= {"budget": budget.model_dump(exclude_none=True)}
+        if typed["people"]:
+            record |= {"people": typed["people"]} | ({"reason": typed["reason"]} if typed["people"] == "others" else {})
         body = NewDataset.model_validate(record)
-        done = await visit.desk.run(
-            visit.curator.register, visit.person, body.name, body.sources, body.schema_, body.budget, None
-        )
+        said = body.name, body.sources, body.schema_, body.budget, None, body.people, body.reason
+        done = await visit.desk.run(visit.curator.register, visit.person, *said)
     except (Problem, DeniableError, ValidationError) as error:
         return _filled(visit, file, columns, typed, told(as_problem(error)))
     place = f"/console/data/{done['name']}/share?new={'known' if done['linked'] else '1'}"

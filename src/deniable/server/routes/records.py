@@ -49,6 +49,11 @@ def router(desk: Desk) -> APIRouter:
         """Recompute every hash, sum, limit and signature; a problem names the first entry that is wrong."""
         return await desk.run(curator.verified, person, dataset)
 
+    @routes.get("/overlaps")
+    async def overlaps(person: Person = may("see overlaps")) -> Any:
+        """Datasets of two owners that have most of their ids in common: two budgets for perhaps the same people."""
+        return {"overlaps": await desk.run(curator.overlaps)}
+
     @routes.get("/datasets/{dataset}/releases")
     async def releases(
         dataset: Name,
