@@ -473,18 +473,29 @@ class Curator:
 
     def label(self, person: Person, release: str) -> dict[str, Any]:
         """The signed label of a release."""
+        opened, found, entry, answer = self._released(person, release)
+        return signed(label_of(found.dataset, found.question, answer, entry, opened.session), self.key)
+
+    def released(self, person: Person, release: str) -> dict[str, Any]:
+        """The answer of a release, for whoever asked: what its label binds."""
+        _, found, _, answer = self._released(person, release)
+        if found.person != person.name:
+            raise Problem("not_found", "there is no such release that you may see")
+        return told(found.dataset, answer)
+
+    def _released(self, person: Person, release: str) -> tuple[Open, ReleaseRecord, Entry, Answer]:
         dataset, _, number = release.rpartition(":")
         opened = self.open(person, dataset)
         found = self.catalogue.release(dataset, int(number)) if _NUMBER.fullmatch(number) else None
         if found is None or (person.role is Role.ANALYST and found.person != person.name):
             raise Problem("not_found", "there is no such release that you may see")
-        session = opened.session
-        entry = session.ledger.charge(found.entry)
-        sealed = None if entry is None else session.ledger.closing(entry.number)
+        ledger = opened.session.ledger
+        entry = ledger.charge(found.entry)
+        sealed = None if entry is None else ledger.closing(entry.number)
         answer = None if sealed is None else self._recalled(opened, found, sealed)
         if entry is None or answer is None:
             raise Problem("not_found", "there is no such release that you may see")
-        return signed(label_of(dataset, found.question, answer, entry, session), self.key)
+        return opened, found, entry, answer
 
     def _recalled(self, opened: Open, found: ReleaseRecord, sealed: Entry) -> Answer | None:
         """The answer of a release, read by what was public when it was asked."""
