@@ -1,7 +1,7 @@
 """Privacy labels: what a release promises, on one page, signed. As JSON, HTML and SVG; the JSON is what is signed.
 
-A label says unit, neighbours, loss, mechanism, bounds, what is public, and against whom it protects. It holds no answer,
-but the digest of one, so that nobody can put other numbers beside it; `deniable.ledger.verify_label` checks both.
+A label says unit, neighbours, loss, mechanism, bounds, what is public, and against whom it protects. It holds no
+answer, but the digest of one, so that no other numbers can stand beside it; `ledger.verify_label` checks both.
 """
 
 from __future__ import annotations
