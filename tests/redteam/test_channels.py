@@ -324,7 +324,11 @@ def test_registration_says_nothing(tmp_path: Path) -> None:
             table.to_csv(world.folder / "more.csv", index=False)
             body = {"name": "more", "sources": {"visits": "more.csv"}, "schema": SCHEMA, "budget": BUDGET}
             response = world.call("olga", "POST", "/v1/datasets", body)
-            said.append((response.status_code, response.json()))
+            told = response.json()
+            assert told.pop("registration")  # to the owner alone: what became of the rows
+            seen = world.call("ana", "GET", "/v1/datasets/more")
+            assert "registration" not in seen.json()
+            said.append((response.status_code, told, seen.status_code, seen.json()))
             assert world.ask(WARDS, epsilon=0.1).status_code in {200, 422}
     assert said[0] == said[1]
     assert said[0][0] == 201
