@@ -24,6 +24,7 @@ GROUPS = {
     "A": "Auth and audit",
     "N": "Noise, audited end to end",
     "W": "Work of one person, stores and separation",
+    "S": "Stopping the service for others",
 }
 """The first letter of a code says which group a case belongs to."""
 

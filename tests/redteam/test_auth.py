@@ -26,6 +26,7 @@ from tests.server.world import BUDGET, PEOPLE, SCHEMA, World, made
 OPEN = {
     "/health",
     "/redeem",
+    "/ready",
     "/openapi.json",
     "/",
     "/console",

@@ -247,13 +247,13 @@ def test_cancelling_just_before_the_end(times: int, tmp_path: Path) -> None:
             body = {"dataset": "visits", "sql": NEVER.format(number), "epsilon": 0.01}
             task = asyncio.create_task(there.client._web.post("/v1/questions", json=body, headers=headers))
             desk = there.client.app._inner.state.desk
-            while not desk._waiting and not task.done():
+            while not desk.busy and not task.done():
                 await asyncio.sleep(0)
             began += 1
             await asyncio.sleep(chance.choice((0.0, 0.002, 0.005, 0.01)))
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            while desk._waiting:
+            while desk.busy:
                 await asyncio.sleep(0.001)
 
         async def all_of_them() -> None:

@@ -204,9 +204,10 @@ def test_no_progress_is_told(two: tuple[Watched, Watched], tmp_path: Path) -> No
         paths = set(world.client.app._inner.openapi()["paths"])
         assert not [path for path in paths if re.search(r"job|progress|queue|task|stream|event", path)]
         desk = world.client.app._inner.state.desk
-        desk._waiting = world.curator.settings.waiting
+        most, desk._questions._most = desk._questions._most, 0
+        desk._questions._queued = world.curator.settings.waiting
         busy = world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 4", epsilon=0.1)
-        desk._waiting = 0
+        desk._questions._most, desk._questions._queued = most, 0
         assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
     limited = made(tmp_path, rate=0.01, burst=2)
     with limited.client:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 import uvicorn
 
+from deniable.server.processes import configured
 from tests.server.browsing import HOSTILE, QUOTES, Browser, inert
 from tests.server.world import World, made
 
@@ -34,7 +35,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str]]:
     """The same at a real socket, and its address."""
     there = made(tmp_path_factory.mktemp("served"))
-    server = uvicorn.Server(uvicorn.Config(there.client.app, port=0, log_level="warning"))
+    config = configured(there.curator.settings, there.client.app)
+    config.port = 0
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

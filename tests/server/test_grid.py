@@ -131,10 +131,10 @@ def test_when_too_many_wait_the_next_is_turned_away_uncharged(tmp_path: Path) ->
     there = made(tmp_path, waiting=1, at_once=1)
     with there.client:
         desk = there.client.app._inner.state.desk
-        desk._waiting = 1
+        desk._questions._most, desk._questions._queued = 0, 1  # all places are taken, and one waits
         charged = there.ledger.charged
         busy = there.ask(epsilon=0.1)
-        desk._waiting = 0
+        desk._questions._most, desk._questions._queued = 1, 0
         assert (busy.status_code, busy.json()["code"], busy.headers["Retry-After"]) == (503, "busy", "1")
         assert there.ledger.charged == charged
         assert there.ask(epsilon=0.1).status_code == 200

@@ -21,6 +21,7 @@ from deniable.server.desk import Desk
 from deniable.server.door import Door, Keeper
 from deniable.server.metrics import Metrics
 from deniable.server.problems import CODES, MEDIA_TYPE, Problem, problem_of
+from deniable.server.readiness import Readiness
 from deniable.server.routes import asking, datasets, people, records
 from deniable.server.settings import Settings
 
@@ -34,7 +35,7 @@ def app(settings: Settings) -> ASGIApp:
 
 def served(curator: Curator) -> ASGIApp:
     """The application of a curator that was made before."""
-    desk, metrics, keeper = Desk(curator), Metrics(), Keeper(curator)
+    desk, metrics, keeper, readiness = Desk(curator), Metrics(), Keeper(curator), Readiness(curator)
     guard = console.Guard(curator, desk, keeper)
 
     @asynccontextmanager
@@ -43,6 +44,8 @@ def served(curator: Curator) -> ASGIApp:
         yield
         await warming
         desk.close()
+        keeper.close()
+        readiness.close()
         curator.close()
 
     inside = FastAPI(
@@ -59,7 +62,7 @@ def served(curator: Curator) -> ASGIApp:
     for each in (asking, datasets, people, records):
         inside.include_router(each.router(desk))
     inside.include_router(people.open_router(desk, keeper))
-    inside.include_router(records.open_router(desk, metrics))
+    inside.include_router(records.open_router(metrics, readiness))
     inside.state.guard = guard
     inside.include_router(console.router(guard))
     inside.add_exception_handler(Problem, _problem)

@@ -69,14 +69,19 @@ class Gate:
             return None
         return record.person if record.usable(time.time()) else None
 
-    def met(self, text: str) -> bool:
-        """Whether this secret was checked before, so that looking again costs little."""
+    def is_cheap(self, text: str) -> bool:
+        """Whether a look costs little: this secret was checked before, or an issuer's signature says whose it is."""
+        if self._is_issued(text):
+            return True
         shape = _SHAPE.fullmatch(text)
         return shape is not None and self._remembered(*shape.groups())
 
+    def _is_issued(self, text: str) -> bool:
+        return self._issuer is not None and text.count(".") == 2
+
     def check(self, text: str) -> Person | None:
         """Whose token it is; None for every other text, whatever is wrong with it."""
-        if self._issuer is not None and text.count(".") == 2:
+        if self._issuer is not None and self._is_issued(text):
             return self._noting(self._issuer.check(text))
         shape = _SHAPE.fullmatch(text)
         id, secret = shape.groups() if shape is not None else ("", "")

@@ -7,10 +7,9 @@ see `guards`. A record is never removed, only closed, so that nobody gets a fres
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -35,8 +34,7 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError
 
 from deniable.errors import LedgerUnavailable, MissingExtra, UnreadableRecord
 from deniable.ledger import migrations
@@ -46,6 +44,8 @@ from deniable.server.guards import SKETCHES, Guards, Head
 from deniable.server.locks import exclusive
 from deniable.server.people import People, Person, TokenRecord
 from deniable.server.problems import Problem
+from deniable.server.quick import AWAY, Quick, unreachable
+from deniable.server.requests import Requests
 
 __all__ = ["Catalogue", "DatasetRecord", "Person", "ReleaseRecord", "TokenRecord"]
 
@@ -112,15 +112,7 @@ _RELEASES: Final = Table(
 )
 
 
-# Run for every question, so they are written out and go to the driver: what SQLAlchemy does around them would take
-# several times as long as they do.
-_BEGIN: Final = """
-    INSERT INTO curator_requests (person, key, body, made) VALUES ({person}, {key}, {body}, {made})
-    ON CONFLICT DO NOTHING"""
-_BEGUN: Final = "SELECT body, status, response FROM curator_requests WHERE person = {person} AND key = {key}"
-_END: Final = """
-    UPDATE curator_requests SET status = {status}, response = {response}
-    WHERE person = {person} AND key = {key} AND status IS NULL"""
+# Run for every question, so it is written out and goes to the driver: see `server.quick`.
 _NOTE: Final = """
     INSERT INTO curator_releases (dataset, entry, person, question, confidence, made)
     VALUES ({dataset}, {entry}, {person}, {question}, {confidence}, {made}) ON CONFLICT DO NOTHING"""
@@ -179,11 +171,12 @@ class Catalogue(People):
                 )
             except ImportError as error:
                 raise MissingExtra(error.name or "psycopg", "postgres") from None
-        self._quick = _Quick(quick)
+        self._quick = Quick(quick)
+        self.requests = Requests(self._quick)
         self.guards = Guards(lambda: _kept(self._engine.begin))
         try:
             self._prepare()
-        except _AWAY:
+        except AWAY:
             kept = "its file in the folder `state`" if self._file is not None else "the database of the settings"
             remedy = "see that it is there, runs, and may be written to"
             raise LedgerUnavailable(f"{kept} cannot be reached, and the catalogue is in it", remedy) from None
@@ -336,32 +329,8 @@ class Catalogue(People):
         with _kept(self._engine.connect) as connection:
             return [row.person for row in connection.execute(asked.order_by(_GRANTS.c.person)).all()]
 
-    # -- requests and releases -----------------------------------------------------------------------------------------
-    # These are written for every question and go by the quick way: after a power cut the newest may be missing. Then a
-    # retry meets the ledger, which knows the same key and charges once.
-
-    def begin_request(self, person: str, key: str, body: str) -> tuple[int, bytes] | None:
-        """Note that a request begins; the stored response if it was answered before.
-
-        Problem `key_reused` where the key stood for another body, `key_pending` where its first request has no answer.
-        """
-        who = {"person": person, "key": key}
-        with self._quick.cursor() as run:
-            if run(_BEGIN, {**who, "body": body, "made": time.time()}).rowcount:
-                return None
-            before, status, response = run(_BEGUN, who).fetchone()
-        if before != body:
-            raise Problem("key_reused", "use a new Idempotency-Key for each request")
-        return None if status is None else (status, bytes(response))
-
-    def end_request(self, person: str, key: str, status: int, response: bytes) -> tuple[int, bytes]:
-        """Keep the response, byte for byte; what is kept, where another process that had the same key was faster."""
-        who = {"person": person, "key": key}
-        with self._quick.cursor() as run:
-            if run(_END, {**who, "status": status, "response": response}).rowcount:
-                return status, response
-            _, status, response = run(_BEGUN, who).fetchone()
-        return status, bytes(response)
+    # -- releases ------------------------------------------------------------------------------------------------------
+    # Written for every question, by the quick way: after a power cut the newest may be missing; the ledger has all.
 
     def add_releases(self, records: list[ReleaseRecord], head: Head) -> None:
         """Note which questions these entries answered, and how far their ledger is: what is known of both stays."""
@@ -404,69 +373,16 @@ class Catalogue(People):
             return [ReleaseRecord(*row) for row in connection.execute(asked).all()]
 
 
-@final
-class _Quick:
-    """A way to the database past SQLAlchemy, which lends its connections only."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        driver = engine.dialect.loaded_dbapi
-        self._errors, self._away = driver.Error, (driver.OperationalError, driver.InternalError, driver.InterfaceError)
-        self._name = ":{}" if driver.paramstyle == "qmark" else "%({})s"
-        self._written: dict[str, str] = {}
-        # SQLite lets one write at a time, and who meets another sleeps for a while; here who waits is woken.
-        self._turn = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
-
-    @contextmanager
-    def cursor(self) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
-        """One transaction; what is yielded runs a statement in it."""
-        with self._turn:
-            yield from self._transaction()
-
-    def _transaction(self) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
-        lent = None
-        try:
-            lent = self.engine.raw_connection()
-            cursor = lent.cursor()
-
-            def run(statement: str, values: dict[str, Any]) -> Any:
-                written = self._written.get(statement)
-                if written is None:
-                    marks = {name: self._name.format(name) for name in values}
-                    written = self._written[statement] = statement.format(**marks)
-                cursor.execute(written, values)
-                return cursor
-
-            yield run
-            lent.commit()
-        except (*_AWAY, self._errors) as error:
-            if lent is not None:
-                lent.invalidate()  # whatever state it is in, nobody gets it again
-            if isinstance(error, (*_AWAY, *self._away)):
-                raise _unreachable() from None
-            raise
-        finally:
-            if lent is not None:
-                lent.close()
-
-
-_AWAY: Final = (OperationalError, InternalError, InterfaceError, PoolTimeout)
-
-
 @contextmanager
 def _kept(opening: Callable[[], AbstractContextManager[Connection]]) -> Iterator[Connection]:
     """A connection; a database that is full, failing or away is a problem of a closed list, without its words."""
     try:
         with opening() as connection:  # connecting can fail as well
             yield connection
-    except (*_AWAY, DBAPIError) as error:
-        if not isinstance(error, _AWAY) and not error.connection_invalidated:
+    except (*AWAY, DBAPIError) as error:
+        if not isinstance(error, AWAY) and not error.connection_invalidated:
             raise
-        raise _unreachable() from None
-
-
-def _unreachable() -> Problem:
-    return Problem("ledger_unavailable", "the catalogue cannot be read or written")
+        raise unreachable() from None
 
 
 def _dataset(row: Any) -> DatasetRecord:

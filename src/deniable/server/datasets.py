@@ -21,6 +21,7 @@ from deniable.queries.engines.unread import Unread
 from deniable.queries.session import Session
 from deniable.server.catalogue import Catalogue, DatasetRecord
 from deniable.server.dummy import dummy_rows
+from deniable.server.events import logged, noted
 from deniable.server.failures import Failures
 from deniable.server.families import digest
 from deniable.server.problems import Problem
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from deniable.server.bodies import BudgetBody
 
 _DUMMY_SECONDS: Final = 10.0
+_DUMMY_SPACE: Final = 4 << 30
+"""Address space, in bytes: most of it is reserved and never touched."""
 _DUMMY_ROWS: Final = 1000
 """Behind rehearsals: as many as it takes for averages to have an answer at usual costs."""
 
@@ -109,7 +112,7 @@ class Open:
 
     def __init__(self, record: DatasetRecord, tables: dict[str, Table], session: Session, engine: Apart) -> None:
         self.record, self.tables, self.session, self.engine = record, tables, session, engine
-        self._dummy: tuple[Engine, dict[str, Table]] | None = None
+        self._dummy: tuple[Apart, dict[str, Table]] | None = None
         self._turn = threading.Lock()
 
     def rehearsal(self) -> Session:
@@ -121,12 +124,14 @@ class Open:
         ledger = self.session.ledger
         return Session(engine, tables, Ledger.open(budget=ledger.budget, unit=ledger.unit, dataset="dummy rows"))
 
-    def _dummies(self) -> tuple[Engine, dict[str, Table]]:
+    def _dummies(self) -> tuple[Apart, dict[str, Table]]:
+        """In a process of its own, as questions are: what a question does to an engine, it does to nobody else."""
         import pyarrow as pa
 
         from deniable.queries.engines.duckdb import DuckDBEngine
 
-        engine = DuckDBEngine(memory="200MB", threads=1, seconds=_DUMMY_SECONDS)
+        make = partial(DuckDBEngine, memory="200MB", threads=1, seconds=_DUMMY_SECONDS)
+        engine = Apart(make, seconds=_DUMMY_SECONDS, space=_DUMMY_SPACE)
         rows = dummy_rows(self.tables, rows=_DUMMY_ROWS)
         made = {
             name: engine.register(name, pa.Table.from_pylist(rows[name]), table, b"nobody is protected here")
@@ -258,11 +263,17 @@ class Datasets:
                 self.get(record)
             except LedgerDamaged as error:  # whoever runs the server must put something right, and the others go on
                 _LOG.error("the ledger of family %s is refused: %s", record.family, error)
+                noted(error)
             except Problem as problem:
                 if problem.code == "ledger_damaged":
                     _LOG.error("the ledger of family %s is refused: %s", record.family, problem.detail)
+                    logged("ledger_damaged", family=record.family)
             except DeniableError:
                 pass  # told to whoever asks
+
+    def engines(self) -> list[Apart]:
+        """The engines of all datasets that are open."""
+        return [each.engine for each in list(self._open.values())]
 
     def keep(self, found: Open) -> None:
         """A dataset that was just registered."""

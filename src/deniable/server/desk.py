@@ -1,6 +1,8 @@
 """The desk: how requests become work in threads, and answers leave on the grid.
 
-Work runs to completion, whether or not somebody still waits for it: a client that hangs up changes nothing.
+Work runs to completion, whether or not somebody still waits for it: a client that hangs up changes nothing. Questions
+and reads have threads of their own, and nobody has more than a few of either: however much one person asks for, a page
+of another does not wait for it, and their question waits for a place at most (see `server.turns`).
 """
 
 from __future__ import annotations
@@ -8,18 +10,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextvars import ContextVar
 from hashlib import sha256
-from typing import Any, final
+from typing import Any, Final, final
 
 from fastapi import Request, Response
 
-from deniable.errors import InvalidParameter
+from deniable.errors import DeniableError, InvalidParameter
 from deniable.server.catalogue import Person
 from deniable.server.curator import Curator, Fate
+from deniable.server.events import logged
 from deniable.server.grid import Grid
 from deniable.server.problems import MEDIA_TYPE, Problem, problem_of, written_down
+from deniable.server.requests import filled, is_outline
+from deniable.server.turns import Turns
+
+WHO: Final[ContextVar[str]] = ContextVar("who", default="")
+"""Whose request this is, once the door has let them in: their work takes their own turns."""
+
+_READS: Final = 8
+_READS_EACH: Final = 3
 
 Work = Callable[[str | None], dict[str, Any]]
 """Does what was asked; its argument is the ledger's key of the request, if the request has one."""
@@ -32,17 +42,32 @@ class Desk:
     def __init__(self, curator: Curator) -> None:
         self.curator = curator
         self._grid = Grid(curator.settings.grid)
-        self._pool = ThreadPoolExecutor(curator.settings.at_once, thread_name_prefix="ask")
-        self._waiting = 0
+        most, each = curator.settings.at_once, curator.settings.each
+        self._questions = Turns("ask", most=most, each=each, waiting=curator.settings.waiting)
+        self._reads = Turns("read", most=_READS, each=_READS_EACH, waiting=curator.settings.waiting)
         self._running: dict[tuple[str, str, str], asyncio.Future[tuple[int, bytes]]] = {}
 
     def close(self) -> None:
         """Wait for what still runs."""
-        self._pool.shutdown(wait=True)
+        self._questions.close()
+        self._reads.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a question runs, or waits for its turn."""
+        return self._questions.busy
 
     async def run(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Work that nobody needs to wait on the grid for: it depends on no data."""
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *arguments)))
+        """Work that nobody needs to wait on the grid for: it depends on no data, and is soon done."""
+        return await asyncio.shield(self._reads.start(WHO.get(), work, *arguments))
+
+    async def register(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """A registration: it takes as long as questions do, and waits among them."""
+        try:
+            return await asyncio.shield(self._questions.start(WHO.get(), work, *arguments))
+        except (Problem, DeniableError) as error:
+            logged("registration_refused", person=WHO.get(), code=problem_of(error).code)
+            raise
 
     async def answered(self, request: Request, work: Callable[[], dict[str, Any]]) -> Response:
         """Work whose answer leaves on the grid."""
@@ -61,15 +86,7 @@ class Desk:
         return await self._left(request, running)
 
     def _start(self, work: Callable[[], tuple[int, bytes]]) -> asyncio.Future[tuple[int, bytes]]:
-        if self._waiting >= self.curator.settings.waiting:
-            raise Problem("busy", headers={"Retry-After": "1"})
-        self._waiting += 1
-        future = asyncio.get_running_loop().run_in_executor(self._pool, work)
-        future.add_done_callback(self._done)
-        return future
-
-    def _done(self, _: object) -> None:
-        self._waiting -= 1
+        return self._questions.start(WHO.get(), work)
 
     async def _left(self, request: Request, running: asyncio.Future[tuple[int, bytes]]) -> Response:
         status, body = await asyncio.shield(running)
@@ -77,14 +94,19 @@ class Desk:
         return Response(body, status, media_type="application/json" if status == 200 else MEDIA_TYPE)
 
     def _keyed(self, person: str, key: str, body: str, work: Work) -> tuple[int, bytes]:
-        catalogue = self.curator.catalogue
+        kept, ledger_key = self.curator.catalogue.requests, sha256(f"{person}\0{key}".encode()).hexdigest()
         try:
-            known = catalogue.begin_request(person, key, body)
-            if known is not None:
-                return known
-            status, told, kept = self._told(work, sha256(f"{person}\0{key}".encode()).hexdigest())
-            # An answer that cannot be kept does not leave; the ledger has it, for whoever comes with this key again.
-            return catalogue.end_request(person, key, status, told) if kept else (status, told)
+            kept.forget(self.curator.settings.key_days)
+            known = kept.begin(person, key, body)
+            if known is None:
+                status, told, keeps = self._told(work, ledger_key)
+                # An answer that cannot be kept does not leave; the ledger has it, for whoever comes with the key again.
+                known = kept.end(person, key, status, told) if keeps else (status, told)
+            status, told = known
+            if is_outline(told):
+                status, again, _ = self._told(work, ledger_key)
+                told = filled(told, json.loads(again)) if status == 200 else again
+            return status, told
         except Problem as problem:
             return problem.status, problem.body()
 

@@ -5,19 +5,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, final
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from deniable.server.addresses import Addresses
 from deniable.server.catalogue import Person
 from deniable.server.curator import Curator
+from deniable.server.desk import WHO
+from deniable.server.events import logged
 from deniable.server.limits import Buckets
 from deniable.server.metrics import Metrics
 from deniable.server.problems import MEDIA_TYPE, Problem, written_down
 
 Page = Callable[[Scope, Problem], Response | None]
 """A problem as a page, where a page was asked for."""
+
+_THREADS: Final = 2
+_MOST_CHECKED: Final = 32
+"""Tokens that nobody has met, being checked or waiting for it, of all addresses together."""
 
 _SAFE: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -28,36 +37,77 @@ _SAFE: Final = (
 
 @final
 class Keeper:
-    """Tells who comes, by their token, and how often they may: the same for the API and the console."""
+    """Tells who comes, by their token, and how often they may: the same for the API and the console.
+
+    A token of ours that nobody has met costs time and memory to check (argon2), so it is counted against its address
+    before it is checked, and checked by few threads. Whoever was let in before, and whoever an issuer has signed for,
+    has threads of their own: no flood of wrong tokens is in front of them, and none of their requests count against an
+    address. A request without a token costs nothing and is not counted.
+    """
 
     def __init__(self, curator: Curator) -> None:
-        self._gate = curator.gate
-        self._buckets = Buckets(rate=curator.settings.rate, burst=curator.settings.burst)
+        self._gate, settings = curator.gate, curator.settings
+        self._addresses = Addresses(settings.proxies)
+        self._buckets = Buckets(rate=settings.rate, burst=settings.burst)
         self._strangers = Buckets(rate=0.5, burst=20)
-        """Wrong tokens by address: checking one costs us time."""
+        """Tokens that nobody has met, by address."""
+        self._known = ThreadPoolExecutor(_THREADS, thread_name_prefix="known")
+        self._unknown = ThreadPoolExecutor(_THREADS, thread_name_prefix="unknown")
+        self._unmet: dict[str, asyncio.Future[Person | None]] = {}
+        """Looks at tokens that nobody has met, which have not ended."""
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self._known.shutdown(wait=False)
+        self._unknown.shutdown(wait=False)
 
     async def who(self, token: str | None, scope: Scope) -> Person:
         """Whose token it is; None is no token at all."""
-        person = None if token is None else self._gate.known(token)
+        text = None if token is None else token.strip()
+        person = None if text is None else self._gate.known(text)
+        if person is None and text is not None:
+            person = await self._checked(text, scope)
         if person is None:
-            client = scope.get("client")
-            address = client[0] if client else "somewhere"
-            met = token is not None and self._gate.met(token)  # strangers at the same address must not lock them out
-            if not met and (seconds := self._strangers.wait(address)):
-                raise Problem("rate_limited", headers={"Retry-After": str(seconds)})
-            if token is not None:
-                person = await asyncio.get_running_loop().run_in_executor(None, self._gate.check, token.strip())
-            if person is None:
-                self._strangers.take(address)
-                raise Problem("unauthorized", "send Authorization: Bearer ...", headers={"WWW-Authenticate": "Bearer"})
+            raise Problem("unauthorized", "send Authorization: Bearer ...", headers={"WWW-Authenticate": "Bearer"})
         if seconds := self._buckets.take(person.token):
+            logged("limit", limit="requests", person=person.name)
             raise Problem("rate_limited", headers={"Retry-After": str(seconds)})
+        WHO.set(person.name)
         return person
+
+    async def _checked(self, text: str, scope: Scope) -> Person | None:
+        address = self._addresses.of(scope)
+        if self._gate.is_cheap(text):
+            person = await self._look(self._known, text)
+        else:
+            # A crowd with one token, as after a restart, is one look: it takes one drop, and the time of one.
+            looking = self._unmet.get(text)
+            if looking is None:
+                if (seconds := self._strangers.take(address)) or len(self._unmet) >= _MOST_CHECKED:
+                    logged("limit", limit="tokens", address=address)
+                    raise Problem("rate_limited", headers={"Retry-After": str(seconds or 1)})
+                looking = self._unmet[text] = asyncio.ensure_future(self._met(text, address))
+                looking.add_done_callback(lambda _: self._unmet.pop(text, None))
+            person = await asyncio.shield(looking)
+        if person is None:
+            logged("token_refused", address=address)
+        return person
+
+    async def _met(self, text: str, address: str) -> Person | None:
+        """Check a token that was counted against an address, and undo that if it is somebody's."""
+        person = await self._look(self._unknown, text)
+        if person is not None:
+            self._strangers.give_back(address)
+        return person
+
+    async def _look(self, pool: ThreadPoolExecutor, text: str) -> Person | None:
+        return await asyncio.get_running_loop().run_in_executor(pool, self._gate.check, text)
 
     def stranger(self, scope: Scope) -> None:
         """Somebody comes with an invitation: as often as an address may be wrong."""
-        client = scope.get("client")
-        if seconds := self._strangers.take(client[0] if client else "somewhere"):
+        address = self._addresses.of(scope)
+        if seconds := self._strangers.take(address):
+            logged("limit", limit="invitations", address=address)
             raise Problem("rate_limited", headers={"Retry-After": str(seconds)})
 
 
@@ -92,6 +142,8 @@ class Door:
         except Problem as problem:
             if not started:
                 await self._refuse(problem, scope, receive, counted)
+        except ClientDisconnect:
+            pass  # nobody is there to be told
         except Exception as error:
             written_down(error)
             if not started:

@@ -33,10 +33,9 @@ class Buckets:
         self._keep(name, level - 1)
         return 0
 
-    def wait(self, name: str) -> int:
-        """The same without taking one."""
-        level = self._level(name)
-        return 0 if level >= 1 else max(1, math.ceil((1 - level) / self._rate))
+    def give_back(self, name: str) -> None:
+        """Undo one that was taken: it was not meant to count."""
+        self._keep(name, min(float(self._burst), self._level(name) + 1))
 
     def _level(self, name: str) -> float:
         level, when = self._levels.get(name, (float(self._burst), 0.0))

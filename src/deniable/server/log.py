@@ -18,6 +18,7 @@ from typing import Any, Final, final
 from sqlalchemy import Column, Connection, Integer, String, Table, Text, insert, select
 
 from deniable.errors import LedgerDamaged
+from deniable.server.events import logged
 from deniable.server.guards import METADATA, NAME
 
 SERVER: Final = "the server's operator"
@@ -83,6 +84,7 @@ def append(connection: Connection, event: Event, person: str, by: str, detail: M
     time = datetime.now(UTC).isoformat(timespec="milliseconds")
     line = Line(number, time, event.value, person, by, json.dumps(dict(detail)), before, "")
     connection.execute(insert(_LOG).values(**{**asdict(line), "hash": line.wanted()}))
+    logged(f"person_{event.name.lower()}", person=person, by=by, entry=number)
 
 
 def newest(connection: Connection, before: int | None, most: int) -> list[Line]:

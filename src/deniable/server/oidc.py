@@ -84,11 +84,14 @@ class Issuer:
     def _key(self, name: object) -> tuple[str, PyJWK]:
         if not isinstance(name, str):
             raise LookupError
-        if name not in self._keys and not isinstance(self._place, Path):
-            with self._turn:
+        # Whoever names an unknown key while another looks for it is not known: they must not hold a thread until then.
+        if name not in self._keys and not isinstance(self._place, Path) and self._turn.acquire(blocking=False):
+            try:
                 if not self._read or time.monotonic() - self._read > _AGAIN:
                     self._read = time.monotonic()
                     self._keys = _keys(fetched(self._place))
+            finally:
+                self._turn.release()
         return self._keys[name]
 
 

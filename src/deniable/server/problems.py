@@ -22,6 +22,7 @@ from deniable.errors import (
     QuestionRefused,
     UnreadableRecord,
 )
+from deniable.server.events import noted
 
 CODES: Final[dict[str, tuple[int, str]]] = {
     "unreadable": (400, "The request cannot be read"),
@@ -45,6 +46,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "busy": (503, "Too many questions are waiting"),
     "dataset_unavailable": (503, "The dataset cannot be read now"),
     "ledger_unavailable": (503, "The ledger cannot be read or written now"),
+    "not_ready": (503, "The server cannot answer questions now"),
     "ledger_damaged": (503, "The history of the ledger was changed"),
 }
 """Each code, its status and its title. Closed: programs may rely on it."""
@@ -85,6 +87,7 @@ class Problem(Exception):
 
 def problem_of(error: BaseException) -> Problem:
     """The problem that an error of ours is; `unexpected`, without a word, for any other."""
+    noted(error)
     match error:
         case Problem():
             return error

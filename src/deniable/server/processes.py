@@ -18,12 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
+from deniable.server import events
 from deniable.server.app import served
+from deniable.server.connections import protocol
 from deniable.server.curator import Curator
 from deniable.server.settings import Settings
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from starlette.types import ASGIApp
 
 _QUEUE: Final = 1024
 """Connections that may wait to be taken."""
@@ -83,11 +87,24 @@ def address(place: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def configured(settings: Settings, application: ASGIApp) -> uvicorn.Config:
+    """How an application is served."""
+    return uvicorn.Config(
+        application,
+        http=protocol(settings),
+        ws="none",
+        proxy_headers=False,  # it would believe whoever is at 127.0.0.1; see `server.addresses`
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=70,
+    )
+
+
 def serve(curator: Curator, place: socket.socket) -> None:
     """Serve until somebody says stop; what still runs is finished first."""
-    config = uvicorn.Config(
-        served(curator), log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=70
-    )
+    events.to_stderr()
+    config = configured(curator.settings, served(curator))
     # What is loaded by now stays; looking through it again and again for garbage is a tenth of the time of a question.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

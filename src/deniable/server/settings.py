@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord, masked
+from deniable.server.addresses import network_of
 
 PORT: Final = 8471
 
@@ -16,7 +17,15 @@ _MEMORY: Final = re.compile(r"\d+(\.\d+)? ?([KMGT]i?B|%)", re.IGNORECASE)
 """What DuckDB reads as an amount of memory."""
 
 _TEXTS: Final = frozenset({"state", "checkpoints", "host", "database", "engine", "memory"})
-_WHOLE: Final = frozenset({"processes", "at_once", "waiting", "burst", "body", "space"})
+_WHOLE: Final = frozenset(
+    {"processes", "at_once", "each", "waiting", "burst", "body", "space", "connections", "free_space"}
+)
+
+
+_POSITIVE: Final = (
+    "processes", "grid", "at_once", "each", "waiting", "rate", "burst", "token_days", "seconds", "body", "connections",
+    "patience", "key_days",
+)  # fmt: skip
 
 
 @final
@@ -49,6 +58,8 @@ class Settings:
     grid: float = 0.05
     at_once: int = 16
     """Questions that run at the same time."""
+    each: int = 3
+    """Questions of one person that run at the same time; their others wait, and nobody else waits for those."""
     waiting: int = 2000
     """Questions that may wait for their turn; more are turned away."""
     rate: float = 50.0
@@ -67,6 +78,16 @@ class Settings:
     """The longest request, in bytes."""
     https: bool = False
     """Whether people reach it by https: cookies are then marked as secure."""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks of the proxies in front: only what they say in X-Forwarded-For is believed."""
+    connections: int = 256
+    """Connections of one address at the same time; those of a proxy are not counted."""
+    patience: float = 15.0
+    """Seconds that a request's headers may take to come, and again that its body may."""
+    key_days: float = 30.0
+    """Days for which the response to an Idempotency-Key is kept. The ledger knows the charge for ever."""
+    free_space: int = 256 << 20
+    """Bytes that must be free where state is kept; with less the server says at /ready that it is not."""
     oidc: dict[str, str] | None = None
     """An issuer of OpenID Connect whose tokens are taken as well: issuer, audience, keys and perhaps claim."""
 
@@ -78,7 +99,9 @@ class Settings:
         object.__setattr__(self, "data", tuple(Path(each) for each in data))
         object.__setattr__(self, "owners", _folders(self.owners, self.data))
         _check_ceiling(self.ceiling)
-        for name in ("processes", "grid", "at_once", "waiting", "rate", "burst", "token_days", "seconds", "body"):
+        proxies = (self.proxies,) if isinstance(self.proxies, str) else tuple(self.proxies)
+        object.__setattr__(self, "proxies", tuple(str(network_of(each)) for each in proxies))
+        for name in _POSITIVE:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
                 raise InvalidParameter(name, value, "must be a positive number")
@@ -171,6 +194,8 @@ def _broken_rule(name: str, value: object) -> str | None:
         and all(isinstance(each, list) and all(isinstance(one, str) for one in each) for each in value.values())
     ):
         return 'must be a table of lists of folders: [owners] with olga = ["tables/olga"]'
+    if name == "proxies" and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        return 'must be a list of addresses: proxies = ["10.0.0.7"]'
     if name in _WHOLE and type(value) is not int:
         return "must be a whole number"
     if name == "https" and not isinstance(value, bool):

@@ -166,6 +166,17 @@ class Apart(Engine):
         """The number of the process, while there is one."""
         return None if self._worker is None else self._worker.number
 
+    def revived(self) -> bool:
+        """Whether there is a process to ask: one that is gone is started again, which may take a while."""
+        if not self._closed:
+            with contextlib.suppress(InvalidOperation):
+                try:
+                    with self._turn:
+                        self._running()
+                except EngineFailed:
+                    return False
+        return True
+
     def _running(self) -> _Worker:
         """The worker; a new one, with every table, where the old one is gone."""
         if self._closed:

@@ -198,7 +198,7 @@ async def _register(visit: Visit) -> Response:
             record |= {"people": typed["people"]} | ({"reason": typed["reason"]} if typed["people"] == "others" else {})
         body = NewDataset.model_validate(record)
         said = body.name, body.sources, body.schema_, body.budget, None, body.people, body.reason
-        done = await visit.desk.run(visit.curator.register, visit.person, *said)
+        done = await visit.desk.register(visit.curator.register, visit.person, *said)
     except (Problem, DeniableError, ValidationError) as error:
         return _filled(visit, file, columns, typed, told(as_problem(error)))
     place = f"/console/data/{done['name']}/share?new={'known' if done['linked'] else '1'}"

@@ -28,7 +28,7 @@ def router(desk: Desk) -> APIRouter:
     async def register(body: NewDataset, person: Person = may("register")) -> Any:
         """Register a dataset from files in the server's data folders."""
         said = body.name, body.sources, body.schema_, body.budget, body.family, body.people, body.reason
-        return await desk.run(curator.register, person, *said)
+        return await desk.register(curator.register, person, *said)
 
     @routes.get("/datasets/{name}")
     async def described(name: Dataset, person: Person = may("see datasets")) -> Any:

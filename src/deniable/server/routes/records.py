@@ -14,6 +14,8 @@ from deniable.server.catalogue import Person
 from deniable.server.desk import Desk
 from deniable.server.labels import as_html, as_svg
 from deniable.server.metrics import Metrics
+from deniable.server.problems import Problem
+from deniable.server.readiness import Readiness
 from deniable.server.routes.rights import may
 
 Name = Annotated[str, Path(min_length=1, max_length=200)]
@@ -84,14 +86,22 @@ def router(desk: Desk) -> APIRouter:
     return routes
 
 
-def open_router(desk: Desk, metrics: Metrics) -> APIRouter:
-    """/health, which is open to everybody, and /metrics."""
+def open_router(metrics: Metrics, readiness: Readiness) -> APIRouter:
+    """/health and /ready, which are open to everybody, and /metrics."""
     routes = APIRouter(tags=["operation"])
 
     @routes.get("/health")
     async def health() -> Any:
         """That the server runs."""
         return {"status": "ok", "version": __version__}
+
+    @routes.get("/ready")
+    async def ready() -> Any:
+        """That the server can answer questions: the database, the disk and the engines are there. 503 if one is not."""
+        failed = await readiness.failed()
+        if failed:
+            raise Problem("not_ready", f"failed: {', '.join(failed)}", {"failed": failed})
+        return {"status": "ready"}
 
     @routes.get("/metrics", response_class=PlainTextResponse)
     async def counted(person: Person = may("see metrics")) -> Response:

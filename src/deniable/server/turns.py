@@ -1,0 +1,99 @@
+"""Whose turn it is: so many pieces of work at the same time, so many of one person, and those who wait in turns.
+
+Whoever asks for a hundred things at once waits for their own; the next person waits for one place, not for a hundred.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, TypeVar, final
+
+from deniable.server.events import logged
+from deniable.server.problems import Problem
+
+Made = TypeVar("Made")
+
+_SHARE: Final = 4
+"""Nobody fills more than one part in so many of the places to wait."""
+
+
+@final
+class Turns:
+    """Threads that work for people. Lives on one event loop, so that nothing in it needs a lock.
+
+    `most` run at the same time, `each` of them for one person; `waiting` may wait, more are turned away.
+    """
+
+    def __init__(self, name: str, *, most: int, each: int, waiting: int) -> None:
+        self._most, self._each, self._waiting = most, min(each, most), waiting
+        self._pool = ThreadPoolExecutor(most, thread_name_prefix=name)
+        self._running: Counter[str] = Counter()
+        self._queues: OrderedDict[str, deque[Callable[[], None]]] = OrderedDict()
+        """Who waits, whoever had no turn for longest first, each with their own work in the order it came."""
+        self._queued = 0
+
+    def close(self) -> None:
+        """Wait for what still runs."""
+        self._pool.shutdown(wait=True)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits."""
+        return bool(self._running or self._queued)
+
+    def start(self, person: str, work: Callable[..., Made], *arguments: object) -> asyncio.Future[Made]:
+        """Work for a person, now or when it is their turn. It runs to its end, whoever still waits for it."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Made] = loop.create_future()
+        run = partial(self._run, loop, person, done, partial(work, *arguments))
+        if self._has_place(person) and not self._queued:
+            run()
+            return done
+        mine = len(self._queues.get(person, ()))
+        if mine >= max(1, self._waiting // _SHARE):
+            logged("limit", limit="waiting", person=person)
+            raise Problem("rate_limited", "too much of yours is waiting already", headers={"Retry-After": "1"})
+        if self._queued >= self._waiting:
+            raise Problem("busy", headers={"Retry-After": "1"})
+        self._queues.setdefault(person, deque()).append(run)
+        self._queued += 1
+        self._next()
+        return done
+
+    def _has_place(self, person: str) -> bool:
+        return self._running.total() < self._most and self._running[person] < self._each
+
+    def _run(
+        self, loop: asyncio.AbstractEventLoop, person: str, done: asyncio.Future[Made], work: Callable[[], Made]
+    ) -> None:
+        self._running[person] += 1
+        running = loop.run_in_executor(self._pool, work)
+        running.add_done_callback(partial(self._ended, person, done))
+
+    def _ended(self, person: str, done: asyncio.Future[Made], running: asyncio.Future[Made]) -> None:
+        self._running[person] -= 1
+        if not self._running[person]:
+            del self._running[person]
+        if not done.cancelled():
+            error = running.exception()
+            if error is None:
+                done.set_result(running.result())
+            else:
+                done.set_exception(error)
+        self._next()
+
+    def _next(self) -> None:
+        """Start what has a place by now: one piece for each person before anybody's second."""
+        while self._queued and (person := next((each for each in self._queues if self._has_place(each)), None)):
+            queue = self._queues[person]
+            run = queue.popleft()
+            self._queued -= 1
+            if queue:
+                self._queues.move_to_end(person)
+            else:
+                del self._queues[person]
+            run()

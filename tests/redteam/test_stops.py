@@ -1,0 +1,326 @@
+"""Attacks that stop the service for others: long questions, floods, wrong tokens. Order and counts, never times."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deniable.queries.engines.apart import Apart
+from deniable.server.catalogue import Person
+from deniable.server.limits import Buckets
+from deniable.server.roles import Role
+from tests.redteam.cases import case
+from tests.server.world import World, made
+
+BOMB = (
+    "WITH c0 AS (SELECT age > 60 AS x FROM visits), "
+    + ", ".join(f"c{i + 1} AS (SELECT (x AND NOT x) OR (x AND x) AS x FROM c{i})" for i in range(12))
+    + " SELECT COUNT(*) AS n FROM c12 WHERE x"
+)
+CASES = "age"
+for _ in range(35):
+    CASES = f"CASE {CASES} WHEN 1 THEN 2 WHEN 2 THEN 1 ELSE 3 END"
+SHORT = {
+    "a name written out 4^12 times": BOMB,
+    "CASE within CASE": f"SELECT COUNT(*) AS n FROM visits WHERE {CASES} = 1",
+    "NULLIF within NULLIF": f"SELECT COUNT(*) AS n FROM visits WHERE {'NULLIF(' * 18 + 'age' + ', 3)' * 18} = 1",
+}
+
+
+@case(
+    "S1",
+    "a question of 900 bytes that an engine writes out in gigabytes, asked, priced, explained and rehearsed",
+    "refused by its text, before anything is built; nothing charged",
+)
+@pytest.mark.parametrize("name", SHORT)
+def test_a_short_question_that_grows(name: str, world: World) -> None:
+    assert len(SHORT[name]) < 1700
+    before = world.ledger.charged
+    body = {"sql": SHORT[name], "epsilon": 1e-9}
+    for path in ("", ":price", ":explain"):
+        answer = world.call("ana", "POST", f"/v1/questions{path}", {"dataset": "visits", **body})
+        assert (answer.status_code, answer.json()["refusal"]) == (422, "too_deep"), path
+    rehearsed = world.call("ana", "POST", "/v1/datasets/visits/dummy:ask", {**body, "epsilon": 1.0})
+    assert (rehearsed.status_code, rehearsed.json()["refusal"]) == (422, "too_deep")
+    assert world.ledger.charged == before
+
+
+@case("S2", "rehearsals that are as large as questions may be", "they run in a process of their own, with limits")
+def test_rehearsals_run_apart(world: World) -> None:
+    """16 of them took the server's own process from 177 to 4,613 MB."""
+    body = {"sql": "SELECT COUNT(*) AS n FROM visits", "epsilon": 1.0}
+    assert world.call("ana", "POST", "/v1/datasets/visits/dummy:ask", body).status_code == 200
+    opened = world.curator.open(Person("ana", Role.ANALYST), "visits")
+    engine = opened.rehearsal()._engine
+    assert isinstance(engine, Apart)
+    assert engine.process not in {None, os.getpid(), opened.engine.process}
+    assert engine._space is not None
+    assert engine._seconds is not None
+
+
+@pytest.fixture
+def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, threading.Event, list[str]]]:
+    """A server in which questions about stays do not end before they are told to."""
+    there = made(tmp_path)
+    go, began = threading.Event(), list[str]()
+    there.newcomer("bob", Role.ANALYST)
+    there.curator.grant(Person("olga", Role.OWNER), "visits", "bob", None, None)
+    engine = there.curator.open(Person("olga", Role.OWNER), "visits").engine
+    collect = engine.collect
+
+    def slow(question: Any) -> Any:
+        if "gt(stay" in repr(question.relation):
+            began.append("slow")
+            assert go.wait(60)
+        return collect(question)
+
+    with there.client:
+        monkeypatch.setattr(engine, "collect", slow)
+        yield there, go, began
+        go.set()
+
+
+@case(
+    "S3",
+    "24 slow questions of one person in flight, nearly for nothing",
+    "another person's question and everybody's reads are answered before any of them",
+)
+def test_one_person_does_not_stop_the_others(held: tuple[World, threading.Event, list[str]]) -> None:
+    """24 questions at ε = 1e-9 made an auditor wait 31 s for a page."""
+    there, go, began = held
+
+    async def all_of_them() -> tuple[list[int], list[Any]]:
+        def request(who: str, method: str, path: str, body: Any = None) -> Any:
+            headers = {"Authorization": f"Bearer {there.tokens[who]}"}
+            return asyncio.create_task(there.client._web.request(method, path, json=body, headers=headers))
+
+        bodies = [
+            {"dataset": "visits", "sql": f"SELECT COUNT(*) AS n FROM visits WHERE stay > {i}", "epsilon": 1e-3}
+            for i in range(24)
+        ]
+        hostile = [request("ana", "POST", "/v1/questions", body) for body in bodies]
+        while len(began) < there.curator.settings.each:
+            await asyncio.sleep(0.01)
+        asked = {"dataset": "visits", "sql": "SELECT COUNT(*) AS n FROM visits WHERE age > 3", "epsilon": 0.1}
+        reads = ["/v1/ledger/visits/status", "/v1/datasets/visits", "/v1/datasets/visits/releases", "/v1/ledger/visits"]
+        others = [request("bob", "POST", "/v1/questions", asked), *(request("ada", "GET", path) for path in reads)]
+        _, late = await asyncio.wait(others, timeout=60)
+        assert not late, [others.index(each) for each in late]
+        found = [(await each).status_code for each in others]
+        assert not [(await each).text for each in hostile if each.done()]
+        go.set()
+        return found, await asyncio.gather(*hostile)
+
+    found, hostile = there.client._do(all_of_them())
+    assert found == [200] * 5
+    assert [each.status_code for each in hostile] == [200] * 24
+    assert len(began) == 24
+
+
+@pytest.fixture
+def slow_hash(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, list[str]]]:
+    """Checks of tokens that nobody has met wait until they are told to go on."""
+    go, checked = threading.Event(), list[str]()
+    gate = world.curator.gate
+    verify = gate._hasher.verify
+
+    class Slow:
+        hash = gate._hasher.hash
+
+        def verify(self, hash: str, secret: str) -> Any:
+            checked.append(secret)
+            assert go.wait(60)
+            return verify(hash, secret)
+
+    monkeypatch.setattr(world.client.app._keeper, "_strangers", Buckets(rate=1e-6, burst=20))
+    monkeypatch.setattr(gate, "_hasher", Slow())
+    yield go, checked
+    go.set()
+
+
+@case("S4", "300 wrong tokens at once", "20 are checked, the others are turned away before; known people pass")
+def test_a_flood_of_wrong_tokens(world: World, slow_hash: tuple[threading.Event, list[str]]) -> None:
+    """All 300 were checked, and a signed-in request took 20.6 s instead of .02."""
+    go, checked = slow_hash
+    go.set()
+    assert world.call("ana", "GET", "/v1/me").status_code == 200
+    go.clear()
+    checked.clear()
+
+    async def flood() -> list[int]:
+        wrong = [
+            asyncio.create_task(
+                world.client._web.get("/v1/me", headers={"Authorization": f"Bearer dn_{i:016x}_{'a' * 43}"})
+            )
+            for i in range(300)
+        ]
+        while sum(each.done() for each in wrong) < 280:
+            await asyncio.sleep(0.01)
+        for fresh in (True, False):
+            if not fresh:
+                world.curator.gate.forget()  # as after a second
+            known = await asyncio.wait_for(
+                world.client._web.get("/v1/me", headers={"Authorization": f"Bearer {world.tokens['ana']}"}), 60
+            )
+            assert known.status_code == 200
+        assert len(checked) <= 2  # none of which has ended yet
+        go.set()
+        return [each.status_code for each in await asyncio.gather(*wrong)]
+
+    statuses = world.client._do(flood())
+    assert sorted(set(statuses)) == [401, 429]
+    assert statuses.count(401) == len(checked) == 20
+
+
+def test_a_crowd_with_one_new_token_is_one_check(world: World, slow_hash: tuple[threading.Event, list[str]]) -> None:
+    """A client with 64 connections, after a restart: it is nobody's flood."""
+    go, checked = slow_hash
+    world.newcomer("crowd", Role.ANALYST)
+
+    async def crowd() -> list[int]:
+        headers = {"Authorization": f"Bearer {world.tokens['crowd']}"}
+        asked = [asyncio.create_task(world.client._web.get("/v1/me", headers=headers)) for _ in range(64)]
+        while not checked:
+            await asyncio.sleep(0.01)
+        go.set()
+        return [each.status_code for each in await asyncio.gather(*asked)]
+
+    assert world.client._do(crowd()) == [200] * 64
+    assert len(checked) == 1
+
+
+@case("S5", "requests without a token, and right tokens, from one address", "neither counts against the address")
+def test_what_costs_nothing_locks_nobody_out(world: World) -> None:
+    """25 requests without a token locked out everybody else behind the same proxy."""
+    world.client.app._keeper._strangers._levels.clear()
+    assert {world.call(None, "GET", "/v1/me").status_code for _ in range(50)} == {401}
+    for _ in range(25):  # each is new here, and checked
+        id = world.newcomer("nick", Role.ANALYST)
+        assert world.call(id, "GET", "/v1/me").status_code == 200
+    world.client.app._keeper._strangers._levels.clear()
+
+
+@case("S10", "long answers under a thousand idempotency keys", "what is kept of each is small, and told again the same")
+def test_what_is_kept_of_a_keyed_answer_is_small(world: World) -> None:
+    """Each kept its whole answer for ever, .2 MB for nothing: a replay costs nothing."""
+    sql = "SELECT age, sex, ward, COUNT(*) AS n FROM visits GROUP BY age, sex, ward"
+    first = world.ask(sql, key="long0", epsilon=1.0)
+    assert first.status_code == 200
+    assert len(first.content) > 20_000
+    assert world.ask(sql, key="long0", epsilon=1.0).content == first.content
+    again = world.ask(sql, key="long1", epsilon=1.0)  # another key for the same: a replay, for nothing
+    assert again.json()["rows"] == first.json()["rows"]
+    assert world.ask(sql, key="long1", epsilon=1.0).content == again.content
+    with world.curator.catalogue._engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT length(response) FROM curator_requests WHERE key LIKE 'long%'").all()
+    assert len(rows) == 2
+    assert all(0 < length < 6000 for (length,) in rows)
+
+
+def test_keys_are_forgotten_and_stay_one_charge(world: World) -> None:
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE age > 77"
+    first = world.ask(sql, key="old", epsilon=0.5)
+    charged = world.ledger.charged
+    kept = world.curator.catalogue.requests
+    kept._looked = 0.0
+    kept.forget(days=-1.0)
+    with world.curator.catalogue._engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM curator_requests").scalar_one() == 0
+    again = world.ask(sql, key="old", epsilon=0.5)
+    assert again.json()["rows"] == first.json()["rows"]
+    assert world.ledger.charged == charged
+
+
+@case(
+    "S11", "signing in, wrong tokens, limits, refused registrations", "one line of JSON each, without a token or data"
+)
+def test_security_leaves_a_line(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.client.app._keeper, "_strangers", Buckets(rate=1e-6, burst=3))
+    assert world.call("adam", "GET", "/v1/me").status_code == world.call("olga", "GET", "/v1/me").status_code == 200
+    with caplog.at_level(logging.INFO, "deniable.security"):
+        world.newcomer("lena", Role.ANALYST)
+        assert world.call("lena", "GET", "/v1/me").status_code == 200
+        wrong = f"dn_{'0' * 16}_{'s' * 43}"
+        for _ in range(4):
+            world.client.request("GET", "/v1/me", headers={"Authorization": f"Bearer {wrong}"})
+        [record] = world.curator.catalogue.tokens("lena")
+        assert world.call("adam", "DELETE", f"/v1/tokens/{record.id}").status_code == 204
+        body = {"name": "more", "sources": {"visits": "visits.csv"}, "schema": "version: 1\ntables: {}\n"}
+        assert world.call("olga", "POST", "/v1/datasets", body).status_code == 422
+    lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == "deniable.security"]
+    events = {each["event"] for each in lines}
+    assert events >= {
+        "person_issued",
+        "person_signed_in",
+        "token_refused",
+        "limit",
+        "person_revoked",
+        "registration_refused",
+    }
+    assert "lena" in {each["person"] for each in lines if each["event"] == "person_signed_in"}
+    assert "sss" not in caplog.text
+    assert world.tokens["lena"][20:] not in caplog.text
+
+
+@case("S12", "the database away, the disk full, an engine that cannot start", "/ready says which, and nothing else")
+def test_ready_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/health said ok through all of these."""
+    monkeypatch.setattr("deniable.server.readiness._FRESH", -1.0)
+    there = made(tmp_path)
+    with there.client:
+
+        def becomes(status: int, failed: list[str] | None) -> bool:
+            """Also /ready looks beside the requests: what it says is what was found last."""
+            for _ in range(2000):
+                answer = there.call(None, "GET", "/ready")
+                assert "secret" not in answer.text
+                if (answer.status_code, answer.json().get("failed")) == (status, failed):
+                    assert there.call(None, "GET", "/health").status_code == 200
+                    return True
+                time.sleep(0.01)
+            return False
+
+        assert becomes(200, None)
+        with monkeypatch.context() as full:
+            full.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000})())
+            assert becomes(503, ["disk"])
+        quick = there.curator.catalogue.requests._quick
+        with monkeypatch.context() as away:
+
+            def gone(*_: Any) -> Any:
+                raise quick._errors("at secret.example.org")
+
+            away.setattr(quick.engine, "raw_connection", gone)
+            assert becomes(503, ["database"])
+        assert becomes(200, None)
+        engine = there.curator.open(Person("olga", Role.OWNER), "visits").engine
+        (tmp_path / "visits.csv").write_text("patient_id,secret\n")
+        assert engine._worker is not None
+        engine._worker._process.kill()
+        assert becomes(503, ["engine"])
+
+
+@case("S13", "an engine killed, and /ready asked all the while", "it is started again, and nobody is told")
+def test_ready_does_not_tell_that_an_engine_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a run ends its process may depend on one person."""
+    monkeypatch.setattr("deniable.server.readiness._FRESH", -1.0)
+    there = made(tmp_path)
+    with there.client:
+        assert there.call(None, "GET", "/ready").status_code == 200
+        engine = there.curator.open(Person("olga", Role.OWNER), "visits").engine
+        first = engine._worker
+        assert first is not None
+        first._process.kill()
+        while engine._worker is first:
+            assert there.call(None, "GET", "/ready").status_code == 200

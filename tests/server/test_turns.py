@@ -1,0 +1,118 @@
+"""Whose turn it is: order and counts, never times."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from deniable.server.problems import Problem
+from deniable.server.turns import Turns
+
+
+class Bench:
+    """Work that waits until it is told to end, and notes what began in which order."""
+
+    def __init__(self) -> None:
+        self.began: list[str] = []
+        self.gates: dict[str, threading.Event] = {}
+
+    def work(self, name: str) -> Callable[[], str]:
+        gate = self.gates[name] = threading.Event()
+
+        def run() -> str:
+            self.began.append(name)
+            gate.wait(30)
+            return name
+
+        return run
+
+
+async def until(true: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if true():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("never")
+
+
+def test_who_asks_for_a_hundred_things_leaves_places_for_others() -> None:
+    asyncio.run(_who_asks_for_a_hundred_things_leaves_places_for_others())
+
+
+async def _who_asks_for_a_hundred_things_leaves_places_for_others() -> None:
+    bench, turns = Bench(), Turns("t", most=3, each=2, waiting=1000)
+    hostile = [turns.start("eve", bench.work(f"eve{i}")) for i in range(100)]
+    await until(lambda: len(bench.began) == 2)
+    other = turns.start("ana", bench.work("ana"))
+    await until(lambda: "ana" in bench.began)
+    assert sorted(bench.began) == ["ana", "eve0", "eve1"]
+    bench.gates["ana"].set()
+    assert await other == "ana"
+    for gate in bench.gates.values():
+        gate.set()
+    assert [await each for each in hostile] == [f"eve{i}" for i in range(100)]
+    assert not turns.busy
+    turns.close()
+
+
+def test_those_who_wait_come_in_turns() -> None:
+    asyncio.run(_those_who_wait_come_in_turns())
+
+
+async def _those_who_wait_come_in_turns() -> None:
+    bench, turns = Bench(), Turns("t", most=1, each=1, waiting=1000)
+    first = turns.start("eve", bench.work("eve0"))
+    await until(lambda: bench.began == ["eve0"])
+    names = ["eve1", "eve2", "ana1", "ana2", "bob1"]
+    waiting = [turns.start(name[:3], bench.work(name)) for name in names]
+    for gate in bench.gates.values():
+        gate.set()
+    await asyncio.gather(first, *waiting)
+    assert bench.began == ["eve0", "eve1", "ana1", "bob1", "eve2", "ana2"]
+    turns.close()
+
+
+def test_nobody_fills_the_queue_alone() -> None:
+    asyncio.run(_nobody_fills_the_queue_alone())
+
+
+async def _nobody_fills_the_queue_alone() -> None:
+    bench, turns = Bench(), Turns("t", most=1, each=1, waiting=8)
+    running = [turns.start("eve", bench.work(f"eve{i}")) for i in range(3)]  # one runs, two wait: a quarter of eight
+    with pytest.raises(Problem) as limited:
+        turns.start("eve", bench.work("one too many"))
+    assert (limited.value.code, limited.value.headers["Retry-After"]) == ("rate_limited", "1")
+    running += [turns.start(f"p{i}", bench.work(f"p{i}")) for i in range(6)]
+    with pytest.raises(Problem) as busy:
+        turns.start("late", bench.work("late"))
+    assert busy.value.code == "busy"
+    for gate in bench.gates.values():
+        gate.set()
+    await asyncio.gather(*running)
+    turns.close()
+
+
+def test_what_fails_and_who_hangs_up_give_their_place_back() -> None:
+    asyncio.run(_what_fails_and_who_hangs_up_give_their_place_back())
+
+
+async def _what_fails_and_who_hangs_up_give_their_place_back() -> None:
+    bench, turns = Bench(), Turns("t", most=1, each=1, waiting=8)
+
+    def fails() -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await turns.start("eve", fails)
+    gone = turns.start("eve", bench.work("gone"))
+    await until(lambda: "gone" in bench.began)
+    gone.cancel()
+    bench.gates["gone"].set()
+    late = turns.start("ana", bench.work("ana"))
+    bench.gates["ana"].set()
+    assert await late == "ana"
+    assert not turns.busy
+    turns.close()
