@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from deniable.errors import NOTHING, InvalidParameter, LedgerDamaged
+from deniable.errors import NOTHING, InvalidParameter, LedgerDamaged, UnreadableRecord
 
 if TYPE_CHECKING:
     import typer
@@ -75,6 +75,43 @@ def add(app: "typer.Typer") -> None:
                 print(json.dumps(portable(record), ensure_ascii=False, indent=2, allow_nan=False))
             else:
                 _show(found, record, checked=owner is not None)
+
+    @app.command("verify-label")
+    def verify_label(
+        label: Annotated[Path, typer.Argument(help="The label of a release, as JSON.", show_default=False)],
+        answer: Annotated[
+            Path | None, typer.Argument(help="The answer that stands beside it, as JSON.", show_default=False)
+        ] = None,
+        key: Annotated[
+            Path | None, typer.Option(help="The server's public key (PEM), from somebody you trust.")
+        ] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
+    ) -> None:
+        """Check a privacy label offline: its signature, and that the numbers are those that were released."""
+        from deniable.ledger import keys
+        from deniable.ledger import verify_label as checked
+
+        with plain_errors():
+            if key is None:
+                rule = "must be given: whoever edits a label can sign it with a key of their own"
+                raise InvalidParameter("--key", NOTHING, rule, "ask for /v1/key of the server, or an owner for it")
+            papers = [None if each is None else _object(each) for each in (label, answer)]
+            assert papers[0] is not None
+            try:
+                found = checked(papers[0], papers[1], keys.read_public(key))
+            except UnreadableRecord as wrong:
+                if as_json:
+                    print(json.dumps({"whole": False, "fault": str(wrong)}, indent=2))
+                else:
+                    typer.echo(f"deniable: {wrong}", err=True)
+                raise typer.Exit(3) from None
+            if as_json:
+                record = {"whole": True, "release": found.release, "version": found.version, "numbers": found.numbers}
+                print(json.dumps(record, indent=2))
+            else:
+                print("\n".join(found.lines()))
+            if answer is not None and not found.numbers:
+                raise typer.Exit(3)  # what was asked for could not be checked
 
     @app.command()
     def rotate(
@@ -301,3 +338,14 @@ def _show(found: "Verified", record: dict[str, Any], *, checked: bool) -> None:
     console.print(facts)
     if len(found.accounts) > 1:
         console.print("\n", accounts, sep="")
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """What a file of JSON says."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidParameter("file", path.name, "must be an object in JSON", "download it again")
+    return found

@@ -18,12 +18,14 @@ from deniable.ledger.accounts import Account
 from deniable.ledger.budget import Budget, Cost
 from deniable.ledger.entries import EVERYBODY, Checkpoint, Entry, State
 from deniable.ledger.export import Verified, verify_export, write_checkpoint
+from deniable.ledger.labels import CheckedLabel, verify_label
 from deniable.ledger.ledger import Ledger
 
 __all__ = [
     "EVERYBODY",
     "Account",
     "Budget",
+    "CheckedLabel",
     "Checkpoint",
     "Cost",
     "Entry",
@@ -32,5 +34,6 @@ __all__ = [
     "Verified",
     "keys",
     "verify_export",
+    "verify_label",
     "write_checkpoint",
 ]

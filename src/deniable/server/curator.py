@@ -13,20 +13,16 @@ import secrets
 import tempfile
 import threading
 import time
-from datetime import datetime
 from enum import Enum
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, final
 
 from deniable.errors import NOTHING, DeniableError, InvalidOperation, InvalidParameter, QuestionRefused
-from deniable.ledger import EVERYBODY, Budget, Cost, Entry, Ledger
+from deniable.ledger import EVERYBODY, Cost, Entry, Ledger
 from deniable.queries.answers import Answer
-from deniable.queries.bounds import question as bounds_question
 from deniable.queries.bounds import rows_to_be_seen
-from deniable.queries.question import Question
 from deniable.queries.session import Remaining, Session
-from deniable.queries.steps import question_of
 from deniable.server.auth import FRESH, Gate
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
@@ -42,6 +38,7 @@ from deniable.server.reception import Reception
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
 from deniable.server.sources import allowed, folders_of
+from deniable.server.wire import described_budget, moment, question_now, question_then, reported, told
 from deniable.tables.schema import write_schema
 
 _NUMBER: Final = re.compile("[0-9]{1,18}")
@@ -114,14 +111,14 @@ class Curator:
     def price(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
         """What a question would cost. Reads no data."""
         session = self._session(person, dataset)
-        found = session.price(_asked(session, sql), payer=person.name, **cost)
+        found = session.price(question_now(session, sql), payer=person.name, **cost)
         left = found.left.describe_rest(found.budget)
         return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines()}
 
     def explain(self, person: Person, dataset: str, sql: str, cost: dict[str, Any] | None) -> dict[str, Any]:
         """The plan of a question, with the noise that a cost buys if one is given. Reads no data."""
         session = self._session(person, dataset)
-        asked = _asked(session, sql)
+        asked = question_now(session, sql)
         made = asked if cost is None else session.price(asked, payer=person.name, **cost)
         return {"dataset": dataset, "text": session.explain(made)}
 
@@ -130,7 +127,7 @@ class Curator:
     ) -> dict[str, Any]:
         """Answer a question."""
         session = self._paying(person, dataset, key)
-        answer = session.ask(_asked(session, sql), key=key, payer=person.name, **cost)
+        answer = session.ask(question_now(session, sql), key=key, payer=person.name, **cost)
         self._note(person, dataset, [(sql, answer)])
         return told(dataset, answer)
 
@@ -139,7 +136,7 @@ class Curator:
     ) -> dict[str, Any]:
         """Spend more on a question that was answered, and merge."""
         session = self._paying(person, dataset, key)
-        asked = _asked(session, sql)
+        asked = question_now(session, sql)
         before = session.recall(asked, confidence=cost["confidence"])
         if before is None:
             raise InvalidParameter("sql", NOTHING, "was not answered yet", "ask it first")
@@ -153,7 +150,7 @@ class Curator:
     ) -> dict[str, Any]:
         """Several questions for one cost: all are paid for, or none."""
         session = self._paying(person, dataset, key)
-        answers = session.batch([_asked(session, each) for each in questions], key=key, payer=person.name, **cost)
+        answers = session.batch([question_now(session, each) for each in questions], key=key, payer=person.name, **cost)
         self._note(person, dataset, list(zip(questions, answers, strict=True)))
         return {"dataset": dataset, "answers": [told(dataset, answer) for answer in answers]}
 
@@ -199,7 +196,7 @@ class Curator:
         """Answer a question from dummy rows. Free, and about nobody."""
         rehearsal = self.open(person, dataset).rehearsal()
         try:
-            answer = rehearsal.ask(_asked(rehearsal, sql), **cost)
+            answer = rehearsal.ask(question_now(rehearsal, sql), **cost)
         finally:
             rehearsal.ledger.close()
         told = answer.to_dict()
@@ -473,25 +470,36 @@ class Curator:
 
     def label(self, person: Person, release: str) -> dict[str, Any]:
         """The signed label of a release."""
+        opened, found, entry, answer = self._released(person, release)
+        return signed(label_of(found.dataset, found.question, answer, entry, opened.session), self.key)
+
+    def released(self, person: Person, release: str) -> dict[str, Any]:
+        """The answer of a release, for whoever asked: what its label binds."""
+        _, found, _, answer = self._released(person, release)
+        if found.person != person.name:
+            raise Problem("not_found", "there is no such release that you may see")
+        return told(found.dataset, answer)
+
+    def _released(self, person: Person, release: str) -> tuple[Open, ReleaseRecord, Entry, Answer]:
         dataset, _, number = release.rpartition(":")
         opened = self.open(person, dataset)
         found = self.catalogue.release(dataset, int(number)) if _NUMBER.fullmatch(number) else None
         if found is None or (person.role is Role.ANALYST and found.person != person.name):
             raise Problem("not_found", "there is no such release that you may see")
-        session = opened.session
-        entry = session.ledger.charge(found.entry)
-        sealed = None if entry is None else session.ledger.closing(entry.number)
+        ledger = opened.session.ledger
+        entry = ledger.charge(found.entry)
+        sealed = None if entry is None else ledger.closing(entry.number)
         answer = None if sealed is None else self._recalled(opened, found, sealed)
         if entry is None or answer is None:
             raise Problem("not_found", "there is no such release that you may see")
-        return signed(label_of(dataset, found.question, answer, entry, session), self.key)
+        return opened, found, entry, answer
 
     def _recalled(self, opened: Open, found: ReleaseRecord, sealed: Entry) -> Answer | None:
         """The answer of a release, read by what was public when it was asked."""
         earlier = (opened.before(schema) for schema in self.catalogue.earlier(found.dataset))
         for session in chain([opened.session], earlier):
             with contextlib.suppress(QuestionRefused, InvalidParameter):  # then it means nothing by this schema
-                asked = _asked_then(session, found.question)
+                asked = question_then(session, found.question)
                 answer = session.recall(asked, entry=sealed, confidence=found.confidence)
                 if answer is not None:
                     return answer
@@ -552,47 +560,9 @@ class Curator:
             asking.family,
             asking.ledger,
             [
-                ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, _moment(answer))
+                ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, moment(answer))
                 for sql, answer in answered
                 if not answer.receipt.replayed
             ],
             [answer.receipt.entry for _, answer in answered],
         )
-
-
-def _asked(session: Session, text: str) -> str | Question:
-    """A question as a session takes it: SQL, or what the steps of a dataframe build. No SQL begins with a brace."""
-    return question_of(text, session.tables) if text.startswith("{") else text
-
-
-def _asked_then(session: Session, text: str) -> str | Question:
-    """A question as it was noted: what bounds were read off has a name of its own."""
-    said = json.loads(text) if text.startswith("{") else {}
-    if "bounds" in said:
-        return bounds_question(said["bounds"], said["table"], session.tables)[1]
-    return _asked(session, text)
-
-
-def _moment(answer: Answer) -> float:
-    return datetime.fromisoformat(answer.receipt.time).timestamp()
-
-
-def told(dataset: str, answer: Answer) -> dict[str, Any]:
-    """An answer as it goes over the wire."""
-    return {**answer.to_dict(), "dataset": dataset, "release": f"{dataset}:{answer.receipt.entry}"}
-
-
-def reported(session: Session) -> dict[str, Any]:
-    """What became of the rows of each table: exact numbers, for the owner alone."""
-    return {table: each.to_dict() for table, each in session.registration.items()}
-
-
-def described_budget(budget: Budget) -> dict[str, Any]:
-    """A budget in words and numbers."""
-    epsilon = budget.epsilon
-    return {
-        "words": repr(budget),
-        "currency": budget.currency,
-        "epsilon": None if epsilon is None else str(epsilon),
-        "delta": str(budget.delta),
-    }

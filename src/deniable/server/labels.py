@@ -1,6 +1,7 @@
 """Privacy labels: what a release promises, on one page, signed. As JSON, HTML and SVG; the JSON is what is signed.
 
-A label holds no answer: unit, neighbours, loss, mechanism, bounds, what is public, and against whom it protects.
+A label says unit, neighbours, loss, mechanism, bounds, what is public, and against whom it protects. It holds no
+answer, but the digest of one, so that no other numbers can stand beside it; `ledger.verify_label` checks both.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from deniable.errors import UnreadableRecord
-from deniable.ledger.keys import PublicKey, SigningKey
+from deniable.ledger.keys import SigningKey
+from deniable.ledger.labels import BINDING, answer_digest, check_label, label_message
 from deniable.queries.answers import Answer
 from deniable.queries.pricing import released_as
 from deniable.queries.shown import key_said
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from deniable.queries.release import Draw
     from deniable.queries.session import Session
 
-VERSION: Final = 2
+__all__ = ["as_html", "as_svg", "check_label", "label_of", "lines", "signed"]
+
+VERSION: Final = BINDING
 _MERGED: Final = "merged by inverse variance"
 _SOME: Final = "; a key that only some of the draws showed carries the noise of those"
 _LONG: Final = re.compile(r"\b[0-9]+\.[0-9]{7,}\b(?!e)")
@@ -65,6 +68,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
             if not plan.is_picked  # no noise is added to a cell that is drawn
         ],
         "public": json.loads(write_schema(tables, form="json"))["tables"],
+        "answer": answer_digest(answer.to_dict()),
         "assumptions": list(answer.guarantee.assumptions),
         "threat_model": THREAT_MODEL,
         "ledger": {"serial": ledger.serial, "entry": entry.charge, "hash": entry.hash},
@@ -97,23 +101,7 @@ def _in_units(step: float | None, mechanism: Any) -> dict[str, Any]:
 def signed(label: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
     """The label with the key that signs it, and its signature."""
     whole = {**label, "key": key.public.hex}
-    return {**whole, "signature": key.sign(_message(whole))}
-
-
-def check_label(label: Mapping[str, Any], key: PublicKey) -> None:
-    """UnreadableRecord unless exactly this label was signed with this key.
-
-    Give the key that you trust, not the one the label names: whoever edits a label can sign it anew with another key.
-    """
-    unsigned = {name: value for name, value in label.items() if name != "signature"}
-    if label.get("key") != key.hex:
-        raise UnreadableRecord("this label was signed with another key")
-    if not isinstance(label.get("signature"), str) or not key.signed(_message(unsigned), label["signature"]):
-        raise UnreadableRecord("this label is not as it was signed")
-
-
-def _message(label: Mapping[str, Any]) -> bytes:
-    return b"deniable label\n" + json.dumps(label, sort_keys=True, separators=(",", ":")).encode()
+    return {**whole, "signature": key.sign(label_message(whole))}
 
 
 # -- for people ------------------------------------------------------------------------------------------------------
@@ -139,6 +127,7 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
         *(("Public", each) for each in bounded),
         *(("Assumes", each) for each in label["assumptions"]),
         ("Against", label["threat_model"]),
+        *([("Numbers", f"SHA-256 {label['answer']}")] if "answer" in label else ()),
         ("Ledger", f"{label['ledger']['serial']}, charge {label['ledger']['entry']}, {label['ledger']['hash']}"),
         ("Signed by", label["key"]),
         ("Signature", label["signature"]),

@@ -121,7 +121,7 @@ class Following:
     def _before(self, *_: Any) -> None:
         if self._is_training():
             self._state.begin()
-            self._outside.begin()
+            self._outside.begin(self._state.taken)
             self._is_inside = True
 
     def _after(self, *_: Any) -> None:

@@ -38,20 +38,29 @@ class Outside:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
+        self._version = 0
         self._kinds: set[type] = set()
         self._found = _Found(set())
         self._held: list[tuple[Any, str, Any]] = []
         self._snapshot: Snapshot | None = None
 
-    def begin(self) -> None:
-        """From now on."""
-        snapshot, kinds = self._snapshot, {type(each) for each in parts_of(self._model)}
-        if kinds != self._kinds:
-            self._kinds, snapshot = kinds, None
-            self._found = _Found({each for kind in kinds for each in kind.__mro__ if _package(each) not in OTHERS})
+    def begin(self, version: int) -> None:
+        """From now on. While the `version` of the model's attributes is the same, so are its parts."""
+        if version != self._version:
+            self._find()
+            self._version = version
+        if not self._found.classes:
+            return
+        snapshot = self._snapshot
         if snapshot is None or not (snapshot.is_still() and self._is_still()):
             self._snapshot = snapshot = self._taken()
         snapshot.copy_numbers()
+
+    def _find(self) -> None:
+        kinds = {type(each) for each in parts_of(self._model)}
+        if kinds != self._kinds:
+            self._kinds, self._snapshot = kinds, None
+            self._found = _Found({each for kind in kinds for each in kind.__mro__ if _package(each) not in OTHERS})
 
     def _is_still(self) -> bool:
         return all(_now(where, name) is was for where, name, was in self._held)

@@ -28,6 +28,7 @@ PLAIN: Final = (int, float, complex, str, bytes, type(None))
 
 _SKIPPED: Final = PLAIN + SHARED
 _own: Final = operator.attrgetter("__dict__")
+_values: Final = operator.methodcaller("values")
 
 Table = Mapping[str, Any]
 """A dictionary of names, or that of a class, which only the class may write into."""
@@ -50,6 +51,10 @@ class Snapshot:
         self._names: list[Any] = []
         """Of all of these one after the other, as are their values."""
         self._held: list[Any] = []
+        self._looked_at: list[Any] = []
+        """Tables that only tell whether all is as it was: their names do not matter."""
+        self._there: list[Any] = []
+        """Their values one after the other."""
         self._owners: list[Any] = []
         self._owned: list[Any] = []
         """The tables of the owners: somebody may set `__dict__` itself."""
@@ -72,7 +77,10 @@ class Snapshot:
         # What stands in front of all other names and is left alone is passed over: while as many names are there, and
         # those behind it are the same, nothing else can have come in front. torch keeps 17 names in every module.
         passed = takewhile(left_alone.__contains__, before) if left_alone else ()
-        if behind := len(before) - sum(1 for _ in passed):
+        if left_alone is None:
+            self._looked_at.append(table)
+            self._there += before.values()
+        elif behind := len(before) - sum(1 for _ in passed):
             self._behind.append((table, behind))
             self._names += islice(reversed(before), behind)
             self._held += islice(reversed(before.values()), behind)
@@ -137,7 +145,8 @@ class Snapshot:
         values = chain.from_iterable([islice(reversed(table.values()), most) for table, most in self._behind])
         names = chain.from_iterable([islice(reversed(table), most) for table, most in self._behind])
         return (
-            all(map(operator.is_, values, self._held))
+            all(map(operator.is_, chain.from_iterable(map(_values, self._looked_at)), self._there))
+            and all(map(operator.is_, values, self._held))
             and all(map(operator.is_, names, self._names))
             and all(len(now) == len(was) and all(map(operator.is_, now, was)) for now, was in self._lists)
         )

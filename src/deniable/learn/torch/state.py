@@ -28,11 +28,14 @@ class State:
         self._model = model
         self._seen: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._snapshot: Snapshot | None = None
+        self.taken = 0
+        """How often something was not what it was, so that all of it was walked through."""
 
     def begin(self) -> None:
         """From now on."""
         if self._snapshot is None or not self._snapshot.is_still():
             self._snapshot = self._taken()
+            self.taken += 1
         self._snapshot.copy_numbers()
 
     def _taken(self) -> Snapshot:

@@ -272,6 +272,11 @@ async def _label(visit: Visit) -> Response:
     name = release.replace(":", "-").encode("ascii", "ignore").decode()
     still = {"Content-Security-Policy": _STILL}
     match visit.request.query_params.get("form"):
+        case "answer":
+            answer = await visit.desk.run(visit.curator.released, visit.person, release)
+            kept = {"Content-Disposition": f'attachment; filename="answer-{name}.json"'}
+            body = json.dumps(answer, ensure_ascii=False, indent=2, allow_nan=False)
+            return Response(body, headers=kept, media_type="application/json")
         case "json":
             kept = {"Content-Disposition": f'attachment; filename="label-{name}.json"'}
             body = json.dumps(label, ensure_ascii=False, indent=2)
@@ -280,4 +285,7 @@ async def _label(visit: Visit) -> Response:
             return Response(as_html(label), headers=still, media_type="text/html")
         case "svg":
             return Response(as_svg(label), headers=still, media_type="image/svg+xml")
-    return visit.page("label.html", dataset=label["dataset"], release=release, label=label, lines=lines(label))
+    found = visit.curator.catalogue.release
+    record = await visit.desk.run(found, label["dataset"], label["ledger"]["entry"])
+    mine = record is not None and record.person == visit.person.name
+    return visit.page("label.html", dataset=label["dataset"], release=release, lines=lines(label), mine=mine)
