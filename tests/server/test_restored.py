@@ -18,6 +18,7 @@ from deniable.server import witness
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Person
 from deniable.server.curator import Curator
+from deniable.server.migrations.v0004_guards import RELEASED
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
 from deniable.server.rotation import rotate
@@ -311,9 +312,8 @@ def test_releases_from_before_heads_were_kept_are_known(tmp_path: Path) -> None:
     with closing(sqlite3.connect(state / "catalogue.sqlite")) as database, database:
         for charge, number in sorted(paid.items(), reverse=True):  # releases had the numbers of entries then
             database.execute("UPDATE curator_releases SET entry = ? WHERE entry = ?", (number, charge))
-        for table in ("server", "heads", "sketches", "overlaps"):
-            database.execute(f"DROP TABLE curator_{table}")
-        database.execute("UPDATE curator_version SET version_num = '0003'")
+        database.execute("DELETE FROM curator_heads")
+        database.execute(RELEASED)
     (state / "checkpoints").rename(tmp_path / "away")
     older_ledger(there, moments[0])
     curator = again(there)
@@ -341,6 +341,16 @@ def test_an_older_catalogue_beside_a_newer_ledger_goes_on_by_the_ledger(tmp_path
     curator.close()
 
 
+def set_back(postgres: Any, url: str, number: int, link: str) -> None:  # noqa: F811
+    """The ledger of a database as it was."""
+    for (name,) in postgres.sql(
+        "SELECT tgname FROM pg_trigger WHERE tgrelid = 'deniable_entries'::regclass AND NOT tgisinternal", url
+    ):
+        postgres.sql(f"DROP TRIGGER {name} ON deniable_entries", url)
+    postgres.sql(f"DELETE FROM deniable_entries WHERE number > {number}", url)
+    postgres.sql(f"UPDATE deniable_ledgers SET number = {number}, hash = '{link}'", url)
+
+
 @pytest.mark.postgres
 def test_older_entries_in_a_database_are_refused(tmp_path: Path, postgres: Any) -> None:  # noqa: F811
     url = postgres.database()
@@ -349,14 +359,25 @@ def test_older_entries_in_a_database_are_refused(tmp_path: Path, postgres: Any) 
     [(number, link)] = postgres.sql("SELECT number, hash FROM deniable_ledgers", url)
     ask(there, 2)
     there.curator.datasets.witness.close()
-    for (name,) in postgres.sql(
-        "SELECT tgname FROM pg_trigger WHERE tgrelid = 'deniable_entries'::regclass AND NOT tgisinternal", url
-    ):
-        postgres.sql(f"DROP TRIGGER {name} ON deniable_entries", url)
-    postgres.sql(f"DELETE FROM deniable_entries WHERE number > {number}", url)
-    postgres.sql(f"UPDATE deniable_ledgers SET number = {number}, hash = '{link}'", url)
+    set_back(postgres, url, number, link)
     curator = again(there)
     with pytest.raises(LedgerDamaged, match="newest copy"):
         curator.open(OLGA, "visits")
     curator.close()
     there.curator.close()
+
+
+@pytest.mark.postgres
+def test_a_database_that_is_restored_below_a_running_server_is_noticed(tmp_path: Path, postgres: Any) -> None:  # noqa: F811
+    """Catalogue and ledger go back together, and the server connects again: it alone remembers."""
+    url = postgres.database()
+    there = made(tmp_path, database=url)
+    ask(there, 1)
+    [(number, link)] = postgres.sql("SELECT number, hash FROM deniable_ledgers", url)
+    ask(there, 2, 3, 4)
+    set_back(postgres, url, number, link)
+    postgres.sql(f"UPDATE curator_heads SET number = {number}, hash = '{link}'", url)
+    with there.client:
+        for _ in range(3):  # the last ones are sealed in the ledger by now, and numbered as those from before
+            told = there.ask(NEVER.format(2), who="olga", epsilon=0.1)
+            assert (told.status_code, told.json()["code"]) == (503, "ledger_damaged")

@@ -38,9 +38,11 @@ SECONDS: Final = 30.0
 
 _COVERED: Final = 100_000
 _LOG: Final = logging.getLogger("deniable.server")
+_RESTART: Final = "put back the newest copy of this ledger, and restart the server"
 _MISSING: Final = (
     "this family had a signed checkpoint, and the folder of checkpoints has it no more: put the file {}.json back. "
-    "If it is lost for good, stop the server and run `deniable rotate --config ... --reason ...`: it signs a new one"
+    "If it is lost for good, stop the server and run `deniable rotate --config ... --reason ...`: it signs a new one. "
+    "Servers on one database share this folder"
 )
 
 
@@ -51,6 +53,8 @@ class Witness:
     def __init__(self, settings: Settings, catalogue: Catalogue, key: SigningKey) -> None:
         assert settings.checkpoints is not None
         self._folder, self._catalogue, self._key = settings.checkpoints, catalogue, key
+        self._noted: dict[str, int] = {}
+        self._broken: dict[str, LedgerDamaged] = {}
         self._covered: set[tuple[str, int]] = set()
         self._since: dict[str, int] = {}
         self._timers: dict[str, threading.Timer] = {}
@@ -80,19 +84,35 @@ class Witness:
 
     def note(self, family: str, ledger: Ledger) -> None:
         """Something was written that is no release: a limit, a name, a failed run."""
-        self._catalogue.add_releases([], _head(family, ledger))
+        self._keep_head([], family, ledger)
         self._later(family, ledger)
 
     def released(self, family: str, ledger: Ledger, releases: list[ReleaseRecord], entries: list[int]) -> None:
         """These answers are about to leave; `entries` paid for them, now or before."""
         seen = {(family, entry) for entry in entries}
-        if not releases and seen <= self._covered:
+        if not releases and seen <= self._covered and family not in self._broken:
             return  # a replay of what was noted by this process
-        self._catalogue.add_releases(releases, _head(family, ledger))
+        self._keep_head(releases, family, ledger)
         if len(self._covered) > _COVERED:
             self._covered.clear()
         self._covered |= seen
         self._later(family, ledger)
+
+    def _keep_head(self, releases: list[ReleaseRecord], family: str, ledger: Ledger) -> None:
+        """Write how far the ledger is. One that went back below an open server is not believed until it is restarted.
+
+        A database can be restored while the server runs: it connects again, and catalogue and ledger agree.
+        """
+        before = self._noted.get(family, 0)  # looked up first: others may note more while the ledger is read
+        head = ledger.head
+        if head.number < before:
+            fault = f"is missing: {before} entries were there while this server ran"
+            self._broken[family] = LedgerDamaged(head.number + 1, fault, _RESTART)
+        if family in self._broken:
+            raise self._broken[family]
+        self._catalogue.add_releases(releases, Head(family, head.serial, head.number, head.hash))
+        with self._turn:
+            self._noted[family] = max(head.number, self._noted.get(family, 0))
 
     # -- signing -------------------------------------------------------------------------------------------------------
 
@@ -153,8 +173,3 @@ def refused(family: str) -> LedgerDamaged:
     """What is said of a ledger that is not there."""
     fault = f"is missing: the ledger of family {family} is gone, and entries of it are known"
     return LedgerDamaged(1, fault, "put back its newest copy; a new one would forget what was spent")
-
-
-def _head(family: str, ledger: Ledger) -> Head:
-    found = ledger.head
-    return Head(family, found.serial, found.number, found.hash)

@@ -8,6 +8,12 @@ down_revision = "0003"
 
 _NAME = 200
 
+RELEASED = """
+    INSERT INTO curator_heads (family, serial, number, hash, signed)
+    SELECT curator_datasets.family, '', MAX(curator_releases.entry), '', 0 FROM curator_releases
+    JOIN curator_datasets ON curator_datasets.name = curator_releases.dataset GROUP BY curator_datasets.family"""
+"""How far each ledger must have been: up to the newest release. Nobody wrote its hash down."""
+
 
 def upgrade() -> None:
     """Make the tables. A ledger must have every entry that is known to have answered something."""
@@ -36,8 +42,4 @@ def upgrade() -> None:
         sa.Column("other", sa.String(_NAME), primary_key=True),
         sa.Column("made", sa.Float, nullable=False),
     )
-    op.execute(
-        "INSERT INTO curator_heads (family, serial, number, hash, signed) "
-        "SELECT curator_datasets.family, '', MAX(curator_releases.entry), '', 0 FROM curator_releases "
-        "JOIN curator_datasets ON curator_datasets.name = curator_releases.dataset GROUP BY curator_datasets.family"
-    )
+    op.execute(RELEASED)
