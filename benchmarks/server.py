@@ -85,7 +85,7 @@ def started(folder: Path, processes: int) -> tuple[subprocess.Popen[str], str, s
     with httpx.Client(base_url=url, timeout=60, trust_env=False) as web:
 
         def post(path: str, token: str, body: dict[str, Any]) -> Any:
-            response = web.post(path, json=body, headers={"Authorization": f"Bearer {token}"})
+            response = web.post(path, json=body, headers={"Authorization": f"Bearer {token}"} if token else {})
             response.raise_for_status()
             return response.json()
 

@@ -422,16 +422,20 @@ class Curator:
     def export(self, person: Person, dataset: str) -> bytes:
         """The whole history without answers, with a fresh signed checkpoint at its end: `deniable verify` reads it."""
         record = self.visible(person, dataset)
+        self.datasets.growing(record).verify_whole()
         self.datasets.checkpoint(record)
         with tempfile.TemporaryDirectory(dir=self.settings.state) as folder:
             path = Path(folder) / "ledger.jsonl"
             self.datasets.ledger(record).export(path)
             return path.read_bytes()
 
-    def verified(self, person: Person, dataset: str) -> dict[str, Any]:
-        """Whether the history of a dataset holds; LedgerDamaged names the first entry that does not."""
-        ledger = self.open(person, dataset).session.ledger
-        newest = ledger.verify(ledger.keys[0])
+    def verified(self, person: Person, dataset: str, *, whole: bool = False) -> dict[str, Any]:
+        """Whether the history of a dataset holds; LedgerDamaged names the first entry that does not. What was verified
+        in this process in the last minutes is not recomputed, unless the `whole` history is asked for.
+        """
+        opened = self.open(person, dataset)
+        ledger, growing = opened.session.ledger, self.datasets.growing(opened.record)
+        newest = growing.verify_whole() if whole else growing.verify()
         return {
             "dataset": dataset,
             "serial": ledger.serial,

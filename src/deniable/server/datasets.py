@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from deniable.curves.filters import units_of_limit
 from deniable.errors import NOTHING, DeniableError, InvalidParameter, LedgerDamaged, LedgerUnavailable
 from deniable.ledger import Budget, Cost, Ledger
+from deniable.ledger.growing import Growing
 from deniable.ledger.keys import SigningKey
 from deniable.queries.connect import session as session_on
 from deniable.queries.engines.apart import Apart
@@ -161,6 +162,7 @@ class Datasets:
         self.witness = Witness(settings, catalogue, key)
         self._open: dict[str, Open] = {}
         self._ledgers: dict[str, Ledger] = {}
+        self._growing: dict[str, Growing] = {}
         self._retired: list[tuple[threading.Timer, Open]] = []
         self._turns: dict[str, threading.Lock] = {}
         self._turn = threading.Lock()
@@ -270,6 +272,15 @@ class Datasets:
                     logged("ledger_damaged", family=record.family)
             except DeniableError:
                 pass  # told to whoever asks
+
+    def growing(self, record: DatasetRecord) -> Growing:
+        """The ledger of a dataset's family, verified as far as it was looked at in this process."""
+        ledger = self.ledger(record)
+        with self._turn:
+            found = self._growing.get(ledger.serial)
+            if found is None:
+                found = self._growing[ledger.serial] = Growing(ledger, ledger.keys[0])
+            return found
 
     def engines(self) -> list[Apart]:
         """The engines of all datasets that are open."""

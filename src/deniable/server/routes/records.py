@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, Final, final
 
 from fastapi import APIRouter, Path, Query, Response
@@ -47,9 +48,12 @@ def router(desk: Desk) -> APIRouter:
         return {"accounts": await desk.run(curator.accounts, person, dataset)}
 
     @routes.get("/ledger/{dataset}/status")
-    async def status(dataset: Name, person: Person = may("see ledger")) -> Any:
-        """Recompute every hash, sum, limit and signature; a problem names the first entry that is wrong."""
-        return await desk.run(curator.verified, person, dataset)
+    async def status(dataset: Name, person: Person = may("see ledger"), whole: bool = False) -> Any:
+        """Recompute every hash, sum, limit and signature; a problem names the first entry that is wrong.
+
+        Of what was recomputed within the last ten minutes, only the newest entry is looked at again, unless `whole`.
+        """
+        return await desk.run(partial(curator.verified, whole=whole), person, dataset)
 
     @routes.get("/overlaps")
     async def overlaps(person: Person = may("see overlaps")) -> Any:
