@@ -92,7 +92,7 @@ def started(folder: Path, processes: int) -> tuple[subprocess.Popen[str], str, s
         tokens = {}
         for name, role in (("olga", "owner"), ("ana", "analyst")):
             invited = post("/v1/invitations", admin, {"person": name, "role": role})
-            tokens[role] = post("/redeem", "", {"invitation": invited["invitation"]})["token"]
+            tokens[role] = post("/redeem", admin, {"invitation": invited["invitation"]})["token"]
         budget = {"epsilon": 1000.0, "delta": 1e-6}
         body = {"name": "visits", "sources": {"visits": "visits.csv"}, "schema": SCHEMA, "budget": budget}
         post("/v1/datasets", tokens["owner"], body)

@@ -149,7 +149,7 @@ def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) 
 
             for name, role in (("olga", "owner"), ("ana", "analyst")):
                 invited = post("/v1/invitations", tokens["admin"], {"person": name, "role": role})
-                tokens[role] = post("/redeem", "", {"invitation": invited["invitation"]})["token"]
+                tokens[role] = post("/redeem", tokens["admin"], {"invitation": invited["invitation"]})["token"]
             body = {
                 "name": "visits",
                 "sources": {"visits": "visits.csv"},

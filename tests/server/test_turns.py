@@ -116,3 +116,15 @@ async def _what_fails_and_who_hangs_up_give_their_place_back() -> None:
     assert await late == "ana"
     assert not turns.busy
     turns.close()
+
+
+def test_work_of_somebody_without_a_name_waits_and_comes() -> None:
+    """Whoever redeems an invitation has no name yet: their second piece of work waited for ever."""
+    asyncio.run(_work_of_somebody_without_a_name_waits_and_comes())
+
+
+async def _work_of_somebody_without_a_name_waits_and_comes() -> None:
+    turns = Turns("t", most=2, each=1, waiting=8)
+    found = await asyncio.wait_for(asyncio.gather(*(turns.start("", str, n) for n in range(3))), 30)
+    assert found == ["0", "1", "2"]
+    turns.close()

@@ -88,7 +88,10 @@ class Turns:
 
     def _next(self) -> None:
         """Start what has a place by now: one piece for each person before anybody's second."""
-        while self._queued and (person := next((each for each in self._queues if self._has_place(each)), None)):
+        while self._queued:
+            person = next((each for each in self._queues if self._has_place(each)), None)
+            if person is None:  # who has no name yet, as with an invitation, is "" and waits like anybody
+                return
             queue = self._queues[person]
             run = queue.popleft()
             self._queued -= 1
