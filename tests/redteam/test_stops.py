@@ -117,6 +117,7 @@ def test_one_person_does_not_stop_the_others(held: tuple[World, threading.Event,
         assert not late, [others.index(each) for each in late]
         found = [(await each).status_code for each in others]
         assert not [(await each).text for each in hostile if each.done()]
+        assert len(began) == there.curator.settings.each  # and no more
         go.set()
         return found, await asyncio.gather(*hostile)
 

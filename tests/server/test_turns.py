@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from deniable.server.problems import Problem
-from deniable.server.turns import Turns
+from deniable.server.turns import WHO, Places, Turns
 
 
 class Bench:
@@ -127,4 +127,37 @@ async def _work_of_somebody_without_a_name_waits_and_comes() -> None:
     turns = Turns("t", most=2, each=1, waiting=8)
     found = await asyncio.wait_for(asyncio.gather(*(turns.start("", str, n) for n in range(3))), 30)
     assert found == ["0", "1", "2"]
+    turns.close()
+
+
+def test_one_person_has_so_many_places_in_an_engine() -> None:
+    """Places are taken by the threads that work for somebody: who that is goes with the work into its thread."""
+    asyncio.run(_one_person_has_so_many_places())
+
+
+async def _one_person_has_so_many_places() -> None:
+    bench, turns, places = Bench(), Turns("t", most=6, each=4, waiting=100), Places(2)
+
+    def placed(name: str) -> Callable[[], str]:
+        work = bench.work(name)
+
+        def run() -> str:
+            with places.one():
+                return work()
+
+        return run
+
+    def start(person: str, name: str) -> asyncio.Future[str]:
+        WHO.set(person)
+        return turns.start(person, placed(name))
+
+    eve = [start("eve", f"eve{i}") for i in range(8)]
+    await until(lambda: len(bench.began) == 2)
+    ana = start("ana", "ana")
+    await until(lambda: len(bench.began) == 3)
+    assert bench.began[2] == "ana"
+    for gate in bench.gates.values():
+        gate.set()
+    assert await ana == "ana"
+    assert sorted(await asyncio.gather(*eve)) == sorted(f"eve{i}" for i in range(8))
     turns.close()

@@ -27,6 +27,7 @@ from deniable.server.failures import Failures
 from deniable.server.families import digest
 from deniable.server.problems import Problem
 from deniable.server.settings import Settings
+from deniable.server.turns import Places
 from deniable.server.witness import Witness, refused
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table, read_schema, write_schema
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 _DUMMY_SECONDS: Final = 10.0
 _DUMMY_SPACE: Final = 4 << 30
 """Address space, in bytes: most of it is reserved and never touched."""
+_DUMMY_EACH: Final = 2
+"""Rehearsals of one person that run at the same time."""
 _DUMMY_ROWS: Final = 1000
 """Behind rehearsals: as many as it takes for averages to have an answer at usual costs."""
 
@@ -132,7 +135,7 @@ class Open:
         from deniable.queries.engines.duckdb import DuckDBEngine
 
         make = partial(DuckDBEngine, memory="200MB", threads=1, seconds=_DUMMY_SECONDS)
-        engine = Apart(make, seconds=_DUMMY_SECONDS, space=_DUMMY_SPACE)
+        engine = Apart(make, seconds=_DUMMY_SECONDS, space=_DUMMY_SPACE, admits=Places(_DUMMY_EACH).one)
         rows = dummy_rows(self.tables, rows=_DUMMY_ROWS)
         made = {
             name: engine.register(name, pa.Table.from_pylist(rows[name]), table, b"nobody is protected here")
@@ -314,11 +317,11 @@ class Datasets:
     def _engine(self) -> Apart:
         settings = self._settings
         if settings.engine == "spark":
-            return Apart(partial(_spark, settings.seconds), seconds=settings.seconds)
+            return Apart(partial(_spark, settings.seconds), seconds=settings.seconds, admits=Places(settings.each).one)
         from deniable.queries.engines.duckdb import DuckDBEngine
 
         make = partial(DuckDBEngine, memory=settings.memory, seconds=settings.seconds)
-        return Apart(make, seconds=settings.seconds, space=settings.space)
+        return Apart(make, seconds=settings.seconds, space=settings.space, admits=Places(settings.each).one)
 
 
 def _spark(seconds: float) -> Engine:

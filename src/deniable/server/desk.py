@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any, Final, final
 
@@ -23,10 +22,10 @@ from deniable.server.events import logged
 from deniable.server.grid import Grid
 from deniable.server.problems import MEDIA_TYPE, Problem, problem_of, written_down
 from deniable.server.requests import filled, is_outline
-from deniable.server.turns import Turns
+from deniable.server.turns import WHO, Turns
 
-WHO: Final[ContextVar[str]] = ContextVar("who", default="")
-"""Whose request this is, once the door has let them in: their work takes their own turns."""
+_THREADS: Final = 2
+"""Threads of one person for each of their places in an engine: some prepare and seal while others run."""
 
 _READS: Final = 8
 _READS_EACH: Final = 3
@@ -43,7 +42,7 @@ class Desk:
         self.curator = curator
         self._grid = Grid(curator.settings.grid)
         most, each = curator.settings.at_once, curator.settings.each
-        self._questions = Turns("ask", most=most, each=each, waiting=curator.settings.waiting)
+        self._questions = Turns("ask", most=most, each=_THREADS * each, waiting=curator.settings.waiting)
         self._reads = Turns("read", most=_READS, each=_READS_EACH, waiting=curator.settings.waiting)
         self._running: dict[tuple[str, str, str], asyncio.Future[tuple[int, bytes]]] = {}
 

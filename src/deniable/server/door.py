@@ -15,11 +15,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deniable.server.addresses import Addresses
 from deniable.server.catalogue import Person
 from deniable.server.curator import Curator
-from deniable.server.desk import WHO
 from deniable.server.events import logged
 from deniable.server.limits import Buckets
 from deniable.server.metrics import Metrics
 from deniable.server.problems import MEDIA_TYPE, Problem, written_down
+from deniable.server.turns import WHO
 
 Page = Callable[[Scope, Problem], Response | None]
 """A problem as a page, where a page was asked for."""

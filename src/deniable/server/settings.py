@@ -59,7 +59,7 @@ class Settings:
     at_once: int = 16
     """Questions that run at the same time."""
     each: int = 3
-    """Questions of one person that run at the same time; their others wait, and nobody else waits for those."""
+    """Questions of one person that run in one engine at the same time; their others wait, and nobody else for those."""
     waiting: int = 2000
     """Questions that may wait for their turn; more are turned away."""
     rate: float = 50.0

@@ -1,14 +1,19 @@
 """Whose turn it is: so many pieces of work at the same time, so many of one person, and those who wait in turns.
 
 Whoever asks for a hundred things at once waits for their own; the next person waits for one place, not for a hundred.
+Threads are many (`Turns`), places in an engine few (`Places`): one person has several of the first, so that what they
+write to disk goes there together, and fewer of the second than there are.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Final, TypeVar, final
 
@@ -16,6 +21,9 @@ from deniable.server.events import logged
 from deniable.server.problems import Problem
 
 Made = TypeVar("Made")
+
+WHO: Final[ContextVar[str]] = ContextVar("who", default="")
+"""Whose request this is, once the door has let them in: their work takes their own turns."""
 
 _SHARE: Final = 4
 """Nobody fills more than one part in so many of the places to wait."""
@@ -49,7 +57,7 @@ class Turns:
         """Work for a person, now or when it is their turn. It runs to its end, whoever still waits for it."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Made] = loop.create_future()
-        run = partial(self._run, loop, person, done, partial(work, *arguments))
+        run = partial(self._run, loop, person, done, partial(copy_context().run, work, *arguments))
         if self._has_place(person) and not self._queued:
             run()
             return done
@@ -100,3 +108,30 @@ class Turns:
             else:
                 del self._queues[person]
             run()
+
+
+@final
+class Places:
+    """Places in an engine, of which one person has `each` at most. Whoever wants more waits for their own."""
+
+    def __init__(self, each: int) -> None:
+        self._each = each
+        self._taken: Counter[str] = Counter()
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """A place for whoever this thread works for."""
+        person = WHO.get()
+        with self._changed:
+            while self._taken[person] >= self._each:
+                self._changed.wait()
+            self._taken[person] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken[person] -= 1
+                if not self._taken[person]:
+                    del self._taken[person]
+                self._changed.notify_all()

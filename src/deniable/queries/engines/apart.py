@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -49,15 +49,23 @@ class Apart(Engine):
 
     `space` caps the address space of the process in bytes (None: no cap), `seconds` the time of one question. A
     question that is over either fails with a closed code, and so do those that ran beside it when the process had to be
-    ended; the next one finds a new process, with the same tables read again under the same secret.
+    ended; the next one finds a new process, with the same tables read again under the same secret. `admits` is entered
+    by who wants a place, before they have one: there somebody who wants too many can be made to wait.
     """
 
-    def __init__(self, make: Callable[[], Engine], *, seconds: float | None = None, space: int | None = None) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Engine],
+        *,
+        seconds: float | None = None,
+        space: int | None = None,
+        admits: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         if seconds is not None and not seconds > 0:
             raise InvalidParameter("seconds", seconds, "must be positive, or None for no limit")
         if space is not None and not space > 0:
             raise InvalidParameter("space", space, "must be a positive number of bytes, or None for no limit")
-        self._make, self._seconds, self._space = make, seconds, space
+        self._make, self._seconds, self._space, self._admits = make, seconds, space, admits
         self._tables: list[tuple[str, object, Table, bytes, Table, str]] = []
         self._reports: dict[str, Registration] = {}
         self._turn = threading.Lock()
@@ -86,7 +94,7 @@ class Apart(Engine):
         with self._counting:
             self._inside += 1
         try:
-            with self._places:  # who waits here loses none of their time
+            with self._admits(), self._places:  # who waits here loses none of their time
                 with self._turn:
                     self._running()  # nor who finds that the process was lost
                 yield
