@@ -1,6 +1,7 @@
 """The server under load: answered questions and prices a second, and how long they take.
 
     python benchmarks/server.py [--seconds 10] [--clients 64] [--processes N] [--json OUT] [--strict]
+    python benchmarks/server.py --bare [...]
     python benchmarks/server.py --timing
 
 `deniable serve` is started as people start it, on a table of 10,000 rows with SQLite, and asked over HTTP by clients
@@ -16,6 +17,9 @@ clients' own are told beside them, because they share the machine's cores. `slow
 than it did at its fastest: on a machine that does other things, CPU time is worth less. The Python is told as well:
 one of a distribution needs a sixth less than one that was built without profiles, as pyenv does.
 
+`--bare` asks FastAPI and DuckDB with nothing in between (`benchmarks/bare.py`) the same new questions in the same run,
+and tells how many times its CPU each load took.
+
 `--timing` asks 500 questions, in turns of this table and of its neighbour in which one more person has 30,000 rows: the
 medians, how many answers left after the first step of the grid, and the p-value of Welch's t-test.
 """
@@ -24,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import csv
 import json
 import os
@@ -31,6 +36,7 @@ import random
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -68,8 +74,8 @@ def table(folder: Path, *, heavy: int = 0) -> None:
             writer.writerow([10**6, rng.choice("ABC"), rng.randrange(100), round(rng.random() * 2000, 2)])
 
 
-def started(folder: Path, processes: int) -> tuple[subprocess.Popen[str], str, str]:
-    """The server, its address, and a token of an analyst."""
+def started(folder: Path, processes: int) -> tuple[subprocess.Popen[str], str, str, str]:
+    """The server, its address, and the tokens of an analyst and of the owner."""
     config = folder / "server.toml"
     config.write_text(
         f'state = "state"\ndata = ["."]\nrate = 1e6\nburst = 1000000\nport = 0\nprocesses = {processes}\n',
@@ -97,7 +103,32 @@ def started(folder: Path, processes: int) -> tuple[subprocess.Popen[str], str, s
         body = {"name": "visits", "sources": {"visits": "visits.csv"}, "schema": SCHEMA, "budget": budget}
         post("/v1/datasets", tokens["owner"], body)
         post("/v1/datasets/visits/grants", tokens["owner"], {"analyst": "ana"})
-    return server, url, tokens["analyst"]
+    return server, url, tokens["analyst"], tokens["owner"]
+
+
+def bare(folder: Path, processes: int) -> tuple[subprocess.Popen[bytes], str]:
+    """FastAPI and DuckDB with nothing in between, and where they listen."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "bare:app",
+        "--app-dir",
+        str(Path(__file__).parent),
+        "--port",
+        str(port),
+    ]
+    command += ["--workers", str(processes), "--log-level", "warning", "--no-access-log"]
+    environment = {**os.environ, "BARE_TABLE": str(folder / "visits.csv")}
+    server = subprocess.Popen(command, env=environment, start_new_session=True)
+    for _ in range(600):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            break
+        time.sleep(0.1)
+    return server, f"http://127.0.0.1:{port}"
 
 
 async def asked(reader: Any, writer: Any, path: str, token: str, body: dict[str, Any]) -> int:
@@ -186,6 +217,17 @@ def measured(server: Any, run: Callable[[], Any]) -> dict[str, float]:
     }
 
 
+def compared(folder: Path, given: argparse.Namespace, question: Callable[[int], str]) -> dict[str, float]:
+    """The same questions to the bare server."""
+    server, url = bare(folder, given.processes)
+    try:
+        asyncio.run(load(url, "none", given.clients, 1.0, "/v1/questions", question))
+        return measured(server, lambda: load(url, "none", given.clients, given.seconds, "/v1/questions", question))
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(60)
+
+
 def timing() -> None:
     """Whether the times tell neighbours apart. Both are asked in turns, so that a busy machine is busy for both."""
     from scipy import stats
@@ -197,7 +239,7 @@ def timing() -> None:
             table(Path(place), heavy=heavy)
             servers.append(started(Path(place), 1))
         try:
-            found = asyncio.run(_in_turns([(url, token) for _, url, token in servers], steps))
+            found = asyncio.run(_in_turns([(url, token) for _, url, token, _ in servers], steps))
         finally:
             for server, *_ in servers:
                 os.killpg(server.pid, signal.SIGTERM)
@@ -239,6 +281,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--strict", action="store_true", help="exit 1 if a goal is missed")
+    parser.add_argument("--bare", action="store_true", help="beside FastAPI and DuckDB with nothing in between")
     parser.add_argument("--timing", action="store_true", help="whether a heavy person can be seen in the times")
     given = parser.parse_args()
     if given.timing:
@@ -247,7 +290,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         table(folder)
-        server, url, token = started(folder, given.processes)
+        server, url, token, _ = started(folder, given.processes)
         try:
             rng = random.Random(1)
 
@@ -271,6 +314,8 @@ def main() -> None:
                 "prices": measured(server, run(price, usual, given.seconds)),
                 "new prices": measured(server, run(price, fresh, given.seconds)),
             }
+            if given.bare:
+                results["bare"] = compared(folder, given, fresh)
             plain = sorted(plain + loops())
         finally:
             os.killpg(server.pid, signal.SIGTERM)
@@ -283,6 +328,10 @@ def main() -> None:
             f"   CPU ms each: server {found['cpu_ms_each']:5.2f}, client {found['client_cpu_ms_each']:4.2f}"
             f"   so {found['per_second_of_two_cores']:5.0f} /s if two cores did nothing else"
         )
+    if given.bare:
+        alone = results["bare"]["cpu_ms_each"]
+        times = [f"{name} {found['cpu_ms_each'] / alone:.2f} x" for name, found in results.items() if name != "bare"]
+        print(f"CPU beside FastAPI and DuckDB alone: {', '.join(times)}")
     print(f"slow {plain[len(plain) // 2] / plain[0]:.2f}, load average {os.getloadavg()[0]:.1f}; Python {sys.version}")
     if given.json is not None:
         given.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
