@@ -66,7 +66,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     chromium = shutil.which("chromium")
     assert chromium is not None, "these tests need chromium on the path; on Debian: apt install chromium"
     (folder / "survey.csv").write_text(
-        "\n".join(["who,colour,height", *(f'{i},"{HOSTILE if i % 3 else "blue"}",{150 + i % 40}' for i in range(400))])
+        "\n".join(["who,colour,height", *(f's{i},"{HOSTILE if i % 3 else "blue"}",{150 + i % 40}' for i in range(400))])
     )
     world = made(folder, grid=0.01, port=0)
     world.newcomer("nina", Role.ANALYST)
