@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter, LedgerUnavailable
+from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter, LedgerUnavailable, UnreadableRecord
 from deniable.ledger import Budget, Ledger, State, verify_export
 from deniable.ledger.places import is_network_path, same_place
 from deniable.units import Unit
@@ -264,3 +264,18 @@ def test_a_new_ledger_may_be_read_by_its_owner_only(tmp_path: Path, kind: str) -
     path.chmod(0o660)  # the owner may share it
     with Ledger.open(address(path, kind), **ABOUT) as ledger:
         assert path.stat().st_mode & 0o777 == 0o660
+
+
+def test_the_file_of_a_ledger_is_no_database_for_a_second_one(tmp_path: Path) -> None:
+    """Opened as sqlite:///..., a ledger's file took the tables of another beside its own: 1.8 of 1 was spent."""
+    path = tmp_path / "first.ledger"
+    with Ledger.open(path, **ABOUT) as ledger:
+        spend(ledger)
+        with pytest.raises(UnreadableRecord, match="open it by its path"):
+            Ledger.open(address(path, "database"), **ABOUT)
+    with pytest.raises(UnreadableRecord, match="open it by its path"):
+        Ledger.open(address(path, "database"), **ABOUT)
+    with Ledger.open(path, **ABOUT) as ledger:
+        ledger.verify()
+        with pytest.raises(BudgetExceeded):
+            spend(ledger, 2)

@@ -37,7 +37,7 @@ from deniable.errors import (
 from deniable.ledger import migrations
 from deniable.ledger.entries import Entry, Heading, State
 from deniable.ledger.places import check_names, identity, keep_private, resolved
-from deniable.ledger.sqlite import flushed, needs_all, ours
+from deniable.ledger.sqlite import APPLICATION, flushed, needs_all, ours
 from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, Waiting, as_row, from_row, genesis_of
 
 try:
@@ -370,6 +370,12 @@ class _Pool:
         with self.engine.connect() as connection:
             if self.file is not None and made_here:
                 keep_private(self.file)
+            elif self.file is not None:
+                found = connection.exec_driver_sql("PRAGMA application_id").scalar()
+                connection.rollback()
+                if found == APPLICATION:  # tables beside its own would be a second budget
+                    rule = f"{str(self.file)!r} is the ledger of one dataset, not a database of ledgers"
+                    raise UnreadableRecord(f"{rule}; open it by its path, without sqlite:///")
             found = migrations.revision(connection.execution_options(deniable_writes=False), _VERSION_TABLE)
             connection.rollback()
         if found is None or found < _REVISION:

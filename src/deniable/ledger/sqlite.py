@@ -38,9 +38,9 @@ from deniable.ledger.entries import Entry, Heading
 from deniable.ledger.places import check_names, identity, keep_private
 from deniable.ledger.stores import COLUMNS, RESTORE, Head, Seen, Store, Transaction, as_row, from_row, genesis_of
 
-__all__ = ["SQLiteStore", "flushed", "needs_all", "ours"]
+__all__ = ["APPLICATION", "SQLiteStore", "flushed", "needs_all", "ours"]
 
-_APPLICATION: Final = 0x64656E79
+APPLICATION: Final = 0x64656E79
 """Marks an SQLite file as a ledger of ours ("deny"), in the field that SQLite keeps for this."""
 
 _PATIENCE: Final = 30.0
@@ -344,7 +344,7 @@ def _refuse_foreign(path: Path | None) -> None:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_NOTADB:
                 raise
             found = None
-    if found != _APPLICATION:
+    if found != APPLICATION:
         raise UnreadableRecord(f"{str(path)!r} is not a ledger; it was not touched. Name another file")
 
 
@@ -373,7 +373,7 @@ def _create(connection: sqlite3.Connection, new: Heading) -> None:
     connection.execute("BEGIN EXCLUSIVE")
     try:
         if not _has_tables(connection):  # nobody was faster
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
             for statement in (*_SCHEMA, *_ACCOUNTS, *_OWN):
                 connection.execute(statement)
@@ -390,7 +390,7 @@ def _heading_text(connection: sqlite3.Connection) -> str:
     [application], [version] = (
         connection.execute(f"PRAGMA {p}").fetchone() for p in ("application_id", "user_version")
     )
-    if application != _APPLICATION:
+    if application != APPLICATION:
         raise UnreadableRecord("this SQLite file is not a ledger; name another file")
     if version > VERSION:
         raise UnreadableRecord(f"this ledger has format {version}, newer than {VERSION}; update deniable to open it")
