@@ -1,13 +1,11 @@
 """Questions from the shell: `ask`, `price`, `bounds` and `schema`; and, for the owner alone, `report`.
 
-The account of a file is kept beside it, in FILE.ledger: whoever asks next shares its budget. FILE is the file itself:
-symbolic links are followed first, and a file with several names (hard links) gets no account of its own. No option
-opens a second account of a file that has one.
+The account of a file is kept beside it, in FILE.ledger: whoever asks next shares its budget. Which account that is, and
+that a file has no two of them, is for `accounts`.
 """
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,7 +16,7 @@ from deniable.errors import NOTHING, InvalidParameter, QuestionRefused
 if TYPE_CHECKING:
     import typer
 
-    from deniable.ledger import Budget, Ledger
+    from deniable.ledger import Budget
     from deniable.queries.engines.report import Registration
     from deniable.queries.session import Session
     from deniable.tables.kinds import Domain
@@ -169,10 +167,11 @@ def _registered(given: dict[str, Any]) -> "Mapping[str, Registration]":
 
 def _named(source: Path, table: str | None) -> dict[str, object]:
     """What is read, by the name of its table."""
-    from deniable.tables.files import DATABASES, plain_name, table_name
+    from deniable.cli.accounts import is_database, meant
+    from deniable.tables.files import plain_name, table_name
 
-    source = source.resolve()
-    if not source.name.lower().endswith(DATABASES):
+    source = meant(source)
+    if not is_database(source):
         if table is not None:
             raise InvalidParameter("--table", table, "is for a file that has several", f"leave it out: {source.name}")
         return {table_name(source): source}
@@ -205,73 +204,10 @@ def _declared(given: dict[str, Any]) -> "dict[str, Domain] | None":
 
 def _account(given: dict[str, Any]) -> Path:
     """The file of the ledger."""
-    if not given["source"].name:  # "", "." and "/"
-        raise InvalidParameter("source", str(given["source"]), "is no file", "name a CSV or Parquet file")
-    source = given["source"].resolve()
-    beside, said = _beside(source), given["ledger"]
-    if said is None and beside.exists():
-        return beside
-    account = beside if said is None else Path(said)
-    _check_only_account(given, source, account)
-    return account
+    from deniable.cli.accounts import account_of, is_database, meant
 
-
-def _check_only_account(given: dict[str, Any], source: Path, account: Path) -> None:
-    """Refuse a second account of a file, by whatever name it is asked: the first may have spent the budget already.
-
-    Seen are the accounts beside the names that it has in its folder. Where its other names (hard links) are elsewhere,
-    there may be an account that nobody sees from here, so a new one is refused as well.
-    """
-    if not source.is_file():
-        return
-    from deniable.ledger import Ledger
-
-    names = _names(source)
-    first: dict[str, Path] = {}  # by the serial number of the account, the name of the file that has it
-    for each in names:
-        if _beside(each).exists():
-            with Ledger.inspect(_beside(each)) as ledger:
-                if _may_be_about(given, ledger):
-                    first.setdefault(ledger.serial, each)
-    if account.exists():
-        with Ledger.inspect(account) as ledger:  # the one that was named may be the same, in another place
-            if not first or ledger.serial in first:
-                return
-    if first:
-        name = next(iter(first.values())).name
-        whose = "" if name == source.name else f"has several names (hard links): {name} "
-        rule = f"{whose}has an account already, in {name}.ledger"
-        raise InvalidParameter("source", source.name, rule, f"ask {name} without --ledger")
-    if source.stat().st_nlink > 1:
-        rule = "has several names (hard links), and one account for all; none is beside this one"
-        remedy = (
-            "ask it by the name that has an account; if none has, remove its other names first "
-            f"(find / -samefile {source.name} lists them)"
-        )
-        raise InvalidParameter("source", source.name, rule, remedy)
-
-
-def _names(source: Path) -> list[Path]:
-    """The names that a file has in its folder, its own first."""
-    found = source.stat()
-    if found.st_nlink == 1:
-        return [source]
-    others = (each for each in sorted(source.parent.iterdir()) if each != source and each.is_file())
-    return [source, *(each for each in others if not each.is_symlink() and os.path.samestat(each.stat(), found))]
-
-
-def _may_be_about(given: dict[str, Any], ledger: "Ledger") -> bool:
-    """Whether the account beside a file is that of the table asked: a database has an account for each table."""
-    from deniable.tables.files import DATABASES
-
-    if not given["source"].resolve().name.lower().endswith(DATABASES):
-        return True
-    [name] = _named(given["source"], given["table"])
-    return name in ledger.names
-
-
-def _beside(source: Path) -> Path:
-    return source.with_name(source.name + ".ledger")
+    table = next(iter(_named(given["source"], given["table"]))) if is_database(meant(given["source"])) else None
+    return account_of(given, table)
 
 
 def _cost(given: dict[str, Any]) -> dict[str, Any]:

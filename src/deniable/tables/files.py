@@ -49,13 +49,27 @@ def files_of(path: str) -> list[str]:
     elif os.path.isdir(path):
         files = sorted(_parquet_below(path))
     else:
-        files = sorted(glob.glob(path, recursive=True))
+        folder, rest = split_pattern(path)
+        files = sorted(glob.glob(os.path.join(glob.escape(folder), rest), recursive=True))
+    for each in files:
+        if not os.path.isfile(each):
+            what = "a folder" if os.path.isdir(each) else "a symbolic link that leads to no file, or no file at all"
+            raise InvalidParameter("source", path, f"{os.path.basename(each)} is {what}", "name files, or one folder")
     if not files:
         raise InvalidParameter(
             "source", path, "there is no such file", "paths may have wildcards, as in visits/*.parquet"
         )
     _refuse_formats(path, files)
     return files
+
+
+def split_pattern(path: str) -> tuple[str, str]:
+    """A path with wildcards: the deepest folder that it names in full, and the rest. What exists has no wildcards."""
+    folder, rest = os.path.split(path)
+    while folder and not os.path.isdir(folder):
+        folder, last = os.path.split(folder)
+        rest = os.path.join(last, rest)
+    return folder, rest
 
 
 def _parquet_below(folder: str) -> Iterator[str]:
