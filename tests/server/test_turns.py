@@ -58,6 +58,59 @@ async def _who_asks_for_a_hundred_things_leaves_places_for_others() -> None:
     turns.close()
 
 
+def test_who_is_alone_has_nearly_all_places_until_others_come() -> None:
+    """A limit for each person let most threads rest while one person alone was there."""
+    asyncio.run(_who_is_alone_has_nearly_all_places_until_others_come())
+
+
+async def _who_is_alone_has_nearly_all_places_until_others_come() -> None:
+    bench, turns = Bench(), Turns("t", most=8, each=2, waiting=1000)
+    mine = [turns.start("eve", bench.work(f"eve{i}")) for i in range(20)]
+    await until(lambda: len(bench.began) == 6)  # all but a quarter
+    others = [turns.start(name, bench.work(name)) for name in ("ana", "bob")]
+    await until(lambda: len(bench.began) == 8)
+    assert sorted(bench.began) == sorted(["ana", "bob", *(f"eve{i}" for i in range(6))])
+    for at in range(4):  # as long as others are there, nothing beyond her two starts
+        bench.gates[f"eve{at}"].set()
+        await mine[at]
+    assert len(bench.began) == 8
+    bench.gates["eve4"].set()
+    await until(lambda: "eve6" in bench.began)
+    assert "eve7" not in bench.began
+    for name in ("ana", "bob"):
+        bench.gates[name].set()
+    await asyncio.gather(*others)
+    await until(lambda: len(bench.began) == 2 + 5 + 6)  # five of hers are done, and she has six places again
+    for gate in bench.gates.values():
+        gate.set()
+    assert [await each for each in mine] == [f"eve{i}" for i in range(20)]
+    turns.close()
+
+
+def test_who_waits_ends_the_time_alone_of_another() -> None:
+    asyncio.run(_who_waits_ends_the_time_alone_of_another())
+
+
+async def _who_waits_ends_the_time_alone_of_another() -> None:
+    """Also while all that others want still waits: the free places are for those who have none."""
+    bench, turns = Bench(), Turns("t", most=4, each=1, waiting=1000)
+    mine = [turns.start("eve", bench.work(f"eve{i}")) for i in range(6)]
+    others = [turns.start("ana", bench.work(f"ana{i}")) for i in range(2)]
+    await until(lambda: len(bench.began) == 4)
+    assert sorted(bench.began) == ["ana0", "eve0", "eve1", "eve2"]
+    for name in ("eve0", "eve1"):
+        bench.gates[name].set()
+    await asyncio.gather(*mine[:2])
+    assert len(bench.began) == 4
+    bench.gates["ana0"].set()
+    await until(lambda: "ana1" in bench.began)  # not eve3
+    assert "eve3" not in bench.began
+    for gate in bench.gates.values():
+        gate.set()
+    await asyncio.gather(*mine, *others)
+    turns.close()
+
+
 def test_those_who_wait_come_in_turns() -> None:
     asyncio.run(_those_who_wait_come_in_turns())
 

@@ -1,6 +1,7 @@
 """Whose turn it is: so many pieces of work at the same time, so many of one person, and those who wait in turns.
 
 Whoever asks for a hundred things at once waits for their own; the next person waits for one place, not for a hundred.
+Whoever is alone has nearly all threads, until somebody comes.
 Threads are many (`Turns`), places in an engine few (`Places`): one person has several of the first, so that what they
 write to disk goes there together, and fewer of the second than there are.
 """
@@ -26,18 +27,22 @@ WHO: Final[ContextVar[str]] = ContextVar("who", default="")
 """Whose request this is, once the door has let them in: their work takes their own turns."""
 
 _SHARE: Final = 4
-"""Nobody fills more than one part in so many of the places to wait."""
+"""Nobody fills more than one part in so many of the places to wait, and whoever is alone leaves one part in so many of
+the threads to whoever comes next.
+"""
 
 
 @final
 class Turns:
     """Threads that work for people. Lives on one event loop, so that nothing in it needs a lock.
 
-    `most` run at the same time, `each` of them for one person; `waiting` may wait, more are turned away.
+    `most` run at the same time, and `each` of them for one person while others run or wait; who is alone has all but a
+    quarter, which is there at once for those who come. `waiting` may wait, more are turned away.
     """
 
     def __init__(self, name: str, *, most: int, each: int, waiting: int) -> None:
         self._most, self._each, self._waiting = most, min(each, most), waiting
+        self._alone = most - max(1, most // _SHARE)
         self._pool = ThreadPoolExecutor(most, thread_name_prefix=name)
         self._running: Counter[str] = Counter()
         self._queues: OrderedDict[str, deque[Callable[[], None]]] = OrderedDict()
@@ -73,7 +78,10 @@ class Turns:
         return done
 
     def _has_place(self, person: str) -> bool:
-        return self._running.total() < self._most and self._running[person] < self._each
+        total, mine = self._running.total(), self._running[person]
+        if mine < self._each:
+            return total < self._most
+        return mine == total < self._alone and self._queues.keys() <= {person}
 
     def _run(
         self, loop: asyncio.AbstractEventLoop, person: str, done: asyncio.Future[Made], work: Callable[[], Made]
