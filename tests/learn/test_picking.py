@@ -13,7 +13,8 @@ from torch import nn  # noqa: E402
 
 from deniable import learn  # noqa: E402
 from deniable.errors import InvalidParameter  # noqa: E402
-from deniable.learn.torch import Trainer  # noqa: E402
+from deniable.learn.torch import Trainer, rules  # noqa: E402
+from deniable.learn.torch.domains import Given, Mixed, Rows, Same  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -50,6 +51,72 @@ def _picked(logp, y):
 def test_the_hidden_state_of_a_recurrent_layer_is_read_with_as_many_places_as_examples(kind):
     """Places were taken for examples, and the model was refused as one that mixes them."""
     assert _trained(Recurrent(kind), torch.randn(30, 5, 4), _picked) is None
+
+
+class Started(nn.Module):
+    """A recurrent layer that begins with a state of the forward pass's own."""
+
+    def __init__(self, kind, start):
+        super().__init__()
+        self.layer, self.head = getattr(nn, kind)(4, 6, batch_first=True), nn.Linear(6, 3)
+        self.start, self.learnt = start, nn.Linear(4, 6)
+
+    def forward(self, x):
+        first = STARTS[self.start](self, x)[None].contiguous()
+        answer, _ = self.layer(x, (first, first) if isinstance(self.layer, nn.LSTM) else first)
+        return self.head(answer[:, -1])
+
+
+STARTS = {
+    "zeros": lambda _, x: x.new_zeros(len(x), 6),
+    "one for all": lambda model, x: model.learnt.bias.detach().expand(len(x), 6),
+    "of each example": lambda model, x: model.learnt(x[:, 0]),
+    "by place in the batch": lambda _, x: (torch.arange(len(x)) % 2 * 60.0 - 30)[:, None].expand(-1, 6),
+    "of another example": lambda model, x: model.learnt(x[:, 0]).roll(1, 0),
+    "of one, by its numbers": lambda model, x: model.learnt(x[:, 0])[0].expand(len(x), 6),
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_a_recurrent_layer_begins_with_the_same_state_or_with_that_of_the_example(kind, start):
+    """States by place in the batch: one record that was removed moved the sum by 39 clipping norms."""
+    why = _end_of(Started(kind, start), torch.randn(30, 5, 4))
+    assert (why is None) == (start in ("zeros", "one for all", "of each example"))
+
+
+def _end_of(model, x, losses=_picked):
+    """Why examples were computed alone, or why the model was refused."""
+    try:
+        return _trained(model, x, losses)
+    except InvalidParameter as refused:
+        return str(refused)
+
+
+def test_a_recurrent_layer_takes_no_weights_and_no_states_that_lie_otherwise_from_the_data():
+    """Weights whose rows are the examples went for states of the examples."""
+    torch.manual_seed(0)
+    x, count = torch.randn(5, 6, 4), 6
+    layer = nn.LSTM(4, 6)
+    state = torch.zeros(6, 6)
+    cases = {"states": (layer.weight_hh_l0, state), "weights": (x.sum((0, 2))[:, None].expand(6, 6), state)}
+    cases["states the other way"] = layer.weight_hh_l0, x.sum((0, 2))[None].expand(6, 6)
+    found = {}
+    for name, (weight, first) in cases.items():
+        domains = {id(x): Rows(1, 1)}
+        if name == "weights":
+            domains[id(weight)] = Rows(0, 1)
+        elif name == "states the other way":
+            domains[id(first)] = Rows(1, 1)
+        args = (x, layer.weight_ih_l0, weight, layer.bias_ih_l0, layer.bias_hh_l0, first, state)
+        op = torch.ops.aten.mkldnn_rnn_layer.default
+        rest = (False, [], 2, 6, 1, True, False, False, False)
+        made = [torch.zeros(5, 6, 6), torch.zeros(6, 6), torch.zeros(6, 6), torch.zeros(1)]
+        of = lambda each, known=domains: known.get(id(each), Same.constant(each))  # noqa: E731
+        found[name] = rules.domains(Given(op, args + rest, {}, of, count), made)[0]
+    assert found["states"] == Rows(1, 1)
+    assert isinstance(found["weights"], Mixed)
+    assert isinstance(found["states the other way"], Mixed)
 
 
 @pytest.mark.parametrize(

@@ -379,14 +379,21 @@ def _picked(given: Given, made: list[Tensor]) -> Domain | None:
 
 
 def _recurrent(given: Given, made: list[Tensor]) -> Domain | list[Domain] | None:
-    """Layers over all places; the states have their examples before their width."""
+    """Layers over all places; states, to begin with as well, have their examples before their width, or are alike for
+    all of them."""
     x, domain = given.first
     # On a CPU the places are in front by now, whatever the layer was told.
     in_front = given.name == "aten::_cudnn_rnn" and given.value("batch_first")
     if domain != Rows(0 if in_front else 1, 1) or given.value("batch_sizes") or x.dim() != 3:
         return None
-    if any(isinstance(each, Rows) and each != Rows(len(shape) - 2, 1) for shape, each in _parts(given)[1:]):
-        return None
+    begun = [given.value("hx_", "hx"), given.value("cx_", "cx")]
+    for tensor, each in zip(given.tensors[1:], given.domains[1:], strict=True):
+        at = tensor.dim() - 2
+        if any(tensor is one for one in begun) and at >= 0:
+            if each != Rows(at, 1) and (not isinstance(each, Same) or each.periods[at] != 1):
+                return None
+        elif not isinstance(each, Same):  # weights
+            return None
     states: list[Domain] = [Rows(max(each.dim() - 2, 0), 1) for each in made[1:3]]
     inside: list[Domain] = [Mixed("inside of a recurrent layer")] * (len(made) - 3)
     return [domain, *states, *inside]
