@@ -12,12 +12,15 @@ import pytest
 
 import deniable as dn
 from deniable.queries.answers import Answer, Receipt
-from deniable.queries.intervals import Shape, reach
+from deniable.queries.intervals import Shape, Share, reach
 from deniable.queries.planner import noise, plan
-from deniable.queries.ratios import Quotient, interval
+from deniable.queries.ratios import Move, Quotient, interval
 from deniable.queries.release import release
 from deniable.queries.sql import parse
 from deniable.testing import statistics
+
+ONE = Share.between(Shape.NORMAL, 1.0)
+"""Noise between whole numbers, of standard deviation 1."""
 
 
 @pytest.mark.parametrize("shape", Shape)
@@ -29,7 +32,7 @@ def test_an_interval_holds_each_quotient_that_noise_allows(shape: Shape) -> None
     for _ in range(30):
         middle = Quotient(rng.uniform(-5, 5), rng.choice([-1, 1]) * rng.uniform(0.5, 5))
         moves = [Quotient(rng.gauss(0, 0.4), rng.gauss(0, 0.4)) for _ in range(3)]
-        found = interval(middle, moves, shape, 0.95)
+        found = interval(middle, [Move(each, Share.between(shape, 1.0)) for each in moves], shape, 0.95)
         alone = reach(shape, [abs(each.below) for each in moves], 0.95)
         if found is None:
             assert abs(middle.below) <= 1.1 * alone  # the law of the noise at the end is not quite that of D
@@ -47,13 +50,13 @@ def test_an_interval_holds_each_quotient_that_noise_allows(shape: Shape) -> None
 
 
 def test_a_denominator_that_may_be_0_has_no_interval() -> None:
-    assert interval(Quotient(1, 1.9), [Quotient(0, 1)], Shape.NORMAL, 0.95) is None
-    assert interval(Quotient(1, 0), [Quotient(1, 0)], Shape.NORMAL, 0.95) is None
-    assert interval(Quotient(1, 2.1), [Quotient(0, 1)], Shape.NORMAL, 0.95) is not None
+    assert interval(Quotient(1, 1.9), [Move(Quotient(0, 1), ONE)], Shape.NORMAL, 0.95) is None
+    assert interval(Quotient(1, 0), [Move(Quotient(1, 0), ONE)], Shape.NORMAL, 0.95) is None
+    assert interval(Quotient(1, 2.1), [Move(Quotient(0, 1), ONE)], Shape.NORMAL, 0.95) is not None
 
 
 def test_an_exact_denominator_only_divides() -> None:
-    low, high = interval(Quotient(6, -2), [Quotient(1, 0)], Shape.NORMAL, 0.95) or (0.0, 0.0)
+    low, high = interval(Quotient(6, -2), [Move(Quotient(1, 0), ONE)], Shape.NORMAL, 0.95) or (0.0, 0.0)
     assert (low, high) == pytest.approx((-3 - 1.959964 / 2, -3 + 1.959964 / 2), abs=1e-6)
 
 

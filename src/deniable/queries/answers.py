@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.queries.intervals import Estimate
+from deniable.queries.intervals import Estimate, Share, smooth_reach
 from deniable.queries.notes import cost_said, empty_note, left_out_notes, rest_said, rows_note, threshold_note
 from deniable.queries.pricing import rank_note
-from deniable.queries.ratios import Quotient, interval, quotient
+from deniable.queries.ratios import Move, Quotient, interval, is_linear, moved_reach, quotient
 from deniable.queries.recipes import Counted, is_cut, possible
 from deniable.queries.shown import Cell, Interval, Shown
 from deniable.tables.expressions import Call, Column, Expression, columns_used, same
@@ -211,15 +211,29 @@ def _estimates(plan: Plan, drawn: Sequence[Drawn], confidence: float) -> dict[st
 class _Interval:
     """The noise interval of one column of the result."""
 
-    __slots__ = ("_confidence", "_expression", "_parts", "_plan", "_quotient", "_root", "_used", "_value")
+    __slots__ = (
+        "_confidence",
+        "_expression",
+        "_far",
+        "_made",
+        "_parts",
+        "_plan",
+        "_quotient",
+        "_root",
+        "_used",
+        "_value",
+    )
 
     def __init__(self, plan: Plan, expression: Expression, domains: Mapping[str, Domain], confidence: float) -> None:
         self._plan, self._expression, self._confidence = plan, expression, confidence
-        names = {recipe.name: uses for recipe, uses in zip(plan.recipes, plan.uses, strict=True)}
+        names = {recipe.name: (recipe, uses) for recipe, uses in zip(plan.recipes, plan.uses, strict=True)}
         self._used = [name for name in dict.fromkeys(columns_used(expression)) if name in names]
-        self._parts = sorted({part for name in self._used for part in names[name]})
+        self._made = [(name, *names[name]) for name in self._used]
+        self._parts = sorted({part for _, _, uses in self._made for part in uses})
         self._value = typed(expression, domains).value
         self._quotient = quotient(expression, domains)
+        # The law of whole noise takes some milliseconds, once for all rows.
+        self._far = moved_reach if is_linear(expression) else smooth_reach
         root = _squared(expression)
         self._root = None if root is None else _Interval(plan, root, domains, confidence)
 
@@ -245,7 +259,9 @@ class _Interval:
         """
         cut = next((part for part in self._parts if is_cut(drawn[part], self._confidence)), None)
         if cut is None:
-            return self._moved(row, drawn, self._parts, self._confidence)
+            around = self._moved(row, drawn, self._parts, self._confidence)
+            # A count that was rounded may lie beyond the ends.
+            return None if around is None else (min(around[0], middle), max(around[1], middle))
         others = [part for part in self._parts if part != cut]
         counts, rest = possible(drawn[cut], self._confidence)
         ends = [middle]
@@ -260,28 +276,30 @@ class _Interval:
 
     def _at(self, row: Mapping[str, Any], drawn: Sequence[Drawn]) -> Quotient | None:
         """The result, if these were the noisy statistics; None if that is no number."""
-        moved = _estimates(self._plan, drawn, self._confidence)
-        return self._quotient({**row, **{name: moved[name].value for name in self._used}})
+        values = {name: recipe.middle([drawn[i] for i in uses], self._confidence) for name, recipe, uses in self._made}
+        return self._quotient({**row, **values})
 
     def _moved(
         self, row: Mapping[str, Any], drawn: Sequence[Drawn], parts: Sequence[int], confidence: float
     ) -> Interval:
         """How far these statistics move the result, to first order: measures that share one move together."""
         middle = self._at(row, drawn)
-        moves: list[Quotient] = []
+        moves: list[Move] = []
         for part in parts:
             one = drawn[part]
+            step = max(1, round(one.deviations))  # a whole one: a linear expression then moves exactly
             ends = []
             for sign in (-1, 1):
                 numbers = [*drawn]
-                numbers[part] = replace(one, values=one.values + sign * one.deviations)
+                numbers[part] = replace(one, values=one.values + sign * step)
                 ends.append(self._at(row, numbers))
             low, high = ends
             if low is None or high is None:
                 return None
-            move = Quotient((high.above - low.above) / 2, (high.below - low.below) / 2)
-            moves += [Quotient(move.above * draw, move.below * draw) for draw in one.draws]
-        return None if middle is None else interval(middle, moves, drawn[self._parts[0]].shape, confidence)
+            move = Quotient((high.above - low.above) / (2 * step), (high.below - low.below) / (2 * step))
+            shares = one.shares or [Share.between(one.shape, length) for length in one.noises()]
+            moves += [Move(move, share) for share in shares]
+        return None if middle is None else interval(middle, moves, drawn[self._parts[0]].shape, confidence, self._far)
 
     def _by_measures(self, row: Mapping[str, Any], estimates: Mapping[str, Estimate], middle: float) -> Interval:
         """With a quantile among them: how far each measure's interval moves the result, as if they were independent."""

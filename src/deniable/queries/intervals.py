@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from enum import Enum
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, final
 
@@ -127,7 +128,20 @@ class Share(NamedTuple):
         one = math.sqrt(2 * r) / (1 - r) if shape is Shape.LAPLACE else math.hypot(self.width, math.sqrt(1 / 12))
         return self.weight * one * math.sqrt(self.cells)
 
+    def pieces(self, shape: Shape) -> list[float]:
+        """Standard deviations of noise between whole numbers that makes up as much, or more: the cells in a few."""
+        few = min(self.cells, _MOST)
+        own = self.deviation(shape) / math.sqrt(self.cells)
+        one = max(own, math.sqrt(2) * self.width * self.weight) if shape is Shape.LAPLACE else own
+        return [one * math.sqrt(self.cells / few)] * few
 
+    @classmethod
+    def between(cls, shape: Shape, length: float) -> Share:
+        """Noise of this standard deviation whose law is not known to be on whole numbers: on very small steps."""
+        return cls(length / _ENDLESS, _ENDLESS / math.sqrt(2) if shape is Shape.LAPLACE else _ENDLESS)
+
+
+_ENDLESS: Final = 2.0**30
 _FINE: Final = 256
 """Steps of the grid in one standard deviation, for each share."""
 _FAR: Final = 40
@@ -147,20 +161,26 @@ def merged_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> 
     alike: Counter[tuple[float, float]] = Counter()
     for weight, width, cells in shares:
         alike[weight, width] += cells
-    shares = tuple(Share(*law, cells) for law, cells in alike.items())
+    shares = tuple(Share(*law, cells) for law, cells in alike.items() if law[0])
+    if not shares:
+        return 0.0
+    if len(shares) == shares[0].cells == 1:
+        quantile = tails.discrete_laplace if shape is Shape.LAPLACE else tails.rounded_gaussian
+        return shares[0].weight * quantile(Fraction(shares[0].width), tails.miss(confidence))
     lengths = [share.deviation(shape) for share in shares]
     spread = math.hypot(*lengths)
     if max(share.weight for share in shares) * _COARSE < spread or len(shares) > _MOST:
-        few = [min(share.cells, _MOST) for share in shares]
-        pieces = [[length / math.sqrt(n)] * n for length, n in zip(lengths, few, strict=True)]
-        return reach(shape, [length for each in pieces for length in each], confidence)
+        return reach(shape, [length for share in shares for length in share.pieces(shape)], confidence)
     small = math.fsum(length for length in lengths if length < spread / 1000)
     shares = tuple(share for share, length in zip(shares, lengths, strict=True) if length >= spread / 1000)
-    laws = [_summed(shape, share) for share in shares]
     step = spread / (_FINE * len(shares))
     size = 1 << math.ceil(math.log2(2 * _FAR * _FINE * len(shares)))
     waves = np.ones(size // 2 + 1, dtype=np.complex128)
-    for share, (at, law) in zip(shares, laws, strict=True):
+    for share in shares:
+        if share.width > _COARSE:
+            waves *= _smooth(shape, share, np.arange(waves.size) * (2 * math.pi / (size * step)))
+            continue
+        at, law = _summed(shape, share)
         places = np.rint(share.weight * at / step).astype(np.int64)
         kept = np.abs(places) < size // 2
         waves *= np.fft.rfft(np.bincount(places[kept] % size, law[kept], minlength=size))
@@ -168,6 +188,34 @@ def merged_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> 
     inside = np.cumsum(np.concatenate((found[:1], found[1 : size // 2] + found[: size // 2 : -1])))
     first = int(np.searchsorted(inside, 1 - tails.miss(confidence) - 1e-12))
     return (min(first, inside.size - 1) + len(shares) / 2) * step + 10 * small
+
+
+def smooth_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> float:
+    """A distance that the same sum keeps with at least this probability, and that changes little with the weights.
+
+    Whole noise is noise between whole numbers, moved by half a step at most (of the Laplace law: no farther out than
+    that). So half of each step is added to the reach of the law between them; but nothing for a step that other noise,
+    in steps of half the size or less, is as wide as, because this fills the gaps. Of noise that is itself as wide as
+    its steps, the largest step is enough.
+    """
+    lengths = {share: share.pieces(shape) for share in shares}
+
+    def is_filled(share: Share) -> bool:
+        finer = [math.hypot(*lengths[each]) for each in shares if each.weight <= share.weight / 2 and each.width >= 1]
+        return math.hypot(*finer) >= share.weight
+
+    gaps = [share for share in shares if not is_filled(share)]
+    narrow = math.fsum(share.weight * share.cells for share in gaps if share.width < 1)
+    wide = max((share.weight for share in gaps if share.width >= 1), default=0.0)
+    everything = [length for share in shares for length in lengths[share]]
+    return reach(shape, everything, confidence) + (narrow + wide) / 2
+
+
+def _smooth(shape: Shape, share: Share, frequencies: Any) -> Any:
+    """The characteristic function of what a draw adds whose steps are far smaller than its noise."""
+    squares = (share.weight * share.width * frequencies) ** 2
+    one = np.exp(-squares / 2) if shape is Shape.NORMAL else 1 / (1 + squares)
+    return one**share.cells
 
 
 def _summed(shape: Shape, share: Share) -> tuple[Any, Any]:

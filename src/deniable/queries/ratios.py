@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, final
 
-from deniable.queries.intervals import Shape, reach
-from deniable.tables.expressions import Call, Expression
+from deniable.queries.intervals import Shape, Share, merged_reach, smooth_reach
+from deniable.tables.expressions import Call, Expression, columns_used
 from deniable.tables.kinds import Domain
 from deniable.tables.operators import typed
 
@@ -75,38 +75,80 @@ _COMBINED: Final[Mapping[str, Callable[..., Quotient]]] = {
 }
 
 
+@final
+class Move(NamedTuple):
+    """How far a whole step of one draw moves a quotient's parts, with signs, and the draw."""
+
+    step: Quotient
+    share: Share
+
+    def at(self, t: float) -> Share:
+        """What the draw adds to N - t·D."""
+        return self.share._replace(weight=abs(self.step.above - t * self.step.below) * self.share.weight)
+
+
+_SLACK: Final = 1e-9
+"""What roundings may take off a half-width, relative to it: the answer without noise often lies at an end."""
+
+
+def is_linear(expression: Expression) -> bool:
+    """Whether each draw moves an expression equally far in all rows."""
+    if not isinstance(expression, Call):
+        return True
+    inner = expression.arguments
+    if expression.operator in {"add", "subtract", "negate"}:
+        return all(map(is_linear, inner))
+    if expression.operator not in {"multiply", "divide"}:
+        return False
+    constant = [not any(columns_used(each)) for each in inner]
+    return (constant[1] and is_linear(inner[0])) or (
+        constant[0] and expression.operator == "multiply" and is_linear(inner[1])
+    )
+
+
+def moved_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> float:
+    """`merged_reach` of shares that differ by roundings from one row to the next: it is worked out once."""
+    return merged_reach(shape, tuple(each._replace(weight=float(f"{each.weight:.11e}")) for each in shares), confidence)
+
+
+Reach = Callable[[Shape, tuple[Share, ...], float], float]
+
+
 def interval(
-    middle: Quotient, moves: Sequence[Quotient], shape: Shape, confidence: float
+    middle: Quotient, moves: Sequence[Move], shape: Shape, confidence: float, far: Reach = smooth_reach
 ) -> tuple[float, float] | None:
-    """The interval of a quotient; `moves` are how far each draw's standard deviation moves its parts, with signs."""
+    """The interval of a quotient that these draws move; `far` tells how far they do, if the denominator is exact."""
     above, below = middle
     if not below:
         return None
-    if not any(each.below for each in moves):
-        half = reach(shape, [abs(each.above / below) for each in moves], confidence)
+    if not any(each.step.below for each in moves):
+        shares = tuple(each.at(0.0) for each in moves)
+        half = (moved_reach if len(shares) == 1 else far)(shape, shares, confidence) / abs(below)
+        half += _SLACK * half + (4 * math.ulp(above / below) if half else 0)
         return above / below - half, above / below + half
     ends = [_end(middle, moves, shape, confidence, sign) for sign in (-1, 1)]
     low, high = ends
     return None if low is None or high is None else (low, high)
 
 
-def _end(middle: Quotient, moves: Sequence[Quotient], shape: Shape, confidence: float, sign: int) -> float | None:
+def _end(middle: Quotient, moves: Sequence[Move], shape: Shape, confidence: float, sign: int) -> float | None:
     """The smallest or the largest t at which |N - t·D| is the reach of its noise.
 
     The reach is z standard deviations. For a z, the ends are the roots of a quadratic; z is that of the noise's law at
     the end itself, which changes little with t.
     """
     above, below = middle
-    squares = math.fsum(each.above**2 for each in moves)
-    both = math.fsum(each.above * each.below for each in moves)
-    under = math.fsum(each.below**2 for each in moves)
+    lengths = [math.hypot(*each.share.pieces(shape)) for each in moves]
+    squares = math.fsum((each.step.above * one) ** 2 for each, one in zip(moves, lengths, strict=True))
+    both = math.fsum(each.step.above * each.step.below * one * one for each, one in zip(moves, lengths, strict=True))
+    under = math.fsum((each.step.below * one) ** 2 for each, one in zip(moves, lengths, strict=True))
     end = above / below
     for _ in range(_ROUNDS):
-        noises = [abs(each.above - end * each.below) for each in moves]
-        spread = math.hypot(*noises)
-        if not spread:
+        shares = tuple(each.at(end) for each in moves)
+        spread = math.sqrt(max(squares - 2 * end * both + end * end * under, 0.0))
+        if not any(share.weight for share in shares) or not spread:
             return end
-        z2 = (reach(shape, noises, confidence) / spread) ** 2
+        z2 = (smooth_reach(shape, shares, confidence) * (1 + _SLACK) / spread) ** 2
         a, b, c = below**2 - z2 * under, above * below - z2 * both, above**2 - z2 * squares
         if a <= 0:
             return None

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable.mechanisms import tails
 from deniable.queries.intervals import Estimate, Shape, Share, merged_reach, reach
 from deniable.tables.expressions import lit
 from deniable.tables.kinds import Kind
@@ -63,7 +62,7 @@ class Drawn:
     draws: tuple[float, ...] = (1.0,)
     """How the deviation is made up of independent draws, where several were merged: each one's, relative to all."""
     shares: tuple[Share, ...] = ()
-    """Of a merged number: the draws on whole numbers that it is made of, where all of them are known."""
+    """The draws on whole numbers that it is made of, where all of them are known."""
     chosen: Chosen | None = None
     """Of the count that decided which keys are shown: how it did."""
     half: int = 0
@@ -137,6 +136,10 @@ class Recipe(ABC):
     def _estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
         """The same from noisy numbers that were not chosen by their size."""
 
+    def middle(self, drawn: Sequence[Drawn], confidence: float) -> float | int | None:
+        """The measure as it moves with the noisy values: what an expression over it is made of."""
+        return self.estimate(drawn, confidence).value
+
     def error(self, drawn: Sequence[Drawn], confidence: float, rows: int) -> float | None:
         """The half-width of the noise interval to expect in a group of this many rows; None: it depends on the data.
 
@@ -171,6 +174,10 @@ class Counted(Recipe):
             return Estimate(value, min(value, math.ceil(n - half)), max(value, math.floor(n + half)))
         one = drawn[-1]
         return Estimate(one.values if isinstance(one.values, int) else float(one.values), *bounds(one, confidence))
+
+    def middle(self, drawn: Sequence[Drawn], confidence: float) -> float | int | None:
+        # Not rounded: a small move of a rounded number is none, or far too large.
+        return Moments(*drawn).n if drawn[0].half else super(Counted, self).middle(drawn, confidence)
 
     def error(self, drawn: Sequence[Drawn], confidence: float, rows: int) -> float:
         noises = Moments(*drawn).noises(0, 1) if drawn[0].half else drawn[-1].noises()
@@ -438,14 +445,9 @@ def _increasing(totals: Any) -> Any:
 
 def _whole_reach(one: Drawn, confidence: float) -> float | int:
     if one.shares:
-        return merged_reach(one.shape, one.shares, confidence)
-    if isinstance(one.values, int) and one.shape is Shape.LAPLACE and one.deviations:
-        # Its own law: between whole numbers little noise has other tails. The variance is 1/(2 sinh²(1/(2·scale))).
-        scale = 1 / (2 * math.asinh(1 / (math.sqrt(2) * float(one.deviations))))
-        return tails.discrete_laplace(Fraction(scale), tails.miss(confidence))
-    half = reach(one.shape, one.noises(), confidence)
-    # A whole number of noise is at most k in size if what it was rounded from is at most k + 1/2.
-    return max(0, math.ceil(half - 0.5)) if isinstance(one.values, int) else half
+        half = merged_reach(one.shape, one.shares, confidence)
+        return round(half) if isinstance(one.values, int) else half
+    return reach(one.shape, one.noises(), confidence)
 
 
 def bounds(one: Drawn, confidence: float) -> tuple[float, float]:

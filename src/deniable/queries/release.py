@@ -110,7 +110,8 @@ class Released:
         blend = mechanism.differences if plan.parts[part].is_running else None
         chosen = self._chosen(plan, budget, units) if part == plan.people else None
         if not self.draws:
-            return {"deviations": made.deviation(part), "shape": made.shape, "blend": blend, "chosen": chosen}
+            told = {"deviations": made.deviation(part), "shape": made.shape, "blend": blend, "chosen": chosen}
+            return told if blend is not None else told | {"shares": self._shares(plan, budget, part, units)}
         factor, draws = self._mixed(plan, budget, part, units)
         tails = math.fsum(draw**4 for draw in draws)
 
