@@ -37,6 +37,10 @@ class Unfit(Exception):
         super().__init__(rewrite)
 
 
+class Mixed(Unfit):
+    """They shall be of one kind, and a cast can make them so."""
+
+
 def of_constant(value: Scalar | None) -> Domain:
     """A constant: bounded by itself. NULL is of any kind, and written as a boolean without values."""
     if value is None:
@@ -70,16 +74,16 @@ def common_kind(domains: Sequence[Domain]) -> Kind:
     """The kind in which all of them can be compared: that of `common`, whose hull takes longer than all else."""
     kinds = {domain.kind: None for domain in domains if domain.keys != ()}
     if len(kinds) > 1:
-        return _between(set(kinds), next(iter(kinds)))
+        return _between(set(kinds))
     return next(iter(kinds), Kind.BOOLEAN)
 
 
-def _between(kinds: set[Kind], first: Kind) -> Kind:
+def _between(kinds: set[Kind]) -> Kind:
     if kinds == NUMBERS:
         return Kind.REAL
     if kinds == {Kind.DATE, Kind.TIMESTAMP}:
         return Kind.TIMESTAMP
-    raise Unfit("cast one side: CAST(a AS " + {Kind.TEXT: "VARCHAR"}.get(first, first.name) + ")")
+    raise Mixed
 
 
 def _as(kind: Kind, bounds: Bounds | None) -> Bounds | None:
@@ -110,6 +114,8 @@ def _numbers(domains: Domains) -> list[Domain]:
             found.append(Domain(Kind.INTEGER, (Fraction(0), Fraction(0))))
         elif domain.kind in NUMBERS:
             found.append(domain)
+        elif domain.kind in {Kind.TEXT, Kind.BOOLEAN}:
+            raise Mixed
         else:
             raise Unfit
     return found

@@ -21,7 +21,7 @@ from itertools import product
 from typing import Final, final
 
 from deniable.errors import QuestionRefused
-from deniable.tables import intervals, meanings
+from deniable.tables import intervals, meanings, remedies
 from deniable.tables.expressions import Call, Column, Expression, Literal
 from deniable.tables.kinds import LONGEST, Domain, Kind, Scalar, kind_of
 
@@ -178,9 +178,11 @@ def _applied(operator: Operator, arguments: tuple[Expression, ...], below: tuple
     try:
         result = operator.domain(domains)
     except intervals.Unfit as unfit:
+        mixed = isinstance(unfit, intervals.Mixed)
+        rewrite = remedies.one_kind(operator.name, arguments, domains) if mixed else unfit.rewrite
         got = ", ".join("NULL" if intervals.only_null(d) else d.kind.value for d in domains)
         raise QuestionRefused(
-            "kinds", f"{operator.name} takes {operator.takes}, not {got}", unfit.rewrite or f"write {operator.sql}"
+            "kinds", f"{operator.name} takes {operator.takes}, not {got}", rewrite or f"write {operator.sql}"
         ) from None
     work = operator.works_in(domains, result)
     value = _calculation(operator, result.kind, work, [part.value for part in below])

@@ -1,0 +1,71 @@
+"""What a refused comparison says to write instead: it is accepted, and gives the right number."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+import deniable as dn
+from deniable.errors import QuestionRefused
+
+FRAME = pd.DataFrame(
+    {
+        "age": ["9", "51", "100", "50"] * 25,
+        "n": [1, 2, 3, 4] * 25,
+        "seen": ["2020-01-01", "2021-01-01", "2022-01-01", "2023-01-01"] * 25,
+        "day": pd.to_datetime(["2020-01-01", "2021-01-01", "2022-01-01", "2023-01-01"] * 25),
+        "flag": [True, False, True, True] * 25,
+    }
+)
+SCHEMA = {
+    "age": dn.Domain.text(), "n": dn.Domain.integer(0, 5), "seen": dn.Domain.text(),
+    "day": dn.Domain.date("2020-01-01", "2024-01-01"), "flag": dn.Domain.boolean(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "remedy", "share"),
+    [
+        ("age > 50", "CAST(age AS BIGINT) > 50", 0.5),
+        ("50 >= age", "50 >= CAST(age AS BIGINT)", 0.5),
+        ("age = 50.0", "CAST(age AS DOUBLE) = 50.0", 0.25),
+        ("age <> 9", "CAST(age AS BIGINT) <> 9", 0.75),
+        ("age BETWEEN 50 AND 60", "CAST(age AS BIGINT) >= 50", 0.75),
+        ("age IN (9, 50)", "CAST(age AS BIGINT) IN (9, 50)", 0.5),
+        ("age < n", "CAST(age AS BIGINT) < n", 0),
+        ("n > '3'", "n > 3", 0.25),
+        ("n IN ('1', '2')", "n IN (1, 2)", 0.5),
+        ("seen > DATE '2020-06-01'", "CAST(seen AS DATE) > DATE '2020-06-01'", 0.75),
+        ("seen = day", "CAST(seen AS DATE) = day", 1),
+        ("flag = 1", "CAST(flag AS BIGINT) = 1", 0.75),
+        ("flag = 'true'", "flag = TRUE", 0.75),
+    ],
+)
+def test_a_remedy_compared_numbers_as_text(asked: str, remedy: str, share: float) -> None:
+    """`age > 50` of a text column was told to be `age > CAST(50 AS VARCHAR)`, for which '9' is more than '50'."""
+    budget = dn.Budget.gaussian(mu=1000)
+    with dn.session({"t": FRAME}, unit=dn.Unit.row(), budget=budget, schema=SCHEMA) as s:
+        with pytest.raises(QuestionRefused) as refused:
+            s.price(f"SELECT COUNT(*) AS c FROM t WHERE {asked}", mu=1)
+        assert refused.value.rewrite == f"write {remedy}"
+        answer = s.sql(f"SELECT COUNT(*) AS c FROM t WHERE {remedy}", mu=100)
+    assert answer.value == 100 * share  # at mu = 100 noise is nothing but once in 1e500
+
+
+@pytest.mark.parametrize(
+    ("asked", "remedy"),
+    [
+        ("n = 'old'", "'old' is text: write a constant of kind integer"),
+        ("day = 2020", "take a number out of the date: YEAR(day)"),
+        ("age + 1 > 5", "write CAST(age AS BIGINT) + 1"),
+        ("ABS(age) > 5", "write ABS(CAST(age AS DOUBLE))"),
+        ("COALESCE(age, 0) = 1", "write COALESCE(CAST(age AS BIGINT), 0)"),
+        ("CASE WHEN flag THEN age ELSE 0 END = 1", "write CASE WHEN … THEN CAST(age AS BIGINT) ELSE 0 END"),
+        ("UPPER(age) > 5", "write CAST(… AS BIGINT) > 5"),
+    ],
+)
+def test_a_remedy_is_in_the_columns_of_the_question(asked: str, remedy: str) -> None:
+    made = dn.session({"t": FRAME}, unit=dn.Unit.row(), budget=dn.Budget.gaussian(mu=1), schema=SCHEMA)
+    with made as s, pytest.raises(QuestionRefused) as refused:
+        s.price(f"SELECT COUNT(*) AS c FROM t WHERE {asked}", mu=1)
+    assert refused.value.rewrite == remedy
