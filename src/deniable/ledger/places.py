@@ -18,6 +18,7 @@ import contextlib
 import ctypes
 import json
 import os
+import struct
 import sys
 import unicodedata
 from collections.abc import Callable, Collection
@@ -188,6 +189,9 @@ def _linux_statx() -> Callable[..., int] | None:
 _STATX: Final = _linux_statx()
 _AT_FDCWD: Final = -100
 _STATX_BTIME: Final = 0x800
+_STRUCT_STATX: Final = ctypes.c_char * 256
+_MASK: Final = struct.Struct("=I")  # stx_mask, at 0
+_BIRTH: Final = struct.Struct("=qI")  # stx_btime: seconds and nanoseconds, at 80
 
 
 def _born_on_linux(path: Path) -> int | None:
@@ -196,10 +200,11 @@ def _born_on_linux(path: Path) -> int | None:
     """
     if _STATX is None:
         return None
-    found = ctypes.create_string_buffer(256)  # struct statx: stx_mask at 0, stx_btime (seconds, nanoseconds) at 80
+    found = _STRUCT_STATX()
     if _STATX(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, found) != 0:
         return None
-    mask = ctypes.c_uint32.from_buffer(found, 0).value
+    [mask] = _MASK.unpack_from(found, 0)
     if not mask & _STATX_BTIME:
         return None
-    return ctypes.c_int64.from_buffer(found, 80).value * 10**9 + ctypes.c_uint32.from_buffer(found, 88).value
+    seconds, nanoseconds = _BIRTH.unpack_from(found, 80)
+    return int(seconds) * 10**9 + int(nanoseconds)

@@ -246,12 +246,16 @@ class SQLiteStore(Store):
     def _transaction(self, begin: str) -> Iterator[Transaction]:
         reads = begin == "BEGIN" and self._path is not None
         with self._reading if reads else self._lock, _our_errors(self._path):
-            if not self._closed:
-                self._same_file()
+            if not self._closed and (self._reader if reads else self._connection) is None:
+                self._same_file()  # else we would connect to another file, and stay there
             connection = self._connected(reads=reads)
-            _begin(connection, begin)
             try:
-                self._same_file()  # once more: while it waited for its turn, the file may have got another name
+                _begin(connection, begin)
+            except sqlite3.Error:
+                self._same_file()  # if that is why, it is what must be said
+                raise
+            try:
+                self._same_file()  # now that it is our turn: while we waited, the file may have got another name
                 # This number changes when another connection has written, of this process or of any other.
                 [version] = connection.execute("PRAGMA data_version").fetchone()
                 before, seen = self._seen.pop(connection, (None, Seen()))
