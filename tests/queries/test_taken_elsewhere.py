@@ -50,6 +50,24 @@ def test_all_conversions_say_the_same(answer: Answer) -> None:
         assert rows == arrow.column(name).to_pylist() == polars[name].to_list()
 
 
+@pytest.mark.parametrize("limit", [0, 1])
+def test_the_columns_of_ends_came_and_went_with_the_noise(limit: int) -> None:
+    """Where no row had an interval, or there were no rows, there were no columns v_low and v_high."""
+    table = pd.DataFrame({"x": [1.0]})
+    budget = dn.Budget.gaussian(mu=10)
+    schema = {"x": dn.Domain.real(0, 3)}
+    with dn.session({"t": table}, unit=dn.Unit.row(), budget=budget, schema=schema) as s:
+        found = s.sql(f"SELECT 5 / (COUNT(*) - COUNT(*)) AS v FROM t LIMIT {limit}", mu=0.01)
+    assert set(found.interval("v")) <= {None}
+    pandas, arrow = found.to_pandas(intervals=True), found.to_arrow(intervals=True)
+    polars = found.to_polars(intervals=True)
+    assert list(pandas) == arrow.column_names == polars.columns == ["v", "v_low", "v_high"]
+    for end in ("v_low", "v_high"):
+        assert str(pandas[end].dtype) == "float64"
+        assert str(polars[end].dtype) == "Float64"
+        assert str(arrow.column(end).type) == "double"
+
+
 @pytest.mark.parametrize(("call", "said"), [
     ("to_pandas", "pip install pandas brings it"),
     ("to_polars", "pip install polars brings it"),

@@ -135,13 +135,19 @@ class Shown(ABC):
 
     def _flat(self, *, intervals: bool) -> dict[str, list[Any]]:
         found: dict[str, list[Any]] = {}
-        for name in self._names:
+        for name, measured in zip(self._names, self._noisy, strict=True):
             found[name] = _alike(self[name])
             bounds = self.interval(name)
-            if intervals and any(each is not None for each in bounds):
+            if intervals and measured:  # whether there are any: which columns there are is no matter of noise
                 found[f"{name}_low"] = _alike([None if each is None else each[0] for each in bounds])
                 found[f"{name}_high"] = _alike([None if each is None else each[1] for each in bounds])
         return found
+
+    def _untold(self, *, intervals: bool) -> list[str]:
+        """The columns of ends of which none is told: numbers all the same."""
+        measured = [name for name, noisy in zip(self._names, self._noisy, strict=True) if noisy and intervals]
+        none = [name for name in measured if all(each is None for each in self.interval(name))]
+        return [f"{name}_{end}" for name in none for end in ("low", "high")]
 
     def to_pandas(self, *, intervals: bool = False) -> Any:
         """As a pandas DataFrame; with `intervals`, columns NAME_low and NAME_high beside each measure.
@@ -149,16 +155,25 @@ class Shown(ABC):
         Whole numbers and truths among which some are missing stay what they are: Int64 and boolean, with <NA>.
         """
         pd = _library("pandas", None)
-        columns = self._flat(intervals=intervals)
-        return pd.DataFrame({name: pd.Series(cells, dtype=_nullable(cells)) for name, cells in columns.items()})
+        columns, ends = self._flat(intervals=intervals), self._untold(intervals=intervals)
+        return pd.DataFrame(
+            {
+                name: pd.Series(cells, dtype="float64" if name in ends else _nullable(cells))
+                for name, cells in columns.items()
+            }
+        )
 
     def to_polars(self, *, intervals: bool = False) -> Any:
         """As a polars DataFrame."""
-        return _library("polars", None).DataFrame(self._flat(intervals=intervals))
+        polars, ends = _library("polars", None), self._untold(intervals=intervals)
+        return polars.DataFrame(self._flat(intervals=intervals), schema_overrides=dict.fromkeys(ends, polars.Float64))
 
     def to_arrow(self, *, intervals: bool = False) -> Any:
         """As an Arrow table."""
-        return _library("pyarrow", "sql").table(self._flat(intervals=intervals))
+        arrow, ends = _library("pyarrow", "sql"), self._untold(intervals=intervals)
+        columns = self._flat(intervals=intervals)
+        real = arrow.float64()
+        return arrow.table({name: arrow.array(c, type=real if name in ends else None) for name, c in columns.items()})
 
     # -- looking at it -------------------------------------------------------------------------------------------------
 

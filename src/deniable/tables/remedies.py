@@ -6,12 +6,12 @@ A number is never made text: '9' > '50' holds, and the answer would be wrong wit
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from deniable.tables import meanings
 from deniable.tables.expressions import Column, Expression, Literal
-from deniable.tables.kinds import NUMBERS, Domain, Kind
+from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar
 
 _SIGNS: Final = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _ARITHMETIC: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%"}
@@ -20,10 +20,19 @@ _TYPES: Final = {Kind.INTEGER: "BIGINT", Kind.REAL: "DOUBLE"}
 _DATES: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
 
 
+_READ: Final[dict[Kind, tuple[Callable[[Any], Scalar | None], ...]]] = {
+    Kind.INTEGER: (meanings.to_integer, meanings.to_real),
+    Kind.REAL: (meanings.to_integer, meanings.to_real),
+    Kind.BOOLEAN: (meanings.to_boolean,),
+    Kind.DATE: (meanings.to_date,),
+    Kind.TIMESTAMP: (meanings.to_timestamp,),
+}
+
+
 def one_kind(operator: str, arguments: Sequence[Expression], domains: Sequence[Domain]) -> str:
     """How to bring the arguments of an operator to one kind."""
     if operator == "case":  # its conditions are no results
-        arguments, domains = ([*each[1:-1:2], each[-1]] for each in (arguments, domains))  # type: ignore[assignment]
+        arguments, domains = ([*each[1:-1:2], each[-1]] for each in (arguments, domains))
     kinds = {domain.kind for domain in domains if domain.keys != ()}
     wanted = _wanted(kinds)
     if wanted is Kind.BOOLEAN and operator not in _COMPARING:  # nothing but text or truths, where numbers are taken
@@ -59,14 +68,9 @@ def _read(argument: Expression, wanted: Kind) -> Expression | None:
     """A constant as one of the wanted kind, None if it cannot be read so; what is no constant as it is."""
     if not isinstance(argument, Literal):
         return argument
-    value = argument.value
-    if wanted in NUMBERS:
-        whole = meanings.to_integer(value)
-        found = whole if whole is not None else meanings.to_real(value)
-    elif wanted is Kind.BOOLEAN:
-        found = meanings.to_boolean(value)
-    else:
-        found = meanings.to_timestamp(value) if wanted is Kind.TIMESTAMP else meanings.to_date(value)
+    value, found = argument.value, None
+    for read in _READ[wanted]:
+        found = read(value) if found is None else found
     return None if found is None else Literal(found)
 
 
