@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from deniable.cli import build
-from deniable.errors import DeniableError
+from deniable.errors import DeniableError, LedgerUnavailable
 from deniable.ledger import Ledger, keys, verify_export
+from deniable.server import holding, rotation
 from deniable.server.app import served
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Person
@@ -21,6 +24,7 @@ from deniable.server.curator import Curator
 from deniable.server.labels import check_label
 from deniable.server.roles import Role
 from deniable.server.rotation import rotate
+from tests.postgres import postgres  # noqa: F401  # a fixture
 from tests.server.browsing import Browser
 from tests.server.world import BUDGET, SCHEMA, WARDS, Client, World, made
 
@@ -113,6 +117,96 @@ def test_what_was_broken_off_is_finished_and_until_then_nothing_is_signed_wrongl
             assert world.call("ada", "GET", f"/v1/ledger/{name}/status").json()["keys"] == [first.hex, public.hex]
 
 
+@pytest.mark.parametrize("command", ["rotate", "moved"])
+def test_the_key_of_a_running_server_was_replaced(command: str, tmp_path: Path) -> None:
+    """It went on without checkpoints, and an older copy of its state was believed: what was spent came back."""
+    world = made(tmp_path)
+    (tmp_path / "server.toml").write_text('state = "state"\ndata = ["."]\n')
+    asked = [command, "--config", str(tmp_path / "server.toml"), "--reason", "new"]
+    with world.client:
+        done = CliRunner().invoke(build(), asked)
+        assert done.exit_code == 1, done.output
+        assert f"a server runs on this state, and `deniable {command}` needs it stopped" in done.stderr
+        assert keys.read(tmp_path / "state" / "server.key").public == world.curator.key.public
+        assert not list((tmp_path / "state").glob("server.next*"))
+        assert world.ask(WARDS, epsilon=0.5).status_code == 200
+        second = Curator(world.curator.settings)  # servers share the state with each other
+        second.close()
+        assert CliRunner().invoke(build(), asked).exit_code == 1
+    assert CliRunner().invoke(build(), asked).exit_code == 0
+
+
+def test_several_processes_hold_the_state_from_the_first_to_the_last(tmp_path: Path) -> None:
+    """Also between the end of one of them and the start of the one that replaces it."""
+    world = stopped(tmp_path)
+    with holding.serving(world.curator.settings.state), pytest.raises(LedgerUnavailable, match="needs it stopped"):
+        rotate(world.curator.settings, by="admin", reason="new")
+    with (
+        holding.stopped(tmp_path / "state", world.curator.catalogue, "rotate"),
+        pytest.raises(LedgerUnavailable) as found,
+    ):
+        Curator(world.curator.settings)
+    assert "being changed by another command" in found.value.reason
+
+
+def test_a_process_whose_key_was_replaced_went_on_without_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a lock was lost: it answers nothing more, and says why."""
+    monkeypatch.setattr(holding, "_FRESH", -1.0)
+    world = made(tmp_path)
+    with world.client:
+        assert world.ask(WARDS, epsilon=0.5).status_code == 200
+        spent = world.ledger.charged
+        with monkeypatch.context() as patch:
+            patch.setattr(rotation, "stopped", lambda *_: nullcontext())
+            rotate(world.curator.settings, by="admin", reason="new")
+        for done in (
+            world.ask("SELECT COUNT(*) AS n FROM visits", epsilon=0.1),
+            world.call("ada", "GET", "/v1/ledger/visits"),
+            world.call(
+                "olga", "POST", "/v1/datasets/visits/adjustments", {"budget": {"epsilon": 200.0}, "reason": "x"}
+            ),
+            world.call(
+                "olga", "POST", "/v1/datasets", {"name": "more", "sources": {"visits": "visits.csv"}, "schema": SCHEMA}
+            ),
+        ):
+            assert (done.status_code, done.json()["code"]) == (503, "not_ready"), done.text
+            assert "was replaced while it ran" in done.json()["detail"]
+        ready = world.client.request("GET", "/ready")
+        assert (ready.status_code, ready.json()["failed"]) == (503, ["key"])
+        with Ledger.inspect(next((tmp_path / "state" / "ledgers").glob("*.ledger")), dataset="visits") as ledger:
+            assert ledger.charged == spent
+
+
+def test_a_ledger_whose_key_was_replaced_alone_is_asked_no_more(tmp_path: Path) -> None:
+    """By `deniable rotate` on its file: the catalogue knows nothing of it, but the server cannot sign."""
+    world = made(tmp_path)
+    with world.client:
+        [file] = (tmp_path / "state" / "ledgers").glob("*.ledger")
+        old, new = tmp_path / "state" / "server.key", tmp_path / "new.key"
+        with Ledger.open(file, dataset="visits") as ledger:
+            ledger.rotate(keys.new(new).public, by="olga", reason="new", key=keys.read(old))
+        exported = world.call("ada", "GET", "/v1/ledger/visits")
+        assert (exported.status_code, exported.json()["code"]) == (503, "not_ready"), exported.text
+        assert world.ask("SELECT COUNT(*) AS n FROM visits", epsilon=0.1).status_code == 503
+
+
+@pytest.mark.postgres
+def test_a_server_on_another_machine_keeps_its_key(tmp_path: Path, postgres: Any) -> None:  # noqa: F811
+    """Its folder is another one; the database is the same."""
+    url = postgres.database()
+    world = made(tmp_path, database=url)
+    copy = replace(world.curator.settings, state=tmp_path / "copied")
+    shutil.copytree(tmp_path / "state", tmp_path / "copied")
+    with world.client:
+        with pytest.raises(LedgerUnavailable, match="needs it stopped"):
+            rotate(copy, by="admin", reason="new")
+        assert world.ask(WARDS, epsilon=0.5).status_code == 200
+    public, _ = rotate(world.curator.settings, by="admin", reason="new")
+    assert public != world.curator.key.public
+
+
 def test_an_auditor_finds_the_first_key_and_a_later_one_is_told_apart(tmp_path: Path) -> None:
     """The newest key alone checks nothing from before: that is a wrong key, and it sounded like a forgery."""
     before = stopped(tmp_path)
@@ -144,7 +238,7 @@ def test_a_ledger_made_while_the_key_was_replaced_is_caught_up_with(tmp_path: Pa
     old, settings = before.curator.key, before.curator.settings
     rotate(settings, by="admin", reason="new")
     late = Curator(settings)
-    late.key = late.datasets._key = old
+    late.key = late.datasets._key = late.datasets.witness._key = old
     (tmp_path / "late.csv").write_text(
         "\n".join(["patient_id,ward,sex,age,stay,cost,town", *(f"l{i},A,f,1,1,1.5,T" for i in range(50))])
     )

@@ -128,7 +128,7 @@ def _signer(heading: Heading, transaction: Transaction, key: SigningKey) -> str:
     known = keys_of(heading, transaction)
     if known and known[-1] != key.public.hex:
         was = "was replaced" if key.public.hex in known else "is not the key of this ledger's owner"
-        raise InvalidParameter("key", key, was, "sign with the owner's key")
+        raise InvalidParameter("key", key.public.hex, was, "sign with the owner's key")
     return key.public.hex
 
 

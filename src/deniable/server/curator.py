@@ -29,7 +29,8 @@ from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseR
 from deniable.server.datasets import Datasets, Open, check_ceiling, cost_of, declared, tables_of
 from deniable.server.dummy import dummy_rows
 from deniable.server.families import marks_of, sketch_of
-from deniable.server.identity import identified, strays
+from deniable.server.holding import Watch, serving
+from deniable.server.identity import identified, is_key, strays
 from deniable.server.kinship import Choice, alike, asked, kin_of, limit_of, named, recognised, sign
 from deniable.server.labels import label_of, signed
 from deniable.server.oidc import configured
@@ -90,12 +91,13 @@ class Curator:
         self.catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
         issuer = None if settings.oidc is None else configured(self.catalogue, settings.oidc)
         self.gate = Gate(self.catalogue, issuer)
-        try:
-            self.key, self._marking = identified(settings, self.catalogue)
-        except BaseException:
-            self.catalogue.close()
-            raise
+        with contextlib.ExitStack() as held:
+            held.callback(self.catalogue.close)
+            held.enter_context(serving(settings.state, self.catalogue))
+            self.key, self._marking = key, _ = identified(settings, self.catalogue)
+            self._held = held.pop_all()
         """The key signs adjustments, checkpoints and labels; by the other secret data is known again."""
+        self.watch = Watch(lambda: is_key(self.catalogue, key))
         self.reception = Reception(self.catalogue, self.gate, settings.token_days, self.key)
         self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
         self.datasets = Datasets(settings, self.catalogue, self.key)
@@ -104,7 +106,7 @@ class Curator:
     def close(self) -> None:
         """Let go of everything. What was written stays."""
         self.datasets.close()
-        self.catalogue.close()
+        self._held.close()
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
@@ -206,7 +208,8 @@ class Curator:
     # -- datasets ------------------------------------------------------------------------------------------------------
 
     def visible(self, person: Person, dataset: str) -> DatasetRecord:
-        """The dataset, if there is one that this person may see."""
+        """The dataset, if there is one that this person may see, on a server whose key is still its key."""
+        self.watch.check()
         when, record = self._seen.get((person.name, dataset), (0.0, None))
         if record is None or time.monotonic() - when > FRESH:
             record = self.catalogue.dataset(dataset)
@@ -286,6 +289,7 @@ class Curator:
         is kin to one of their datasets (`family`). Where most ids are known and the rest is not, the owner must say
         whether they are the same `people`, or others, and why; that is signed.
         """
+        self.watch.check()
         tables = tables_of(schema)
         for table in sources:
             if table not in tables:
@@ -527,6 +531,7 @@ class Curator:
     def _paying(self, person: Person, dataset: str, key: str | None = None) -> Session:
         """The same, for a question that is charged: from here it is known who pays."""
         opened = self.open(person, dataset)
+        self.datasets.witness.check(opened.record.family)
         self._asking.ledger, self._asking.family, self._asking.key = opened.session.ledger, opened.record.family, key
         return opened.session
 

@@ -26,6 +26,7 @@ from deniable.ledger.settling import derived
 from deniable.server.catalogue import Catalogue, DatasetRecord
 from deniable.server.datasets import ledger_place
 from deniable.server.families import sure_marks
+from deniable.server.holding import stopped
 from deniable.server.settings import Settings
 
 _KEY, _MARKS, _HOME = "key", "marks", "home"
@@ -69,21 +70,23 @@ def moved(settings: Settings, reason: str) -> int:
     """The state of a server that is stopped is at home where it is from now on; how many ledgers were elsewhere."""
     catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
     try:
-        families = {record.family: record.name for record in catalogue.datasets()}
-        many = 0
-        for family, name in families.items():
-            with Ledger.inspect(ledger_place(settings, family), dataset=name) as before:
-                known = before.verify()
-            with Ledger.open(ledger_place(settings, family), dataset=name, moved=reason) as ledger:
-                many += any(
-                    each.state is State.MOVED and each.number > (known.number if known else 0)
-                    for each in ledger.entries()
-                )
-        if catalogue.file is not None:  # last: until then the server does not start, and this can be done again
-            catalogue.guards.keep({_HOME: here(resolved(catalogue.file))})
-        return many
+        with stopped(settings.state, catalogue, "moved"):
+            families = {record.family: record.name for record in catalogue.datasets()}
+            many = sum(_moved(settings, family, name, reason) for family, name in families.items())
+            if catalogue.file is not None:  # last: until then the server does not start, and this can be done again
+                catalogue.guards.keep({_HOME: here(resolved(catalogue.file))})
+            return many
     finally:
         catalogue.close()
+
+
+def _moved(settings: Settings, family: str, name: str, reason: str) -> bool:
+    """Whether the ledger of a family was elsewhere; it is at home here now."""
+    with Ledger.inspect(ledger_place(settings, family), dataset=name) as before:
+        known = before.verify()
+    with Ledger.open(ledger_place(settings, family), dataset=name, moved=reason) as ledger:
+        newest = known.number if known else 0
+        return any(each.state is State.MOVED and each.number > newest for each in ledger.entries())
 
 
 def strays(settings: Settings, catalogue: Catalogue) -> list[str]:

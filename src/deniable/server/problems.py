@@ -51,6 +51,11 @@ CODES: Final[dict[str, tuple[int, str]]] = {
 }
 """Each code, its status and its title. Closed: programs may rely on it."""
 
+REPLACED: Final = (
+    "the signing key of this server was replaced while it ran, so it can sign nothing: whoever runs it must restart it"
+)
+"""For code `not_ready`."""
+
 MEDIA_TYPE: Final = "application/problem+json"
 _LOG: Final = logging.getLogger("deniable.server")
 

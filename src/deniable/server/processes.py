@@ -22,6 +22,7 @@ from deniable.server import events
 from deniable.server.app import served
 from deniable.server.connections import protocol
 from deniable.server.curator import Curator
+from deniable.server.holding import serving
 from deniable.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def serve_in_processes(settings: Settings, place: socket.socket) -> None:
         return found
 
     with contextlib.ExitStack() as held, _stopping() as stopped:
+        held.enter_context(serving(settings.state))  # also while one of them, or all, are started again
         if _SPREADS:
             kept = held.enter_context(_beside(place))  # the address stays ours, if all die at once
         running = [start(at) for at in range(settings.processes)]

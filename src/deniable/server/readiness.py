@@ -30,6 +30,7 @@ class Readiness:
         self._curator = curator
         self._checks: dict[str, Callable[[], bool]] = {
             "database": self._database, "disk": self._disk, "engine": self._engine,
+            "key": self._curator.watch.holds,
         }  # fmt: skip
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ready")
         self._looking: asyncio.Future[list[str]] | None = None

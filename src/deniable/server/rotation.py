@@ -12,25 +12,31 @@ from pathlib import Path
 from deniable.ledger import Ledger, keys
 from deniable.server.catalogue import Catalogue
 from deniable.server.datasets import ledger_place
+from deniable.server.holding import stopped
 from deniable.server.identity import identified, is_key, replaced
 from deniable.server.settings import Settings
 from deniable.server.witness import Witness
 
 
 def rotate(settings: Settings, *, by: str, reason: str) -> tuple[keys.PublicKey, int]:
-    """The new public key, and how many ledgers have it now. Restart the server then."""
-    place, waiting = settings.state / "server.key", settings.state / "server.next.key"
+    """The new public key, and how many ledgers have it now. LedgerUnavailable while the server runs."""
     catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
     try:
-        if not (waiting.exists() and is_key(catalogue, keys.read(waiting))):  # else it was broken off at its very end
-            identified(settings, catalogue)
-        old = keys.read(place)
-        new = keys.read(waiting) if waiting.exists() else keys.new(waiting)
-        families = {record.family: record.name for record in catalogue.datasets()}
-        _in_ledgers(settings, Witness(settings, catalogue, new), families, old, new, by, reason)
-        replaced(catalogue, old, new)
+        with stopped(settings.state, catalogue, "rotate"):
+            return _rotated(settings, catalogue, by, reason)
     finally:
         catalogue.close()
+
+
+def _rotated(settings: Settings, catalogue: Catalogue, by: str, reason: str) -> tuple[keys.PublicKey, int]:
+    place, waiting = settings.state / "server.key", settings.state / "server.next.key"
+    if not (waiting.exists() and is_key(catalogue, keys.read(waiting))):  # else it was broken off at its very end
+        identified(settings, catalogue)
+    old = keys.read(place)
+    new = keys.read(waiting) if waiting.exists() else keys.new(waiting)
+    families = {record.family: record.name for record in catalogue.datasets()}
+    _in_ledgers(settings, Witness(settings, catalogue, new), families, old, new, by, reason)
+    replaced(catalogue, old, new)
     _kept(place, old.public)
     half = settings.state / ".server.pub"
     half.write_bytes(new.public.pem())

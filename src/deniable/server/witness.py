@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from deniable.errors import DeniableError, LedgerDamaged
+from deniable.errors import DeniableError, InvalidParameter, LedgerDamaged
 from deniable.ledger import Ledger, write_checkpoint
 from deniable.ledger.entries import Checkpoint
 from deniable.ledger.export import Note
@@ -24,7 +24,7 @@ from deniable.ledger.keys import SigningKey
 from deniable.server.catalogue import Catalogue, ReleaseRecord
 from deniable.server.guards import Head
 from deniable.server.locks import exclusive
-from deniable.server.problems import Problem
+from deniable.server.problems import REPLACED, Problem
 from deniable.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Witness:
         self._folder, self._catalogue, self._key = settings.checkpoints, catalogue, key
         self._noted: dict[str, int] = {}
         self._broken: dict[str, LedgerDamaged] = {}
+        self._replaced: set[str] = set()
         self._covered: set[tuple[str, int]] = set()
         self._since: dict[str, int] = {}
         self._timers: dict[str, threading.Timer] = {}
@@ -69,6 +70,11 @@ class Witness:
             raise Problem("ledger_damaged", _MISSING.format(family))
         notes: list[Noted] = [] if head is None else [Note(head.serial, head.number, head.hash, None)]
         return [*notes, place] if place.exists() else notes
+
+    def check(self, family: str) -> None:
+        """Problem `not_ready` where the ledger of a family did not let this server sign: its key was replaced there."""
+        if family in self._replaced:
+            raise Problem("not_ready", REPLACED)
 
     def place(self, family: str) -> Path:
         """Where the newest signed checkpoint of a family is kept."""
@@ -131,7 +137,13 @@ class Witness:
         place = self.place(family)
         place.parent.mkdir(parents=True, exist_ok=True)
         with exclusive(place.with_suffix(".lock")):  # what is noted last, in all processes, must be the newest
-            yield
+            try:
+                yield
+            except InvalidParameter as error:
+                if error.parameter != "key":
+                    raise
+                self._replaced.add(family)
+                raise Problem("not_ready", REPLACED) from None
 
     def _keep(self, family: str, checkpoint: Checkpoint) -> None:
         write_checkpoint(self.place(family), checkpoint)

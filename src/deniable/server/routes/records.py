@@ -101,7 +101,7 @@ def open_router(metrics: Metrics, readiness: Readiness) -> APIRouter:
 
     @routes.get("/ready")
     async def ready() -> Any:
-        """That the server can answer questions: the database, the disk and the engines are there. 503 if one is not."""
+        """That the server can answer questions: database, disk, engines and key are there. 503 if one is not."""
         failed = await readiness.failed()
         if failed:
             raise Problem("not_ready", f"failed: {', '.join(failed)}", {"failed": failed})
