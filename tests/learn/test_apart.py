@@ -529,7 +529,78 @@ OPERATIONS = {
     "a number of the batch": (lambda x: x / float(x.abs().max()), False),
     "how many": (lambda x: x / (1 + len(x[x > 0])), False),
     "a branch": (lambda x: x * (1 if bool(x.sum() > 0) else 2), False),
+    "the row before, by views of one buffer": (lambda x: x + _before(x), False),
+    "the row before, by a view that is made first": (lambda x: x + _before(x, by_hand=True), False),
+    "a part of the row before": (lambda x: x[:, 0, :2] + _around(x, 4), False),
+    "a part of the same row": (lambda x: x[:, 0, :2] + _around(x, 0), True),
+    "zeros over all but the first": (lambda x: x[:, 0] + _but_one(x), False),
+    "positions beside examples": (
+        lambda x: x[:, 0] + _into(torch.arange(B * 5.0).view(B, 5), lambda z: z[:, 0].copy_(x[:, 0, 0])),
+        False,
+    ),
+    "squeezed in place": (lambda x: x[None, :, 0, :1].expand(1, B, B).clone().squeeze_(0).sum(0), False),
+    "a failure that is caught": (lambda x: x * _failed(lambda: F.embedding(x[:, 0].long().abs() + 9, WEIGHT)), False),
+    "one hot that fails": (lambda x: x * _failed(lambda: F.one_hot(x[:, 0, 0].long().abs() + 9, 5)), False),
+    "one hot by its names": (lambda x: F.one_hot(input=(x[:, 0, 0] > 0).long(), num_classes=2) * x[:, 0, :2], True),
+    "data that are swapped": (lambda x: x * _swapped(x.sum()), False),
+    "data that are swapped for a view": (lambda x: x[:, 0] * _swapped(x.sum((0, 1))), False),
+    "dlpack": (lambda x: x * torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(x.sum())), False),
+    "what is printed": (lambda x: x * len(repr(x.round())), False),
+    "an array": (lambda x: x * float(x.detach().numpy().sum()), False),
+    "a list": (lambda x: x * sum(x.flatten().tolist()), False),
+    "compared with nothing": (lambda x: x * (2 if x == None else 3), True),  # noqa: E711
+    "what is formatted": (lambda x: x * len(f"{x.round()}"), False),
+    "the bytes of a storage": (lambda x: x * float(x.sum().untyped_storage().tolist()[0]), False),
+    "a place in memory": (lambda x: x * float(x.data_ptr() % 3), False),
+    "each number by Python": (lambda x: x * _by_hand(x), False),
+    "plain questions": (lambda x: x * (x.dim() + len(x.shape) + x.is_contiguous()) * (x.dtype == torch.float32), True),
+    "the same tensor": (lambda x: F.dropout(x.contiguous().float().to("cpu"), 0.5, training=False) * 2, True),
 }
+
+
+def _before(x, *, by_hand=False):
+    """Row i of the one is row i + 1 of the other."""
+    buffer = x.new_zeros(B + 1, 4, 5)
+    shifted = buffer.as_strided((B, 4, 5), (20, 5, 1)) if by_hand else buffer[:-1]
+    buffer[1:].copy_(x)
+    return shifted
+
+
+def _around(x, at):
+    """Numbers 1, 2 and 4 of each five are written, those of one example; two are read that begin at a number."""
+    buffer = torch.zeros((B + 1) * 5)
+    rows, others = buffer[: B * 5].view(B, 5), buffer[at : at + B * 5].view(B, 5)[:, 1:3]
+    rows[:, 1:3].copy_(x[:, 0, :2])
+    rows[:, 4:].copy_(x[:, 0, :1])
+    return others
+
+
+def _but_one(x):
+    buffer = x.new_zeros(B + 1, 5)
+    first = buffer[:-1]
+    first.copy_(x[:, 0])
+    buffer[1:].zero_()
+    return first
+
+
+def _failed(function):
+    try:
+        function()
+    except (IndexError, RuntimeError):
+        return -1
+    return 1
+
+
+def _swapped(total):
+    kept = torch.zeros(5)
+    kept.data = total
+    return kept
+
+
+def _by_hand(x):
+    numbers = []
+    x.clone().apply_(lambda number: numbers.append(number) or number)
+    return sum(numbers)
 
 
 def _into(out, write):
@@ -575,3 +646,16 @@ def test_rules_are_right_about_who_reaches_whom(name):
         assert changed.nonzero().flatten().tolist() == [2]
         alone = function(x[3:4]) if name in ("softmax over places", "attention of an example") else out[3:4]
         assert torch.allclose(alone, out[3:4], atol=1e-6)
+
+
+def test_losses_that_a_number_of_the_data_picks_are_not_apart():
+    """No operation comes after the choice."""
+    x = torch.randn(B, 5, requires_grad=True)
+    trace = Trace([x], B)
+    trace.__enter__()
+    try:
+        one, other = (x * 1).sum(1), (x * 2).sum(1)
+        losses = one if bool(x.sum() > 0) else other
+    finally:
+        trace.end()
+    assert isinstance(trace.of_losses(losses, nn.Linear(1, 1)), Mixed)

@@ -28,17 +28,26 @@ from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from deniable.learn.torch import rules
-from deniable.learn.torch.domains import Domain, Given, Mixed, Rows, Same
+from deniable.learn.torch.domains import Domain, Frame, Given, Mixed, Rows, Same, frame_of
 from deniable.learn.torch.watch import parts_of
 
 PEEKS = ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
 """What makes a number of Python of a tensor: what is done next may depend on it, and no rule sees how."""
 
 
-READS = frozenset(
-    {"tolist", "numpy", "__array__", "__dlpack__", "__deepcopy__", "__reduce_ex__", "storage", "_typed_storage"}
-)
-"""What takes numbers out of a tensor past torch's operations."""
+READS = frozenset({"__deepcopy__", "__reduce_ex__", "apply_", "map_", "map2_", "__repr__", "__format__"})
+"""What takes numbers out of a tensor past torch's operations, though some of these may run meanwhile."""
+
+WITH_OPERATIONS = (Tensor, tuple, type(None), type(NotImplemented))
+"""What a function may give that has run operations, beside what these show."""
+
+PLAIN = (
+    "shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "stride", "storage_offset", "dtype",
+    "device", "layout", "type", "element_size", "itemsize", "nbytes", "names", "has_names", "requires_grad",
+    "requires_grad_", "retains_grad", "retain_grad", "grad_fn", "output_nr", "get_device", "dim_order",
+    "result_type", "_version", "_backward_hooks", "_base", "__len__", "__dir__", "__dlpack_device__",
+)  # fmt: skip
+"""What says nothing of the numbers in a tensor, and runs no operation; as does what begins with `is_`."""
 
 HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
 """What puts a function of Python into a backward pass: no rule sees what it does."""
@@ -46,17 +55,19 @@ HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
 
 @final
 class _Asked(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types where they are checked
-    """Tells of functions that no operation of torch shows."""
+    """Hands over the functions of torch that are called, before and after their operations are run."""
 
-    def __init__(self, tell: Callable[[str, tuple[Any, ...]], None], known: Callable[..., Any]) -> None:
+    def __init__(self, call: Callable[..., Any]) -> None:
         super().__init__()
-        self._tell, self._known = tell, known
+        self._call, self._plain = call, frozenset(PLAIN)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        if name in READS or name in HOOKS:
-            self._tell(name, args)
-        return self._known(func, *args, **kwargs) if name == "one_hot" else func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        if name in ("__get__", "__set__"):  # of an attribute
+            name = getattr(getattr(func, "__self__", None), "__name__", name)
+        if name in self._plain or name.startswith(("is_", "_is_")):
+            return func(*args, **(kwargs or {}))
+        return self._call(name, func, args, kwargs or {})
 
 
 @final
@@ -94,20 +105,25 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         super().__init__()
         self._count = count
         self._known = WeakTensorKeyDictionary()
-        self._written: dict[int, tuple[Tensor, Domain]] = {}
-        """By storage: what was shared before somebody wrote examples into a part of it."""
+        self._homes = WeakTensorKeyDictionary()
+        """The storage of each of these: somebody may give a tensor another one."""
+        self._written: dict[int, tuple[Tensor, Domain, Frame | None]] = {}
+        """By storage: what was shared before somebody wrote examples into a part of it, and where these lie."""
         self._uneven: dict[int, tuple[Tensor, bool]] = {}
         """By storage: parts of it that were written one by one, with nothing of the data, and whether all of them alike
         for all examples in front."""
         self._places: dict[int, StorageWeakRef] = {}
         """Storages with something of the data."""
+        self._memory: dict[int, StorageWeakRef] = {}
+        """The same by their place in memory, which storages of other libraries may share."""
+        self._operations = 0
         self._peeked: Mixed | None = None
         self._hooked: Mixed | None = None
         self._chance = _Chance()
         self._repeated: str | None = None
         """An operation that drew numbers which whoever knows the seed can repeat."""
         self._is_off = False
-        self._asked = _Asked(self._heard, self._one_hot)
+        self._asked = _Asked(self._called)
         for each in tree_flatten(batch)[0]:
             if isinstance(each, Tensor):
                 in_front = each.dim() > 0 and each.shape[0] == count
@@ -118,26 +134,57 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         super().__enter__()
         return self
 
-    def _heard(self, name: str, args: tuple[Any, ...]) -> None:
+    def _called(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function of torch. If it runs no operation, all that may come out is what went in: numbers that it gives,
+        or keeps, were read past torch's operations."""
         if self._is_off:
-            return
+            return func(*args, **kwargs)
         if name in HOOKS:
             self._hooked = self._hooked or Mixed(f"a hook on the backward pass ({name})")
-        elif not self._peeked and args and isinstance(args[0], Tensor) and not isinstance(self.of(args[0]), Same):
-            self._peeked = Mixed(f"numbers of the data that were read past torch's operations ({name})")
+            return func(*args, **kwargs)
+        given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
+        has_data, before = not all(isinstance(self.of(each), Same) for each in given), self._operations
+        try:
+            out = self._one_hot(func, *args, **kwargs) if name == "one_hot" else func(*args, **kwargs)
+        except Exception:
+            if has_data:
+                self._peek(f"an error that the data may have led to ({name})")
+            raise
+        if name == "data":
+            for each in given[:1]:
+                self._known.pop(each, None)
+        made = tree_flatten(out)[0]
+        has_run = self._operations != before
+        is_read = not all(
+            isinstance(each, WITH_OPERATIONS) if has_run else self._is_among(each, given) for each in made
+        )
+        if has_data and (is_read or name in READS):
+            self._peek(f"numbers of the data that were read past torch's operations ({name})")
+        return out
 
-    def _one_hot(self, func: Any, tensor: Tensor, num_classes: int = -1) -> Tensor:
+    def _is_among(self, value: Any, given: list[Tensor]) -> bool:
+        """Whether this went in, or is a tensor that is known."""
+        if isinstance(value, Tensor):
+            return any(value is each for each in given) or value in self._known
+        return value is NotImplemented  # of a comparison with something else than a tensor
+
+    def _peek(self, why: str) -> None:
+        self._peeked = self._peeked or Mixed(why)
+
+    def _one_hot(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """One more axis behind each id. torch looks at all ids first, but with a number of classes only to refuse
         those that are out of range."""
-        found = self.of(tensor)
-        if self._is_off or num_classes < 1 or not isinstance(found, Rows):
-            made: Tensor = func(tensor, num_classes)
-            return made
+        tensor = args[0] if args else kwargs.get("self", kwargs.get("input", kwargs.get("tensor")))
+        classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
+        found = self.of(tensor) if isinstance(tensor, Tensor) else None
+        if not isinstance(found, Rows) or not isinstance(classes, int) or classes < 1:
+            return func(*args, **kwargs)
         self._is_off = True
         try:
-            made = func(tensor, num_classes)
+            made = func(*args, **kwargs)
         finally:
             self._is_off = False
+        self._operations += 1
         self._set(made, self._peeked or found)
         return made
 
@@ -156,36 +203,54 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
 
     def of_losses(self, losses: Tensor, model: nn.Module) -> Domain:
         """What losses are that a backward pass begins at: mixed where Python has a say in that pass."""
-        found = self._hooked or _hooks_of(model) or _functions_of(losses) or self.of(losses)
+        found = self._hooked or _hooks_of(model) or _functions_of(losses) or self._peeked or self.of(losses)
         if isinstance(found, Mixed) and self._repeated is not None:
             return Mixed(f"chance whose seed may be known ({self._repeated}), or {found.why}")
         return found
 
     def of(self, tensor: Tensor) -> Domain:
         """What a tensor is. What was there before the batch was handed out has nothing of its data in it."""
-        found: Domain | None = self._known.get(tensor)
-        place = tensor.untyped_storage()._cdata
+        place, memory = _place(tensor)
+        found: Domain | None = self._known.get(tensor) if self._homes.get(tensor) == place else None
         if found is None:
-            if place in self._places:
+            shared = self._memory.get(memory)
+            if place in self._places or (shared is not None and not shared.expired()):
                 return Mixed("a tensor that was made of the data by other means than torch's operations")
             found = Same.varying(tensor)
         if isinstance(found, Same) and place in self._uneven:
             alike = self._uneven[place][1] and self._is_in_front(tensor)
             found = Same((1, *tensor.shape[1:])) if alike else Same.varying(tensor)
-        wrote = self._written.get(place)
-        if wrote is not None and wrote[0] is not tensor:
-            return _beside(tensor, found, *wrote)
-        return found
+        return self._beside(tensor, found, place) if place in self._written else found
+
+    def _beside(self, tensor: Tensor, found: Domain, place: int) -> Domain:
+        """What a tensor became when something was written into its storage."""
+        base, domain, frame = self._written[place]
+        if isinstance(domain, Mixed) or isinstance(found, Mixed | Rows):
+            return domain if isinstance(domain, Mixed) else found
+        rows = Rows(0, 1)
+        here = frame_of(tensor, rows, self._count)
+        wider = None if frame is None or here is None else frame.with_(here)
+        if wider is None or found.periods[0] != 1:
+            return Mixed("a shared tensor that examples were written into")
+        self._written[place] = base, domain, wider
+        return rows
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self._is_off:
             return func(*args, **kwargs)
         given = Given(func, args, kwargs, self.of, self._count, is_seeded=self._chance.is_seeded())
-        out = func(*args, **kwargs)
+        has_data = not all(isinstance(each, Same) for each in given.domains)
+        self._operations += 1
+        try:
+            out = func(*args, **kwargs)
+        except Exception:
+            if has_data:
+                self._peek(f"an error that the data may have led to ({given.name})")
+            raise
         self._chance.drawn()
-        if not self._peeked and _is_peek(given) and not all(isinstance(each, Same) for each in given.domains):
-            self._peeked = Mixed(f"a number of Python that was made of the data ({given.name})")
+        if has_data and _is_peek(given):
+            self._peek(f"a number of Python that was made of the data ({given.name})")
         if given.is_repeatable:
             self._repeated = given.name
         made = [each for each in tree_flatten(out)[0] if isinstance(each, Tensor)]
@@ -204,33 +269,42 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
                 self._set(tensor, self._written_into(tensor, rules.unknown(given, tensor)))
 
     def _set(self, tensor: Tensor, domain: Domain) -> None:
-        self._known[tensor] = domain
-        if not isinstance(domain, Same):
-            storage = tensor.untyped_storage()
-            if storage._cdata not in self._places:
-                self._places[storage._cdata] = StorageWeakRef(storage)
+        place, memory = _place(tensor)
+        self._known[tensor], self._homes[tensor] = domain, place
+        if not isinstance(domain, Same) and place not in self._places:
+            self._places[place] = StorageWeakRef(tensor.untyped_storage())
+            if memory:  # without numbers there is no place in memory
+                self._memory[memory] = self._places[place]
 
     def _written_into(self, tensor: Tensor, domain: Domain) -> Domain:
         """What a tensor is that this was written into. What is written into a part is found again in the whole."""
-        was, place = self.of(tensor), tensor.untyped_storage()._cdata
+        was, (place, _) = self.of(tensor), _place(tensor)
         before, uneven = self._written.get(place), self._uneven.get(place)
-        if isinstance(was, Rows):
-            if domain == was or (isinstance(domain, Same) and was.after % domain.periods[was.axis] == 0):
-                return domain
-            if not isinstance(domain, Mixed):
-                domain = Mixed("a tensor whose examples were written over in another order")
-        elif isinstance(was, Same) and isinstance(domain, Same):
+        if isinstance(was, Same) and isinstance(domain, Same):
             if set(domain.periods) <= {1} and _is_whole(tensor):
                 return domain
             in_front = self._is_in_front(tensor) and domain.periods[0] == 1
             self._uneven[place] = tensor, in_front and (uneven is None or uneven[1])
             return self.of(tensor)
-        elif isinstance(domain, Rows):
-            if uneven is not None and not uneven[1]:
-                domain = Mixed("a tensor that examples and positions were written into")
-            elif before is not None and _beside(tensor, Same.varying(tensor), *before) != domain:
-                domain = Mixed("a tensor that examples were written into in different ways")
-        self._written[place] = tensor, domain
+        rows = was if isinstance(was, Rows) else domain
+        frame = frame_of(tensor, rows, self._count) if isinstance(rows, Rows) else None
+        if before is not None:
+            frame = None if frame is None or before[2] is None else before[2].with_(frame)
+        if isinstance(was, Mixed):
+            domain = domain if isinstance(domain, Mixed) else was
+        elif isinstance(was, Rows):
+            is_even = isinstance(domain, Same) and was.after % domain.periods[was.axis] == 0
+            if domain == was or is_even:
+                domain = was
+                if before is None:
+                    return was
+            elif not isinstance(domain, Mixed):
+                domain = Mixed("a tensor whose examples were written over in another order")
+        elif isinstance(domain, Rows) and uneven is not None and not uneven[1]:
+            domain = Mixed("a tensor that examples and positions were written into")
+        if isinstance(domain, Rows) and before is not None and before[2] is not None and frame is None:
+            domain = Mixed("a tensor that examples were written into in different ways")
+        self._written[place] = tensor, domain, frame
         return domain
 
     def _is_in_front(self, tensor: Tensor) -> bool:
@@ -238,6 +312,13 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         if tensor.dim() == 0 or tensor.shape[0] != self._count:
             return False
         return bool(tensor.stride(0) * self._count * tensor.itemsize == tensor.untyped_storage().nbytes())
+
+
+def _place(tensor: Tensor) -> tuple[int, int]:
+    """The storage of a tensor, and where it is in memory."""
+    with torch._C.DisableTorchFunction():  # this asks for itself
+        storage = tensor.untyped_storage()
+        return storage._cdata, storage.data_ptr()
 
 
 def _is_whole(tensor: Tensor) -> bool:
@@ -249,16 +330,6 @@ def _is_peek(given: Given) -> bool:
     if given.name == "aten::index":
         return any(each.dtype in (torch.bool, torch.uint8) for each in given.tensors[1:])
     return given.name in PEEKS or torch.Tag.dynamic_output_shape in given.func.tags
-
-
-def _beside(tensor: Tensor, found: Domain, part: Tensor, domain: Domain) -> Domain:
-    """What a tensor became when something was written into a part of it."""
-    if isinstance(domain, Mixed) or isinstance(found, Mixed | Rows):
-        return domain if isinstance(domain, Mixed) else found
-    in_front = domain == Rows(0, 1) and tensor.dim() > 0 and part.dim() > 0
-    if in_front and (tensor.shape[0], tensor.stride(0)) == (part.shape[0], part.stride(0)):
-        return domain
-    return Mixed("a shared tensor that examples were written into")
 
 
 def _hooks_of(model: nn.Module) -> Mixed | None:

@@ -50,6 +50,32 @@ class Mixed:
 Domain = Rows | Same | Mixed
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where examples lie in a storage: the numbers of i from low + i·step on, before high + i·step, in bytes."""
+
+    step: int
+    low: int
+    high: int
+
+    def with_(self, other: Frame) -> Frame | None:
+        """Around both; None where an example of one lies among numbers of another example."""
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        return Frame(self.step, low, high) if self.step == other.step and high - low <= self.step else None
+
+
+def frame_of(tensor: Tensor, rows: Rows, count: int) -> Frame | None:
+    """None where the examples of a tensor do not lie one behind the other, once."""
+    if rows.axis >= tensor.dim() or tensor.shape[rows.axis] != count * rows.after or not tensor.numel():
+        return None
+    stride, size, offset = tensor.stride(rows.axis), tensor.itemsize, tensor.storage_offset()
+    others = zip(tensor.shape, tensor.stride(), strict=True)
+    wide = 1 + sum((most - 1) * each for most, each in others) - (count - 1) * rows.after * stride
+    frame = Frame(stride * rows.after * size, offset * size, (offset + wide) * size)
+    return frame if frame.high - frame.low <= frame.step else None
+
+
 @functools.cache
 def _names(func: Any) -> tuple[tuple[str, ...], dict[str, Any], bool]:
     schema = func._schema

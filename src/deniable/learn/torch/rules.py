@@ -192,6 +192,8 @@ def _dims(given: Given, x: Tensor) -> set[int]:
 
 def _squeezed(given: Given, made: list[Tensor]) -> Domain | None:
     x, domain = given.first
+    if torch.Tag.inplace_view in given.func.tags:  # the axes are gone by now: nobody knows which
+        return None
     return _without(domain, {each for each in _dims(given, x) if x.shape[each] == 1}, keep=False)
 
 
