@@ -146,3 +146,35 @@ def test_a_price_speaks_of_the_columns_that_were_asked_and_not_of_the_moments_be
         assert (found["n"] or 0) > 0
         said = [line for line in price.lines() if line.startswith("error")]
         assert [line.split()[1] for line in said] == ["r:", "n:", "q:"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [
+        ("CORR(x, 1)", "CORR is not defined where a number is the same in all rows, as 1 is"),
+        ("CORR(1, x)", "CORR is not defined"),
+        ("REGR_SLOPE(x, 1)", "REGR_SLOPE is not defined"),
+        ("REGR_INTERCEPT(x, 2 - 1)", "REGR_INTERCEPT is not defined"),
+        ("REGR_R2(1, x)", "REGR_R2 is not defined"),
+        ("REGR_R2(x, 1)", "REGR_R2 is not defined"),
+        ("CORR(x, g)", "CORR needs public bounds of both numbers, and g has none; write LEAST.GREATEST.g, 0., 100."),
+        ("AVG(CAST(g AS DOUBLE))", "AVG.LEAST.GREATEST.CAST.g AS DOUBLE., 0., 100"),
+        ("MEDIAN(g + 1)", "MEDIAN.LEAST.GREATEST.…, 0., 100"),
+    ],
+)
+def test_what_is_not_defined_was_0_without_noise(asked: str, rule: str) -> None:
+    """CORR(x, 1) came as 0 ± 0; and what was refused named columns that are not there."""
+    frame = pd.DataFrame({"x": [1.0, 2.0], "g": [0, 1]})
+    schema = {"x": dn.Domain.real(0, 3), "g": dn.Domain.integer()}
+    made = dn.session({"t": frame}, unit=dn.Unit.row(), budget=dn.Budget.gaussian(mu=1), schema=schema)
+    with made as s, pytest.raises(QuestionRefused, match=rule):
+        s.price(f"SELECT {asked} AS a FROM t", mu=1)
+
+
+def test_bins_are_told_of_a_column_that_is_there() -> None:
+    frame = pd.DataFrame({"x": [1.0, 2.0]})
+    made = dn.session(
+        {"t": frame}, unit=dn.Unit.row(), budget=dn.Budget.gaussian(mu=1), schema={"x": dn.Domain.real(0, 3)}
+    )
+    with made as s, pytest.raises(QuestionRefused, match=r"GROUP BY FLOOR\(x / 10\)"):
+        s.price("SELECT x, COUNT(*) AS n FROM t GROUP BY x", mu=1)

@@ -87,6 +87,10 @@ _ASKED: Final[dict[type[exp.Expression], Callable[[_Both], Expression]]] = {
 }
 
 
+_VARYING: Final[frozenset[type[exp.Expression]]] = frozenset({exp.Corr, exp.RegrSlope, exp.RegrIntercept, exp.RegrR2})
+"""Quotients by a variance, which a constant does not have."""
+
+
 def is_bivariate(node: exp.Expression) -> bool:
     """Whether this is an aggregate of two columns."""
     return type(node) in _ASKED
@@ -98,6 +102,10 @@ def bivariate(
     """An aggregate of two columns as an expression over measures; `where` chooses rows, as FILTER does."""
     for each in (y, x):
         _check(node, each, typed(each, relation.columns).domain.kind)
+        _check_bounds(node, each, relation)
+    if type(node) in _VARYING:
+        for each in (y, x) if isinstance(node, exp.Corr | exp.RegrR2) else (x,):
+            _check_varies(node, each, relation)
     conditions = [] if where is None else [where]
     conditions += [~each.is_null() for each in (y, x) if typed(each, relation.columns).domain.nullable]
     (v, k), (u, m) = _centred(y, relation), _centred(x, relation)
@@ -116,6 +124,22 @@ def _check(node: exp.Expression, value: Expression, kind: Kind) -> None:
     if kind is Kind.BOOLEAN:
         remedy = "make it a number: CASE WHEN … THEN 1 ELSE 0 END"
     raise QuestionRefused("kinds", f"{spoken(node)} takes two numbers, and {value!r} is of kind {kind.value}", remedy)
+
+
+def _check_bounds(node: exp.Expression, value: Expression, relation: Relation) -> None:
+    if isinstance(node, exp.RegrCount) or typed(value, relation.columns).domain.bounds is not None:
+        return
+    name = value.name if isinstance(value, Column) else "…"
+    rule = f"{spoken(node)} needs public bounds of both numbers, and {name if name != '…' else 'one of them'} has none"
+    raise QuestionRefused("bounds", rule, f"write LEAST(GREATEST({name}, 0), 100) for it, with bounds of its own")
+
+
+def _check_varies(node: exp.Expression, value: Expression, relation: Relation) -> None:
+    ends = typed(value, relation.columns).domain.bounds
+    if ends is None or ends[0] < ends[1]:
+        return
+    rule = f"{spoken(node)} is not defined where a number is the same in all rows, as {value!r} is"
+    raise QuestionRefused("kinds", rule, "name a column with several values")
 
 
 def _centred(value: Expression, relation: Relation) -> tuple[Expression, Expression]:

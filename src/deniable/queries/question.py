@@ -265,7 +265,7 @@ def check_key(key: Key, relation: Relation) -> None:
             raise QuestionRefused(
                 "key",
                 f"{key.name!r} is a real number, and those are keys only in public bins",
-                "GROUP BY FLOOR(cost / 10) * 10",
+                f"GROUP BY FLOOR({_written(key.expression)} / 10) * 10",
             )
     elif any(value is not None and kind_of(value) is not kind for value in key.values):
         raise QuestionRefused("key", f"the values of {key.name!r} are of kind {kind.value}", "write them as that kind")
@@ -313,8 +313,13 @@ def _first(relation: Relation) -> str:
 
 
 def _written(expression: Expression) -> str:
-    """A column by its name, anything else as x: for examples."""
-    return expression.name if isinstance(expression, Column) else "x"
+    """A column by its name, also where it is cast; of anything else nothing is repeated: for examples."""
+    if isinstance(expression, Call) and expression.operator in _CASTS:
+        return f"CAST({_written(expression.arguments[0])} AS {_CASTS[expression.operator]})"
+    return expression.name if isinstance(expression, Column) else "…"
+
+
+_CASTS: Final = {"cast_integer": "BIGINT", "cast_real": "DOUBLE", "cast_text": "VARCHAR"}
 
 
 def _instead(measure: Measure, kind: Kind) -> str:
