@@ -122,3 +122,16 @@ def test_the_owner_sees_which_rows_got_lost_and_an_answer_does_not_say(tmp_path:
     answer = json.loads(asked("ask", str(path), COUNT, *schema, "--budget", "1", "--epsilon", "0.5", "--json"))
     assert "rows whose value is not in its public list are left out: ward" in answer["notes"]
     assert "registration" not in answer
+
+
+def test_a_link_that_leads_back_to_itself_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    (tmp_path / "gone.csv").symlink_to("nothing")
+    for name in ("loop.csv", "gone.csv"):
+        path = str(tmp_path / name)
+        for command in (
+            ["ask", path, COUNT, *FIRST], ["bounds", path, "ward", "--kind", "real", *FIRST], ["report", path, "--each-row"],
+            ["schema", path], ["price", path, COUNT, *FIRST],
+        ):  # fmt: skip
+            code, said = refused(*command)
+            assert (code, "source=" in said) == (2, True), (command, said)

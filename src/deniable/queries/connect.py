@@ -163,10 +163,10 @@ def _typed(name: str, types: Mapping[str, str], declared: Mapping[str, Any], uni
     """The columns by their types, with what is declared in their place."""
     open_schema = propose_schema(types, name=name).schema(unit=unit or Unit.row())[name]
     known = dict(open_schema.columns)
-    if unit is not None and unit.column is not None and unit.column not in known:
+    if unit is not None and unit.column is not None and unit.column not in types:
         raise InvalidParameter("unit", unit.column, f"is no column of {name!r}", _like(unit.column, known))
     for column, domain in declared.items():
-        if column not in known:
+        if column not in types:
             raise InvalidParameter("schema", column, f"is no column of {name!r}", _like(column, known))
         if not isinstance(domain, Domain):
             raise InvalidParameter(

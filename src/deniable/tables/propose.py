@@ -23,6 +23,7 @@ _TYPES: Final = (
     (re.compile(r"date(32|64)?(\[day\]|\[ms\])?$"), Kind.DATE),
     (re.compile(r"timestamp|datetime"), Kind.TIMESTAMP),
 )
+_NO_KIND: Final = re.compile(r"(category\[)?(interval|period|sparse|complex|float(96|128)\b)")
 
 _KINDS: Final = (
     "# A CSV file has no types, so all is text until you say otherwise. "
@@ -77,7 +78,8 @@ def propose_schema(source: object, *, name: str = "data") -> Proposal:
     """A schema to finish, from the types of a source: no value of it is read.
 
     `source`: a pandas, polars or Arrow table, a Parquet file, a CSV file (of which only the header is read, so that all
-    its columns are text until you say otherwise), or a mapping from column names to names of types.
+    its columns are text until you say otherwise), or a mapping from column names to names of types. Columns
+    whose type has no kind, such as periods and complex numbers, are left out.
 
     >>> print(propose_schema({"age": "BIGINT", "ward": "VARCHAR"}, name="visits").text())
     version: 1
@@ -89,7 +91,8 @@ def propose_schema(source: object, *, name: str = "data") -> Proposal:
           age: {kind: integer, low: "FILL IN", high: "FILL IN"}
           ward: {kind: text, keys: "FILL IN"}
     """
-    columns = {column: _facts(kind_of_type(type_name)) for column, type_name in types_of(source).items()}
+    types = {column: type_name for column, type_name in types_of(source).items() if has_kind(type_name)}
+    columns = {column: _facts(kind_of_type(type_name)) for column, type_name in types.items()}
     if not columns:
         shown = os.fspath(source) if isinstance(source, str | Path) else type(source)
         raise InvalidParameter("source", shown, "has no columns")
@@ -107,6 +110,17 @@ def kind_of_type(type_name: str) -> Kind:
     return next((kind for pattern, kind in _TYPES if pattern.match(lowered)), Kind.TEXT)
 
 
+def has_kind(type_name: str) -> bool:
+    """Whether values of a type can be read in some kind, as far as its name tells."""
+    return _NO_KIND.match(type_name.strip().lower()) is None
+
+
+def type_of_pandas(dtype: Any) -> str:
+    """The name of a type of pandas; for categories, also what they are."""
+    categories = getattr(dtype, "categories", None)
+    return str(dtype) if categories is None else f"category[{categories.dtype}]"
+
+
 def types_of(source: object) -> dict[str, str]:
     """Column names and type names of a source, without reading a value."""
     if isinstance(source, str | Path):
@@ -121,7 +135,7 @@ def types_of(source: object) -> dict[str, str]:
         return _types_of_arrow(schema)
     types = getattr(source, "dtypes", None)
     if types is not None and hasattr(types, "items"):  # pandas
-        return {str(column): str(kind) for column, kind in types.items()}
+        return {str(column): type_of_pandas(kind) for column, kind in types.items()}
     if isinstance(types, list):  # Spark: pairs of names and types
         return {str(column): str(kind) for column, kind in types}
     rule = "must be a dataframe, an Arrow table, a path, or a mapping from columns to types"

@@ -16,7 +16,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.tables.files import separator
@@ -38,8 +38,20 @@ _REMEDIES: Final = {
 }
 
 
+class Extent(NamedTuple):
+    """How many rows a CSV file has behind its first line, and how many bytes its longest record has."""
+
+    rows: int
+    longest: int
+
+
 def rows_of(path: str, columns: int) -> int:
-    """How many rows a CSV file has behind its first line; InvalidParameter, with the line, if it is not a table.
+    """How many rows a CSV file has behind its first line; InvalidParameter as for `extent_of`."""
+    return extent_of(path, columns).rows
+
+
+def extent_of(path: str, columns: int) -> Extent:
+    """How large a CSV file is; InvalidParameter, with the line, if it is not a table.
 
     The line is told to whoever registers the file: its owner. Nothing else of the file is.
     """
@@ -58,7 +70,7 @@ def rows_of(path: str, columns: int) -> int:
     except _Bad as bad:
         raise _wrong(path, bad.line, bad.rule, _REMEDIES.get(bad.rule, _QUOTED)) from None
     try:
-        return max(0, scan.end() - 1)
+        return Extent(max(0, scan.end() - 1), scan.longest)
     except _Bad as bad:
         raise _wrong(path, bad.line, bad.rule, _REMEDIES.get(bad.rule, _QUOTED)) from None
 
@@ -98,7 +110,7 @@ class _Scan:
         self._length = self._delimiters = 0
         self._opened = 1
         """The line in which the newest quote was opened."""
-        self.lines = self._records = 0
+        self.lines = self._records = self.longest = 0
 
     def add(self, block: bytes) -> None:
         """Look at the next bytes."""
@@ -131,6 +143,7 @@ class _Scan:
             raise _Bad(self._opened, _UNCLOSED)
         if self._before == _CR:
             raise _Bad(self.lines + 1, _OUTSIDE)
+        self.longest = max(self.longest, self._length)
         if self._length:
             if self._delimiters != self._columns - 1:
                 raise _Bad(self.lines + 1, _FIELDS)
@@ -163,6 +176,7 @@ class _Scan:
             return []
         lengths = np.diff(at, prepend=-1) - 1
         lengths[0] += self._length
+        self.longest = max(self.longest, int(lengths.max()))
         delimiters = np.diff(total[at], prepend=0)
         delimiters[0] += self._delimiters
         blank = (lengths == 0) | ((lengths == 1) & (previous[at] == _CR))

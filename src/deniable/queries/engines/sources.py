@@ -20,8 +20,9 @@ from deniable.queries.engines.spelling import SQL, both, case, cast, column, fun
 from deniable.queries.engines.writing import Piece
 from deniable.tables.files import CSV, PARQUET, files_of, header, separator, unknown_file
 from deniable.tables.kinds import Domain, Kind
+from deniable.tables.propose import has_kind, type_of_pandas
 from deniable.tables.schema import Table
-from deniable.tables.wellformed import rows_of
+from deniable.tables.wellformed import extent_of
 
 Run = Callable[[str], list[tuple[Any, ...]]]
 
@@ -31,6 +32,10 @@ _MOMENTS: Final = frozenset({"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMEST
 _LARGEST_REAL: Final = "1.7976931348623157e308"
 _ONCE: Final = frozenset({"RecordBatchReader", "Scanner"})
 """What Arrow calls sources that are gone once they were read."""
+_WILDCARDS: Final = {ord(each): f"[{each}]" for each in "*?["}
+_USUAL_LINE: Final = 1_900_000
+"""Records of more bytes have to be announced: DuckDB takes 2,000,000 unless told."""
+_USUAL_BUFFER: Final = 32 << 20
 
 
 @final
@@ -88,16 +93,28 @@ def _file(run: Run, path: str | bytes, table: Table) -> Found:
 
 
 def _parquet(run: Run, files: list[str], table: Table, size: int) -> Found:
-    origin = function("READ_PARQUET", exp.Array(expressions=[_text(each) for each in files]))
+    origin = function("READ_PARQUET", _listed(files))
     types = _types(run, f"SELECT * FROM {origin.sql(dialect='duckdb')}")
     # DuckDB renames columns that differ by case alone; the file itself knows what they are called.
-    schema = function("PARQUET_SCHEMA", _text(files[0])).sql(dialect="duckdb")
+    schema = function("PARQUET_SCHEMA", _text(_literal(files[0]))).sql(dialect="duckdb")
     rows = run(f"SELECT name, coalesce(num_children, 0) FROM {schema}")
     names = _top_level([(str(each[0]), int(each[1])) for each in rows])
     if len(names) != len(types):
         names = [each for each, _ in types]
     where = places(table, names)
     return Found(_as_table(origin), {each: natural(*types[at]) for each, at in where.items()}, 4 * size)
+
+
+def _listed(files: list[str]) -> SQL:
+    return exp.Array(expressions=[_text(_literal(each)) for each in files])
+
+
+def _literal(path: str) -> str:
+    """The path of one file for DuckDB, which would take some characters of its name for wildcards."""
+    if "\\" in path and set("*?[") & set(path):  # to DuckDB a backslash in a pattern stands between folders
+        rule = "has a backslash in its path and one of * ? ["
+        raise InvalidParameter("source", path, rule, "rename the file or its folder")
+    return path.translate(_WILDCARDS)
 
 
 def _top_level(schema: list[tuple[str, int]]) -> list[str]:
@@ -128,18 +145,21 @@ def _csv(files: list[str], table: Table, size: int) -> Found:
         if header(each) != names:
             raise InvalidParameter("source", NOTHING, "all files of a source have the same first line")
     where = places(table, names)
-    rows = sum(rows_of(each, len(names)) for each in files)
+    extents = [extent_of(each, len(names)) for each in files]
     fields = ", ".join(f"'f{at}': 'VARCHAR'" for at in range(len(names)))
-    listed = exp.Array(expressions=[_text(each) for each in files]).sql(dialect="duckdb")
+    longest = max(each.longest for each in extents)
+    listed = _listed(files).sql(dialect="duckdb")
     # auto_detect would look at the data to decide what it is.
     options = (
         f"auto_detect=false, header=true, columns={{{fields}}}, delim='{delimiter}', quote='\"', escape='\"', "
         "new_line='\\n', nullstr='', allow_quoted_nulls=false, strict_mode=false, ignore_errors=false, "
         "null_padding=false"
     )
+    if longest > _USUAL_LINE:  # else DuckDB's own sizes; larger ones would have it read large files in one piece
+        options += f", max_line_size={longest + 2}, buffer_size={max(_USUAL_BUFFER, 2 * longest)}"
     origin = _as_table(exp.Var(this=f"READ_CSV({listed}, {options})"))
     columns: dict[str, Piece | None] = {each: Piece(column(f"f{at}"), Domain(Kind.TEXT)) for each, at in where.items()}
-    return Found(origin, columns, 2 * size, rows=rows)
+    return Found(origin, columns, 2 * size, rows=sum(each.rows for each in extents))
 
 
 def listed(run: Run, wanted: str | None = None) -> list[str]:
@@ -196,10 +216,38 @@ def _pandas(source: Any, table: Table) -> tuple[object, dict[str, int], int]:
     import pandas as pd
 
     where = places(table, [each if isinstance(each, str) else repr(each) for each in source.columns])
+    for each, at in where.items():
+        if not has_kind(type_of_pandas(source.dtypes.iloc[at])):
+            raise unreadable(each, dict(table.columns).get(each, Domain(Kind.TEXT)).kind.value)
     positions = sorted(set(where.values()))
-    frame = pd.DataFrame({f"f{at}": _forward(source.iloc[:, at]) for at in positions}, copy=False)
+    frame = pd.DataFrame({f"f{at}": _forward(_unicode(source.iloc[:, at])) for at in positions}, copy=False)
     frame["f"] = True  # a frame without columns has no rows for DuckDB
     return frame, _renumbered(where, positions), int(frame.memory_usage(index=False).sum())
+
+
+def _unicode(column: Any) -> Any:
+    """A column without text that is no Unicode (half of a surrogate pair): DuckDB would refuse all of it."""
+    import numpy as np
+
+    categories = getattr(column.dtype, "categories", None)
+    if categories is not None:
+        if not any(_is_broken(each) for each in categories):
+            return column
+        column = column.astype(object)
+    if column.dtype != object and str(getattr(column.dtype, "storage", "")) != "python":
+        return column
+    lost = np.fromiter((_is_broken(each) for each in column), dtype=bool, count=len(column))
+    return column.mask(lost, None) if lost.any() else column
+
+
+def _is_broken(value: object) -> bool:
+    if not isinstance(value, str) or value.isascii():
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _forward(column: Any) -> Any:

@@ -7,6 +7,7 @@ decided there, and no statement made here names a file.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
@@ -184,9 +185,13 @@ class SparkEngine(Engine):
         lowered = str(path).lower()
         if not lowered.endswith((*CSV, *PARQUET)) and not path.is_dir():
             raise unknown_file(str(path))
+        named = [re.sub(r"([{}\[\]*?\\])", r"\\\1", each) for each in files]  # else Spark looks for wildcards again
+        if lowered.endswith(CSV) and named != files:  # it does so twice where records have several lines
+            rule = "Spark takes one of { } [ ] * ? \\ in the path of a CSV file for a wildcard"
+            raise InvalidParameter("source", path.name, rule, "rename the file or its folder, or save it as Parquet")
         try:
             if not lowered.endswith(CSV):
-                return self._session.read.parquet(*files)
+                return self._session.read.parquet(*named)
             options = {"header": True, "sep": separator(files[0]), "quote": '"', "escape": '"', "multiLine": True}
             return self._session.read.csv(files, mode="FAILFAST", **options)
         except PySparkException:
