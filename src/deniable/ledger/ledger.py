@@ -591,7 +591,7 @@ def _store(place: Place | None, *, to_read: bool = False) -> Store:
 
 
 def _mismatch(field: str, asked: object, found: object) -> LedgerMismatch:
-    remedy = "open it as what it is, or keep another ledger; a budget is fixed when its ledger is made"
+    remedy = "open it as what it is; a budget is fixed when its ledger is made, and another ledger would spend it twice"
     return LedgerMismatch(field, repr(asked), repr(found), remedy)
 
 

@@ -110,7 +110,9 @@ def in_history(heading: Heading, transaction: Transaction, note: Note) -> None:
     """LedgerDamaged if what somebody wrote down about this ledger is not in it."""
     serial, number, link, signer = note
     if serial and serial != heading.serial:
-        remedy = "open it as what it is, or keep another ledger; a budget is fixed when its ledger is made"
+        remedy = (
+            "open it as what it is; a budget is fixed when its ledger is made, and another ledger would spend it twice"
+        )
         raise LedgerMismatch("serial number", repr(serial), repr(heading.serial), remedy)
     keys = keys_of(heading, transaction, up_to=number)
     if signer is not None and keys and signer != keys[-1]:
