@@ -15,8 +15,7 @@ import deniable as dn
 from deniable.errors import EngineFailed, InvalidParameter
 from deniable.ledger import Budget, Cost
 from deniable.mechanisms.piecewise import QuantileOfCounts
-from deniable.queries import planner
-from deniable.queries import session as sessions
+from deniable.queries import planner, sizes
 from deniable.queries.picked import MOST_POINTS, Picked
 from deniable.queries.planner import Plan, noise, noise_cost, plan, plan_under
 from deniable.queries.pricing import Price
@@ -211,9 +210,9 @@ def test_a_drawn_value_is_kept_and_is_not_refined() -> None:
 def test_answers_of_earlier_ledgers_are_read_and_refined_as_they_were_made(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(budget=PURE) as s:
         with monkeypatch.context() as before:
-            before.setattr(sessions, "plan_under", lambda question, budget: plan(question))
+            before.setattr(sizes, "plan_under", lambda question, budget: plan(question))
             old = s.sql(MIDDLE, epsilon=2)
-            s._plans.clear()
+            s._plans._kept.clear()
         again = s.sql(MIDDLE, epsilon=1)
         assert again.receipt.replayed
         assert again.rows == old.rows

@@ -325,3 +325,54 @@ def test_ready_does_not_tell_that_an_engine_died(tmp_path: Path, monkeypatch: py
         first._process.kill()
         while engine._worker is first:
             assert there.call(None, "GET", "/ready").status_code == 200
+
+
+LARGE = (
+    "SELECT age, stay, ward, sex, FLOOR(age/4) AS b, COUNT(*) AS n FROM visits GROUP BY age, stay, ward, sex, b",
+    6 * 101 * 62 * 3 * 2 * 26,
+)
+
+
+@case(
+    "S14",
+    "an answer of millions of cells, asked, priced, rehearsed and as a batch of small ones",
+    "refused by the public number of cells, before it is planned; nothing charged",
+)
+def test_an_answer_that_fills_the_memory(world: World) -> None:
+    """120 bytes took 28 s, 1.3 GB and 68 MB of JSON in the server's own process, for nothing."""
+    sql, cells = LARGE
+    before = world.ledger.charged
+    session = world.curator.open(Person("ana", Role.ANALYST), "visits").session
+    kept = len(session._plans)
+    for path in ("", ":price", ":explain"):
+        answer = world.ask(sql, path=path, epsilon=1e-9)
+        assert (answer.status_code, answer.json()["refusal"]) == (422, "key"), path
+        assert f"{cells:,} cells" in answer.json()["rule"]
+    rehearsed = world.call("ana", "POST", "/v1/datasets/visits/dummy:ask", {"sql": sql, "epsilon": 1.0})
+    assert (rehearsed.status_code, rehearsed.json()["refusal"]) == (422, "key")
+    small = "SELECT age, stay, COUNT(*) AS n FROM visits WHERE cost > {} GROUP BY age, stay"
+    body = {"dataset": "visits", "questions": [small.format(i) for i in range(6)], "epsilon": 1e-9}
+    together = world.call("ana", "POST", "/v1/questions:batch", body)
+    assert (together.status_code, together.json()["refusal"]) == (422, "key")
+    assert f"{6 * 3 * 101 * 62:,} cells" in together.json()["rule"]
+    assert world.ask(small.format(0), path=":price", epsilon=1e-9).json()["cells"] == 3 * 101 * 62
+    assert len(session._plans) == kept  # a plan lists its groups: large ones are not kept
+    assert world.ledger.charged == before
+
+
+def test_an_older_larger_answer_stays_readable(world: World) -> None:
+    session = world.curator.open(Person("ana", Role.ANALYST), "visits").session
+    sql = "SELECT age, sex, COUNT(*) AS n FROM visits WHERE stay > 5 GROUP BY age, sex"
+    first = world.ask(sql, key="larger", epsilon=0.5)
+    assert first.status_code == 200
+    session.limit_answers(cells=600)
+    try:
+        assert world.ask(sql, key="larger", epsilon=0.5).content == first.content
+        assert world.ask(sql, epsilon=0.4).json()["rows"] == first.json()["rows"]
+        assert world.call("ana", "GET", f"/v1/labels/{first.json()['release']}").status_code == 200
+        charged = world.ledger.charged
+        for path in ("", ":refine"):  # new noise would be a new large answer
+            assert world.ask(sql, path=path, epsilon=0.9).json()["refusal"] == "key", path
+        assert world.ledger.charged == charged
+    finally:
+        session.limit_answers(cells=world.curator.settings.cells)

@@ -17,6 +17,7 @@ from deniable.queries.notes import cost_said, empty_note, rest_said, wrapped
 from deniable.queries.picked import Picked
 from deniable.queries.planner import Part, Plan, noise, pairs, shares
 from deniable.queries.recipes import Drawn, Ranked, rank_error
+from deniable.queries.sizes import cells
 from deniable.tables.expressions import Column, columns_used
 from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons, Statistic, Sum
 
@@ -119,6 +120,7 @@ class Price:
             "threshold": self.threshold,
             "split": [[name, str(share)] for name, share in self.split()],
             "note": empty_note(self.plan),
+            "cells": cells(self.plan.question),
             "question": self.plan.question.hash,
         }
 

@@ -23,10 +23,11 @@ from deniable.ledger import Budget, Cost, Entry, Ledger, State
 from deniable.queries import batch
 from deniable.queries.answers import Answer, Receipt
 from deniable.queries.notes import listed, rest_said
-from deniable.queries.planner import Plan, noise, noise_cost, pairs, plan_under
+from deniable.queries.planner import Plan, noise, noise_cost, pairs
 from deniable.queries.pricing import Asked, PartOf, Price
 from deniable.queries.question import Question
 from deniable.queries.release import Released, release
+from deniable.queries.sizes import Plans, cells, check_cells
 from deniable.tables.plan import tables_read
 from deniable.units import Guarantee, Unit
 
@@ -64,6 +65,7 @@ class Session:
         "_keeps",
         "_ledger",
         "_lock",
+        "_most_cells",
         "_noted",
         "_plans",
         "_registration",
@@ -74,7 +76,8 @@ class Session:
         self._engine, self._tables, self._ledger, self._keeps = engine, dict(tables), ledger, keeps
         self._failures: list[Failure] = []
         self._noted: Callable[[Failure], None] = self._failures.append
-        self._plans: dict[str, Plan] = {}
+        self._plans = Plans(self._tables, ledger.budget)
+        self._most_cells: int | None = None
         reports = {name: engine.registered(name) for name in self._tables}
         self._registration = {name: each for name, each in reports.items() if each is not None}
         self._lock, self._closed = threading.Lock(), False
@@ -112,12 +115,13 @@ class Session:
         known = self._known(made, price)
         if known is not None:
             return self._again(made, *known, price.confidence, payer)
+        check_cells([made.question], self._most_cells)
         drawn = self._noise(made, price)
         words, rest = _words(question, made), [left]
         entry = self._ledger.reserve_or_replay(
             price.cost,
             question=made.question.hash,
-            version=self._version(made),
+            version=self._version(made.question),
             description=words,
             enough=lambda sealed: self._is_enough(made, sealed, price),
             key=key,
@@ -133,8 +137,10 @@ class Session:
         self, question: str | Question, *, entry: Entry | None = None, confidence: float = 0.95
     ) -> Answer | None:
         """The newest answer that the ledger has of a question, or that of one entry, for nothing; None if none is."""
-        made = self._planned(question)
-        entry = self._ledger.answer(made.question.hash, version=self._version(made)) if entry is None else entry
+        made = self._plans.plan(question, self._built(question))
+        entry = (
+            self._ledger.answer(made.question.hash, version=self._version(made.question)) if entry is None else entry
+        )
         if entry is None or entry.question != made.question.hash:
             return None
         read = self._read(made, entry)
@@ -158,11 +164,12 @@ class Session:
             raise InvalidParameter("answer", type(answer).__name__, "must be an Answer of this session")
         self._open()
         made = answer.plan
+        check_cells([made.question], self._most_cells)
         if answer.budget != self.budget or any(
             self._tables.get(name) != each for name, each in tables_read(made.question.relation).items()
         ):
             raise InvalidParameter("answer", NOTHING, "is about other tables or another budget", "ask it here first")
-        if answer.receipt.version != self._version(made):
+        if answer.receipt.version != self._version(made.question):
             rule = "is about another version of the data, and the mean of two tables is neither"
             raise InvalidParameter("answer", NOTHING, rule, "ask the question anew: it is a new one now")
         if made.is_picked:
@@ -178,7 +185,7 @@ class Session:
         said = text if bought is None or bought.question != made.question.hash else bought.description
         words = f"{_REFINED}{_words(said or made.question, made).removeprefix(_REFINED)}"
         hash = made.question.hash
-        version = self._version(made)
+        version = self._version(made.question)
         entry = self._ledger.reserve(
             price.cost, question=hash, description=words, key=key, payer=payer, version=version
         )
@@ -201,7 +208,9 @@ class Session:
         """
         if isinstance(questions, str) or not questions:
             raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
-        given = [self._planned(each) for each in questions]
+        built = [self._built(each) for each in questions]
+        check_cells(built, self._most_cells)
+        given = [self._plans.plan(*each) for each in zip(questions, built, strict=True)]
         asked, words = Asked.of(amounts, cost), {}
         plans: dict[str, Plan] = {}
         for each, made in zip(questions, given, strict=True):
@@ -226,7 +235,7 @@ class Session:
         charges = batch.charges([plans[name] for name in new], [prices[name].cost for name in new])
         entries = self._ledger.reserve_all(
             [
-                (charge, name, words[name], self._version(plans[name]))
+                (charge, name, words[name], self._version(plans[name].question))
                 for charge, name in zip(charges, new, strict=True)
             ],
             key=key,
@@ -345,6 +354,10 @@ class Session:
         """From now on tell them to this function, instead of keeping them here."""
         self._noted = to
 
+    def limit_answers(self, *, cells: int) -> None:
+        """From now on refuse answers of more cells (groups times columns). Larger ones that are there can be read."""
+        self._most_cells = cells
+
     def close(self) -> None:
         """Forget the tables. The ledger's file, if any, stays; a `Ledger` that was given stays open."""
         with self._lock:
@@ -373,25 +386,21 @@ class Session:
         if self._closed:
             raise InvalidOperation("this session is closed; open another, on the same ledger if it has a file")
 
-    def _planned(self, question: str | Question) -> Plan:
+    def _built(self, question: str | Question) -> Question:
         self._open()
-        if isinstance(question, str):
-            known = self._plans.get(question)
-            if known is None:
-                from deniable.queries.sql import parse
+        return self._plans.question(question)
 
-                known = plan_under(parse(question, self._tables), self.budget)
-                if len(self._plans) >= 1000:
-                    self._plans.clear()
-                self._plans[question] = known
-            return known
-        if isinstance(question, Question):
-            return plan_under(question, self.budget)
-        raise InvalidParameter("question", type(question).__name__, "must be SQL, or made by table(...) and agg(...)")
+    def _planned(self, question: str | Question) -> Plan:
+        """The plan of a question whose answer is not too large, or that was answered when it was not."""
+        built = self._built(question)
+        large = self._most_cells is not None and cells(built) > self._most_cells
+        if large and self._ledger.answer(built.hash, version=self._version(built)) is None:
+            check_cells([built], self._most_cells)
+        return self._plans.plan(question, built)
 
-    def _version(self, made: Plan) -> str | None:
+    def _version(self, question: Question) -> str | None:
         """Which version of the data a question is about: of all tables that it reads. None if an engine has none."""
-        reports = [self._registration.get(name) for name in tables_read(made.question.relation)]
+        reports = [self._registration.get(name) for name in tables_read(question.relation)]
         versions = sorted({(each.table, each.version) for each in reports if each is not None})
         if any(each is None for each in reports):
             return None
@@ -417,7 +426,7 @@ class Session:
 
     def _stored(self, made: Plan) -> tuple[Released, Entry] | None:
         """What the ledger has of this question."""
-        entry = self._ledger.answer(made.question.hash, version=self._version(made))
+        entry = self._ledger.answer(made.question.hash, version=self._version(made.question))
         read = None if entry is None else self._read(made, entry)
         return None if entry is None or read is None else (read, entry)
 

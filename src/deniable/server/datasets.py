@@ -114,8 +114,10 @@ def tables_of(schema: str | dict[str, Any]) -> dict[str, Table]:
 class Open:
     """One dataset, ready to be asked."""
 
-    def __init__(self, record: DatasetRecord, tables: dict[str, Table], session: Session, engine: Apart) -> None:
-        self.record, self.tables, self.session, self.engine = record, tables, session, engine
+    def __init__(
+        self, record: DatasetRecord, tables: dict[str, Table], session: Session, engine: Apart, cells: int
+    ) -> None:
+        self.record, self.tables, self.session, self.engine, self._cells = record, tables, session, engine, cells
         self._dummy: tuple[Apart, dict[str, Table]] | None = None
         self._turn = threading.Lock()
 
@@ -126,7 +128,9 @@ class Open:
                 self._dummy = self._dummies()
         engine, tables = self._dummy
         ledger = self.session.ledger
-        return Session(engine, tables, Ledger.open(budget=ledger.budget, unit=ledger.unit, dataset="dummy rows"))
+        made = Session(engine, tables, Ledger.open(budget=ledger.budget, unit=ledger.unit, dataset="dummy rows"))
+        made.limit_answers(cells=self._cells)
+        return made
 
     def _dummies(self) -> tuple[Apart, dict[str, Table]]:
         """In a process of its own, as questions are: what a question does to an engine, it does to nobody else."""
@@ -221,7 +225,8 @@ class Datasets:
             engine.close()
             raise
         made.report_failures(partial(self.failures.add, record.name))
-        return Open(record, made.tables, made, engine)
+        made.limit_answers(cells=self._settings.cells)
+        return Open(record, made.tables, made, engine, self._settings.cells)
 
     def ledger(self, record: DatasetRecord) -> Ledger:
         """The ledger of a dataset's family, opened under the dataset's name."""

@@ -18,13 +18,13 @@ _MEMORY: Final = re.compile(r"\d+(\.\d+)? ?([KMGT]i?B|%)", re.IGNORECASE)
 
 _TEXTS: Final = frozenset({"state", "checkpoints", "host", "database", "engine", "memory"})
 _WHOLE: Final = frozenset(
-    {"processes", "at_once", "each", "waiting", "burst", "body", "space", "connections", "free_space"}
+    {"processes", "at_once", "each", "waiting", "burst", "body", "space", "connections", "free_space", "cells"}
 )
 
 
 _POSITIVE: Final = (
     "processes", "grid", "at_once", "each", "waiting", "rate", "burst", "token_days", "seconds", "body", "connections",
-    "patience", "key_days",
+    "patience", "key_days", "cells",
 )  # fmt: skip
 
 
@@ -74,6 +74,8 @@ class Settings:
     """Address space of each engine's process, in bytes."""
     seconds: float = 60.0
     """The longest a question may run."""
+    cells: int = 100_000
+    """The largest answer: groups times columns, of all questions of a batch together."""
     body: int = 1 << 20
     """The longest request, in bytes."""
     https: bool = False
