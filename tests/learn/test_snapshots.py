@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict, deque
 
 import numpy as np
@@ -23,6 +24,50 @@ class Box:
         self.inner = 1
 
 
+class Listed(list):
+    pass
+
+
+class Paired(tuple):
+    pass
+
+
+class Named(str):
+    pass
+
+
+class Numbered(int):
+    pass
+
+
+class Arrayed(np.ndarray):
+    pass
+
+
+def _running():
+    centre = 0.0
+
+    def moved(to):
+        nonlocal centre
+        was, centre = centre, to
+        return was
+
+    return moved
+
+
+def _collecting():
+    seen = []
+    return seen.append
+
+
+def _plain(kept=[1]):  # noqa: B006  # the mistake that is looked for
+    return kept
+
+
+def _hook(module, args):
+    pass
+
+
 class Kept(nn.Module):
     """One of every kind of place."""
 
@@ -35,6 +80,12 @@ class Kept(nn.Module):
         self.array, self.tensor, self.chance = np.zeros(3), torch.zeros(3), torch.Generator()
         self.boxes = [Box(), Box()]
         self.register_buffer("marked", torch.zeros(2))
+        self.own_list, self.own_pair, self.own_text = Listed([1]), Paired([1]), Named("a")
+        self.own_number, self.own_array = Numbered(3), np.zeros(2).view(Arrayed)
+        self.centre, self.collect, self.function, self.kind = _running(), _collecting(), _plain, Box
+        self.part, self.method = functools.partial(_plain, [1], more=[2]), Box().__init__
+        self.normal, self.leaf = torch.distributions.Normal(0.0, 1.0), torch.zeros(2, requires_grad=True)
+        self.register_forward_pre_hook(functools.partial(_hook, Box()))
 
 
 def _replace_table(model):
@@ -67,6 +118,25 @@ CHANGES = {
     "generator": lambda m: torch.rand(1, generator=m.chance),
     "sub-module": lambda m: setattr(m.below, "seen", 3),
     "attribute of a buffer": lambda m: setattr(m.marked, "mean", 1.0),
+    "attribute of a list": lambda m: setattr(m.own_list, "mean", 1.0),
+    "attribute of a tuple": lambda m: setattr(m.own_pair, "mean", 1.0),
+    "attribute of a text": lambda m: setattr(m.own_text, "mean", 1.0),
+    "attribute of a number": lambda m: setattr(m.own_number, "mean", 1.0),
+    "attribute of an array": lambda m: setattr(m.own_array, "mean", 1.0),
+    "attribute of a tensor": lambda m: setattr(m.tensor, "mean_before", 1.0),
+    "gradient of a tensor": lambda m: setattr(m.leaf, "grad", torch.ones(2)),
+    "closure": lambda m: m.centre(m.centre(0.0) + 1.5),
+    "list behind its method": lambda m: m.collect(1),
+    "attribute of a function": lambda m: setattr(m.function, "mean", getattr(m.function, "mean", 0.0) + 1.5),
+    "default of a function": lambda m: m.function().append(1),
+    "attribute of a class": lambda m: setattr(m.kind, "mean", getattr(m.kind, "mean", 0.0) + 1.5),
+    "argument of a partial": lambda m: m.part.args[0].append(1),
+    "keyword of a partial": lambda m: m.part.keywords.update(more=[3]),
+    "object of a method": lambda m: setattr(m.method.__self__, "inner", 3),
+    "object of torch": lambda m: setattr(m.normal, "loc", torch.ones(())),
+    "object of a hook": lambda m: setattr(next(iter(m._forward_pre_hooks.values())).args[0], "inner", 3),
+    "evaluation": lambda m: m.train(not m.training),
+    "evaluation of a part": lambda m: m.below.train(not m.below.training),
     "attribute of a parameter": lambda m: setattr(m.below.weight, "mean", 1.0),
 }
 REFUSED = {

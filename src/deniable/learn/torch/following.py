@@ -24,8 +24,9 @@ FOLLOWED = (
 
 KEPT = (
     "a forward pass keeps nothing for the next one, or keeps it in the model's attributes, in the model's classes, or "
-    "in globals and closures that methods of these classes name, in containers of at most 4096 members; what it "
-    "draws (dropout) comes from a seed that nobody knows, or that it sets itself"
+    "in globals and closures that methods of these classes name, in containers of at most 4096 members, and in none of "
+    "these behind objects without a __dict__, such as iterators; what it draws (dropout) comes from a seed that "
+    "nobody knows, or that it sets itself"
 )
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 from torch import nn
 
-from deniable.learn.torch.snapshots import NOTHING, Snapshot, is_same
+from deniable.learn.torch.snapshots import NOTHING, Snapshot, held_by, is_same, put_into
 from deniable.learn.torch.watch import parts_of
 
 OTHERS: Final = ("torch", "deniable", "builtins")
@@ -164,20 +164,12 @@ def _package(value: Any) -> str:
 
 
 def _now(where: Any, name: str) -> Any:
-    if isinstance(where, CellType):
-        try:
-            return where.cell_contents
-        except ValueError:  # nothing was put into it yet
-            return NOTHING
-    return where.get(name, NOTHING)
+    return held_by(where) if isinstance(where, CellType) else where.get(name, NOTHING)
 
 
 def _set(where: Any, name: str, was: Any) -> None:
     if isinstance(where, CellType):
-        if was is NOTHING:
-            del where.cell_contents
-        else:
-            where.cell_contents = was
+        put_into(where, was)
     elif was is NOTHING:
         where.pop(name, None)
     else:

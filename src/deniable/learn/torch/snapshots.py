@@ -6,11 +6,12 @@ own C code: while everything is as it was, which is nearly always, no copy is ma
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice, takewhile
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, final
 
 import numpy as np
@@ -19,14 +20,30 @@ from torch import Generator, Tensor, nn
 from deniable.errors import InvalidParameter
 
 SHARED: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, nn.Module)
-"""Not looked into: classes, modules and functions are not the model's own, and parts of it are listed by themselves."""
+"""Not looked into where they are not the model's own; parts of the model are listed by themselves."""
+
+MOVING: Final = (
+    "deniable",
+    "torch.optim",
+    "torch.amp",
+    "torch.cuda",
+    "torch.utils",
+    "torch.autograd",
+    "torch.profiler",
+)
+"""Where objects come from that move on by right: an optimizer, or the trainer itself."""
+
+OTHERS: Final = ("torch", "deniable", "numpy", "builtins")
+"""Packages whose functions and classes are taken to keep nothing of the data."""
+
+HEAP: Final = 1 << 9
+"""The flag of classes that are written in Python, and may be written into."""
 
 COPIED: Final = 1 << 16
 """Tensors of so many numbers at most are copied: what is written through `.data` moves no version."""
 
 PLAIN: Final = (int, float, complex, str, bytes, type(None))
 
-_SKIPPED: Final = PLAIN + SHARED
 _own: Final = operator.attrgetter("__dict__")
 _values: Final = operator.methodcaller("values")
 
@@ -38,9 +55,15 @@ Table = Mapping[str, Any]
 class Snapshot:
     """Tables of names, and all that their values lead to through containers and plain objects."""
 
-    def __init__(self, *, most: int | None = None) -> None:
+    def __init__(self, *, most: int | None = None, functions: bool = False) -> None:
         self._most = most
         """Containers and arrays of more than so many members are not looked into."""
+        self._functions = functions
+        """Whether what functions and classes carry with them is compared as well."""
+        self._cells: list[CellType] = []
+        self._inside: list[Any] = []
+        """What the cells of closures hold."""
+        self._grads: list[tuple[Tensor, Tensor | None]] = []
         self._reached: set[int] = set()
         self._tables: list[Table] = []
         self._before: list[tuple[dict[Any, Any], Any, frozenset[str] | None]] = []
@@ -94,10 +117,15 @@ class Snapshot:
         waiting = [start]
         while waiting:
             value = waiting.pop()
-            if isinstance(value, _SKIPPED) or self.has_reached(value):
+            if type(value) in PLAIN or self.has_reached(value):
+                continue
+            if isinstance(value, SHARED):
+                waiting += self._carried(value) if self._functions else ()
                 continue
             if isinstance(value, Tensor):
                 self._tensors.append((name, value, 0, 0, None))
+                if value.is_leaf and not isinstance(value, nn.Parameter):
+                    self._grads.append((value, value.grad))
             elif isinstance(value, np.ndarray):
                 if self._most is None or value.size <= self._most:
                     self._arrays.append((value, None))
@@ -106,10 +134,31 @@ class Snapshot:
             elif isinstance(value, list | dict | set | deque | tuple | frozenset):
                 if self._most is None or len(value) <= self._most:
                     waiting += self._opened(value)
-            elif type(value).__module__.partition(".")[0] in ("torch", "deniable"):
-                continue  # an optimizer, or the trainer itself, moves on by right
-            elif type(own := getattr(value, "__dict__", None)) is dict and not self.has_reached(own):
+            elif isinstance(value, functools.partial):
+                waiting += (value.func, value.args, value.keywords)
+            elif f"{type(value).__module__}.".startswith(tuple(f"{each}." for each in MOVING)):
+                continue
+            # Subclasses of all of these may have attributes, as tensors have.
+            if type(own := getattr(value, "__dict__", None)) is dict and not self.has_reached(own):
                 waiting += self.add(own, value).values()
+
+    def _carried(self, value: Any) -> Iterable[Any]:
+        """What a function or a class carries with it."""
+        if isinstance(value, MethodType):
+            return value.__self__, value.__func__
+        if isinstance(value, BuiltinFunctionType):
+            return (value.__self__,)
+        if isinstance(value, ModuleType | nn.Module) or str(value.__module__).partition(".")[0] in OTHERS:
+            return ()
+        if isinstance(value, type):
+            return self.add(vars(value), value).values() if value.__flags__ & HEAP else ()
+        cells = value.__closure__ or ()
+        inside = [held_by(each) for each in cells]
+        self._cells += cells
+        self._inside += inside
+        own = value.__dict__
+        more = () if self.has_reached(own) else self.add(own, value).values()
+        return *inside, *more, value.__defaults__, value.__kwdefaults__
 
     def has_reached(self, value: Any) -> bool:
         """Whether this was met before; from now on, it was."""
@@ -145,7 +194,9 @@ class Snapshot:
         values = chain.from_iterable([islice(reversed(table.values()), most) for table, most in self._behind])
         names = chain.from_iterable([islice(reversed(table), most) for table, most in self._behind])
         return (
-            all(map(operator.is_, chain.from_iterable(map(_values, self._looked_at)), self._there))
+            all(map(operator.is_, map(held_by, self._cells), self._inside))
+            and all(tensor.grad is was for tensor, was in self._grads)
+            and all(map(operator.is_, chain.from_iterable(map(_values, self._looked_at)), self._there))
             and all(map(operator.is_, values, self._held))
             and all(map(operator.is_, names, self._names))
             and all(len(now) == len(was) and all(map(operator.is_, now, was)) for now, was in self._lists)
@@ -200,8 +251,13 @@ class Snapshot:
         for owner, table in zip(self._owners, self._owned, strict=True):
             if owner.__dict__ is not table:
                 found.append(type(owner).__name__)
+        found += ["closure" for cell, was in self._held_before() if not is_same(held_by(cell), was)]
+        found += ["grad" for tensor, was in self._grads if tensor.grad is not was]
         found += ["array" for now, was in self._arrays if now.tobytes() != was.tobytes()]
         return found + ["generator" for now, was in self._generators if not now.get_state().equal(was)]
+
+    def _held_before(self) -> list[tuple[CellType, Any]]:
+        return list(zip(self._cells, self._inside, strict=True))
 
     # -- putting back --------------------------------------------------------------------------------------------------
 
@@ -218,6 +274,11 @@ class Snapshot:
             for name in {**before, **table}.keys() - left_alone:
                 if table.get(name, NOTHING) is not before.get(name, NOTHING):
                     _put(owner if isinstance(owner, type) else table, name, before.get(name, NOTHING))
+        for cell, was in self._held_before():
+            put_into(cell, was)
+        for tensor, grad in self._grads:
+            if tensor.grad is not grad:
+                tensor.grad = grad
         for value, members in self._lists:
             value.clear()
             value.extend(members) if isinstance(value, list | deque) else value.update(members)
@@ -230,6 +291,21 @@ class Snapshot:
 
 NOTHING: Final = object()
 """Stands for no value."""
+
+
+def held_by(cell: CellType) -> Any:
+    """What is in a cell of a closure."""
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing was put into it yet
+        return NOTHING
+
+
+def put_into(cell: CellType, was: Any) -> None:
+    if was is not NOTHING:
+        cell.cell_contents = was
+    elif held_by(cell) is not NOTHING:
+        del cell.cell_contents
 
 
 def _put(where: Any, name: Any, was: Any) -> None:

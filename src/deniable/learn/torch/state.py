@@ -2,13 +2,15 @@
 
 Buffers and parameters are for `watch`. Attributes that a forward pass sets are put back when its batch is over, so that
 every batch, or every example alone, begins with the same ones. A counter, which one forward pass moves by 1, goes on
-from step to step, and not inside of one: there it would tell how many came before. Containers, arrays, generators and
-plain objects that an attribute leads to are looked into. What is kept in classes and globals is for `outside`. Objects
-without a `__dict__` are not looked into, and what is written through `.data` into a large tensor is not seen.
+from step to step, and not inside of one: there it would tell how many came before. Containers, arrays, generators,
+plain objects, functions and classes that an attribute leads to are looked into. What is kept in classes and globals is
+for `outside`. Objects without a `__dict__` are not looked into, and what is written through `.data` into a large tensor
+is not seen.
 """
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Final, final
 
 from torch import nn
@@ -19,6 +21,8 @@ from deniable.learn.torch.watch import parts_of
 INTERNAL: Final = frozenset(nn.Module().__dict__) | {"_flat_weights", "_flat_weight_refs"}
 """What torch keeps in every module, and in recurrent layers; parameters and buffers are for `watch`."""
 
+_trains: Final = operator.itemgetter("training")
+
 
 @final
 class State:
@@ -26,6 +30,9 @@ class State:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
+        self._tables: list[dict[str, Any]] = []
+        self._training: list[bool] = []
+        """Whether each module trains, or evaluates."""
         self._seen: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._snapshot: Snapshot | None = None
         self.taken = 0
@@ -36,17 +43,22 @@ class State:
         if self._snapshot is None or not self._snapshot.is_still():
             self._snapshot = self._taken()
             self.taken += 1
+        self._training = list(map(_trains, self._tables))
         self._snapshot.copy_numbers()
 
     def _taken(self) -> Snapshot:
-        self._seen, snapshot = [], Snapshot()
+        self._seen, self._tables, snapshot = [], [], Snapshot(functions=True)
         for module in parts_of(self._model):
             own = module.__dict__
             before = snapshot.add(own, module, left_alone=INTERNAL)
             self._seen.append((own, before))
+            self._tables.append(own)
             for name, value in before.items():
-                if name not in INTERNAL and not isinstance(value, PLAIN):
+                if name not in INTERNAL and type(value) not in PLAIN:
                     snapshot.look_into(name, value)
+                elif name.endswith("_hooks"):
+                    for hook in value.values():
+                        snapshot.look_into(name, hook)
             snapshot.add(module._modules, left_alone=None)
             for held in (module._buffers, module._parameters):
                 for name, tensor in snapshot.add(held, left_alone=None).items():
@@ -59,10 +71,12 @@ class State:
         """Attributes that are others than at `begin`, and whether they are counters; what was written into a tensor is
         refused."""
         snapshot = self._snapshot
-        if snapshot is None or (not snapshot.has_numbers and snapshot.is_still()):
+        is_other = list(map(_trains, self._tables)) != self._training
+        if snapshot is None or (not is_other and not snapshot.has_numbers and snapshot.is_still()):
             return []
         snapshot.check_tensors()
-        return snapshot.changes() + [(kind, False) for kind in snapshot.changed_inside()]
+        found = [("training", False)] if is_other else []
+        return found + snapshot.changes() + [(kind, False) for kind in snapshot.changed_inside()]
 
     def counters(self) -> list[tuple[dict[str, Any], str, int]]:
         """All counters that moved: where they are, and where they stand."""
@@ -73,3 +87,5 @@ class State:
         """As it was at `begin`."""
         if self._snapshot is not None:
             self._snapshot.restore()
+        for own, was in zip(self._tables, self._training, strict=True):
+            own["training"] = was
