@@ -150,7 +150,9 @@ class Price:
             said.append(f"note     {note}")
         left = rest_said(self.left, self.budget)
         said.append(
-            f"left     {left}: about {self.times:,} such questions" if self.fits else f"left     {left}: too little"
+            f"left     {left}: about {self.times:,} such question{'s' * (self.times != 1)}"
+            if self.fits
+            else f"left     {left}: too little"
         )
         return wrapped(said, " " * 9)
 

@@ -194,8 +194,9 @@ class Shown(ABC):
 
     def _caption(self) -> list[str]:
         untold = any(cell is None for row in self._cells for cell, noisy in zip(row, self._noisy, strict=True) if noisy)
+        told = any(each is not None for row in self._intervals for each in row)
         said = [
-            f"± is the noise interval at {100 * self.confidence:g} %",
+            f"± is the noise interval at {100 * self.confidence:g} %" if told else "",
             f"{UNTOLD} is a number that cannot be told" if untold else "",
             self.adjusted,
             *self.notes,
