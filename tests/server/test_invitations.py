@@ -277,3 +277,18 @@ def test_owners_and_auditors_read_the_log_and_others_do_not(world: World) -> Non
         assert page.status_code == status
         assert ("every hash recomputed" in page.text) == (status == 200)
         assert ("/console/log" in Browser(world, who).get("/console/").text) == (status == 200)
+
+
+def test_an_invitation_that_opens_nothing_leaves_a_line(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="deniable.security"):
+        assert redeem(world, "dni_nothing").status_code == 401
+    assert [json.loads(each.getMessage())["event"] for each in caplog.records] == ["token_refused"]
+
+
+def test_the_last_admin_is_not_closed(world: World) -> None:
+    """Nobody could invite anybody any more."""
+    done = world.call("adam", "DELETE", "/v1/people/adam")
+    assert (done.status_code, "adam is the last admin" in done.text) == (422, True)
+    world.newcomer("second", Role.ADMIN)
+    assert world.call("adam", "DELETE", "/v1/people/second").status_code == 204
+    assert world.call("adam", "DELETE", "/v1/people/adam").status_code == 422

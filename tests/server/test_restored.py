@@ -225,6 +225,7 @@ def test_a_checkpoint_that_was_taken_away_is_missed(tmp_path: Path) -> None:
     with pytest.raises(Problem) as found:
         curator.open(OLGA, "visits")
     assert (found.value.code, "deniable rotate" in found.value.detail) == ("ledger_damaged", True)
+    assert "or its checkpoint" in json.loads(found.value.body())["title"], "the history was not changed"
     with pytest.raises(Problem) as found:
         curator.open(Person("ada", Role.AUDITOR), "visits")
     assert not found.value.detail
@@ -381,3 +382,16 @@ def test_a_database_that_is_restored_below_a_running_server_is_noticed(tmp_path:
         for _ in range(3):  # the last ones are sealed in the ledger by now, and numbered as those from before
             told = there.ask(NEVER.format(2), who="olga", epsilon=0.1)
             assert (told.status_code, told.json()["code"]) == (503, "ledger_damaged")
+
+
+def test_an_owner_is_told_that_a_file_is_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that was changed was explained; one that is gone was not, and no line was written."""
+    there = made(tmp_path)
+    there.curator.close()
+    (tmp_path / "visits.csv").unlink()
+    curator = again(there)
+    with caplog.at_level(logging.ERROR, logger="deniable.server"), pytest.raises(Problem) as found:
+        curator.open(OLGA, "visits")
+    curator.close()
+    assert (found.value.code, "put it back" in found.value.detail) == ("dataset_unavailable", True)
+    assert "a file of dataset visits is missing" in caplog.text

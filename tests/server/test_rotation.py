@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deniable.cli import build
-from deniable.errors import DeniableError, LedgerUnavailable
+from deniable.errors import DeniableError, LedgerUnavailable, UnreadableRecord
 from deniable.ledger import Ledger, keys, verify_export
 from deniable.server import holding, rotation
 from deniable.server.app import served
@@ -65,7 +65,13 @@ def test_everything_goes_on_under_the_new_key(tmp_path: Path) -> None:
         assert world.curator.key.public.hex == new["key"]
         assert world.ask(WARDS, epsilon=0.4).json()["provenance"]["replayed"]
         answer = world.ask("SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex", epsilon=0.1).json()
-        check_label(world.call("ada", "GET", f"/v1/labels/{answer['release']}").json(), world.curator.key.public)
+        label = world.call("ada", "GET", f"/v1/labels/{answer['release']}").json()
+        check_label(label, world.curator.key.public)
+        with pytest.raises(UnreadableRecord, match="with its newest one"):
+            check_label(label, first)
+        browser, page = Browser(world, "ana"), f"/console/labels/{answer['release']}"
+        assert 'href="?form=key"' in browser.get(page).text
+        assert browser.get(f"{page}?form=key").content == world.curator.key.public.pem()
         assert (
             f"the owner&#39;s key is now {new['key']}" in Browser(world, "ada").get("/console/data/visits/ledger").text
         )

@@ -70,7 +70,9 @@ def check_label(label: Mapping[str, Any], key: PublicKey) -> None:
     Give the key that you trust, not the one the label names: whoever edits a label can sign it anew with another key.
     """
     if label.get("key") != key.hex:
-        raise UnreadableRecord("this label was signed with another key")
+        raise UnreadableRecord(
+            "this label was signed with another key; a server signs labels with its newest one: ask for /v1/key of it"
+        )
     signature = label.get("signature")
     if not isinstance(signature, str) or not key.signed(label_message(label), signature):
         raise UnreadableRecord("this label is not as it was signed")

@@ -45,6 +45,7 @@ _DUMMY_ROWS: Final = 1000
 """Behind rehearsals: as many as it takes for averages to have an answer at usual costs."""
 
 _LOG: Final = logging.getLogger("deniable.server")
+_GONE: Final = "a file is missing: put it back where it was registered"
 _CHANGED: Final = "a file changed since it was registered; register it under a new name"
 
 
@@ -190,7 +191,7 @@ class Datasets:
                     raise
                 except (DeniableError, OSError) as error:
                     # Why is for the owner alone, see `Curator.open`: it was readable when it was registered.
-                    why = _CHANGED if isinstance(error, _Changed) else ""
+                    why = str(error) if isinstance(error, _Changed) else ""
                     raise Problem("dataset_unavailable", why) from None
                 self._open[record.name] = found
                 if old is not None:
@@ -211,6 +212,9 @@ class Datasets:
         tables = tables_of(record.schema)
         for name, path in record.sources.items():
             # Old answers would be given for new data, and the marks of the family would be of something else.
+            if not Path(path).exists():
+                _LOG.error("a file of dataset %s is missing", record.name)
+                raise _Changed(_GONE)
             if digest(Path(path)) != record.contents.get(name):
                 raise _Changed(_CHANGED)
         files = {name: Path(path) for name, path in record.sources.items()}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Final, final
 
 from starlette.requests import ClientDisconnect
@@ -103,12 +104,19 @@ class Keeper:
     async def _look(self, pool: ThreadPoolExecutor, text: str) -> Person | None:
         return await asyncio.get_running_loop().run_in_executor(pool, self._gate.check, text)
 
-    def stranger(self, scope: Scope) -> None:
-        """Somebody comes with an invitation: as often as an address may be wrong."""
+    @contextmanager
+    def stranger(self, scope: Scope) -> Iterator[None]:
+        """Somebody comes with an invitation: as often as an address may be wrong. One that opens nothing is noted."""
         address = self._addresses.of(scope)
         if seconds := self._strangers.take(address):
             logged("limit", limit="invitations", address=address)
             raise Problem("rate_limited", headers={"Retry-After": str(seconds)})
+        try:
+            yield
+        except Problem as problem:
+            if problem.code == "unauthorized":
+                logged("token_refused", address=address)
+            raise
 
 
 @final

@@ -5,7 +5,7 @@ computed from data. Lines go through Python's `logging`, so an operator sends th
 
 person_...     as in the log of people (`server.log`), whose entry it names: person_added, person_closed,
                person_invited, person_redeemed, person_issued, person_revoked and person_signed_in
-token_refused  a token that opens nothing; `address` is where it came from
+token_refused  a token or an invitation that opens nothing; `address` is where it came from
 limit          somebody was turned away: too many wrong tokens, requests, connections, or questions that wait
 registration_refused
 ledger_damaged, ledger_mismatch, ledger_unavailable

@@ -152,8 +152,11 @@ class People(ABC):
         return Person(name, role)
 
     def close_person(self, name: str, *, by: str = SERVER) -> None:
-        """Nobody comes in under this name any more."""
+        """Nobody comes in under this name any more. The last admin stays: nobody could invite another one."""
         with self.writing() as connection:
+            admins = select(_PEOPLE.c.name).where(_PEOPLE.c.role == str(Role.ADMIN), _PEOPLE.c.active)
+            if [row.name for row in connection.execute(admins).all()] == [name]:
+                raise Problem("invalid", f"{name} is the last admin here; invite another one first")
             done = connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(active=False))
             if not done.rowcount:
                 raise Problem("not_found")

@@ -47,7 +47,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "dataset_unavailable": (503, "The dataset cannot be read now"),
     "ledger_unavailable": (503, "The ledger cannot be read or written now"),
     "not_ready": (503, "The server cannot answer questions now"),
-    "ledger_damaged": (503, "The history of the ledger was changed"),
+    "ledger_damaged": (503, "The ledger, or its checkpoint, is not as it was left"),
 }
 """Each code, its status and its title. Closed: programs may rely on it."""
 

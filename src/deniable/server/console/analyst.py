@@ -281,6 +281,9 @@ async def _label(visit: Visit) -> Response:
             kept = {"Content-Disposition": f'attachment; filename="label-{name}.json"'}
             body = json.dumps(label, ensure_ascii=False, indent=2)
             return Response(body, headers=kept, media_type="application/json")
+        case "key":
+            kept = {"Content-Disposition": 'attachment; filename="server.pub"'}
+            return Response(visit.curator.key.public.pem(), headers=kept, media_type="application/x-pem-file")
         case "html":
             return Response(as_html(label), headers=still, media_type="text/html")
         case "svg":

@@ -180,8 +180,8 @@ class Guard:
         said = form.get("invitation")
         try:
             self._same(request, self._secret(request.cookies.get(self._visitor, "")), form)
-            self._keeper.stranger(request.scope)
-            done = await self.desk.run(self.curator.reception.redeem, said if isinstance(said, str) else "")
+            with self._keeper.stranger(request.scope):
+                done = await self.desk.run(self.curator.reception.redeem, said if isinstance(said, str) else "")
         except Problem as problem:
             words = {
                 "unauthorized": "This invitation opens nothing: it may be mistyped, out of date, or redeemed before. "

@@ -86,7 +86,7 @@ def open_router(desk: Desk, keeper: Keeper) -> APIRouter:
     @routes.post("/redeem", status_code=201)
     async def redeem(request: Request, body: Redemption) -> Any:
         """Exchange an invitation for a token, once. The token is shown here once, and nowhere again."""
-        keeper.stranger(request.scope)
-        return await desk.run(desk.curator.reception.redeem, body.invitation)
+        with keeper.stranger(request.scope):
+            return await desk.run(desk.curator.reception.redeem, body.invitation)
 
     return routes
