@@ -143,6 +143,8 @@ WRONG = {
     "from 1 on": lambda logp, y: -torch.cat([logp, logp])[torch.arange(1, len(y) + 1), y],
     "labels of others": lambda logp, y: -logp[torch.arange(len(y)), y.flip(0)],
     "one hot of others": lambda logp, y: -(logp * nn.functional.one_hot(y.flip(0), 3)).sum(1),
+    "as many classes as there are, by torch": lambda logp, y: -(logp[:, :1] / nn.functional.one_hot(y).shape[1])[:, 0],
+    "labels by place": lambda logp, y: -logp[torch.arange(len(y)), torch.arange(len(y)) % 3],
     "as many classes as there are labels": lambda logp, y: (
         -(logp * nn.functional.one_hot(y, int(y.max()) + 1)[:, :1])[:, 0]
     ),
@@ -173,6 +175,8 @@ class Bag(nn.Module):
             return self.head(self.bag(ids, per_sample_weights=ids / 20))
         if self.how == "bags across examples":
             return self.head(self.bag(ids.flatten(), torch.arange(0, ids.numel(), width).clamp(min=1) - 1))
+        if self.how == "weights by place":
+            return self.head(self.bag(ids, per_sample_weights=torch.arange(ids.numel()).view_as(ids) / 20))
         if self.how == "bags of others":
             return self.head(self.bag(ids.flip(0)))
         if self.how == "one bag":
@@ -185,7 +189,7 @@ def test_bags_of_embeddings_stay_whole_where_each_has_its_own_example(how):
     assert _trained(Bag(how), torch.randint(0, 20, (30, 7)), _picked) is None
 
 
-@pytest.mark.parametrize("how", ["bags across examples", "bags of others", "one bag"])
+@pytest.mark.parametrize("how", ["bags across examples", "bags of others", "one bag", "weights by place"])
 def test_bags_of_embeddings_across_examples_are_refused_or_sent_alone(how):
     try:
         why = _trained(Bag(how), torch.randint(0, 20, (30, 7)), _picked)
