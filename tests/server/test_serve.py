@@ -286,3 +286,13 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
     assert "is closed" in refused("--config", str(config), "--port", "0", "--invite", "olga")[1]
     assert catalogue.tokens("olga") == []
     catalogue.close()
+
+
+def test_an_admin_who_is_invited_at_the_start_leaves_lines(tmp_path: Path) -> None:
+    """They were in the log of people, and not on stderr; the address is nobody's, so the server ends at once."""
+    config = tmp_path / "server.toml"
+    config.write_text('state = "state"\ndata = ["."]\n')
+    command = [sys.executable, "-m", "deniable", "serve", "--config", str(config), "--invite", "root"]
+    done = subprocess.run([*command, "--host", "203.0.113.1"], capture_output=True, text=True, check=False)
+    said = [json.loads(line)["said"]["event"] for line in done.stderr.splitlines() if line.startswith("{")]
+    assert said == ["person_added", "person_issued"]

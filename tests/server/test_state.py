@@ -173,6 +173,16 @@ def test_a_copied_folder_is_not_served_beside_the_first(tmp_path: Path) -> None:
     assert there.curator.key.public == curator.key.public
 
 
+def test_a_folder_that_was_restored_to_its_own_place_is_called_so(tmp_path: Path) -> None:
+    """The words were that it is at home elsewhere, with the same path twice."""
+    made(tmp_path).curator.close()
+    (tmp_path / "state").rename(tmp_path / "lost")
+    shutil.copytree(tmp_path / "lost", tmp_path / "state")
+    with pytest.raises(LedgerUnavailable, match="was restored or copied") as found:
+        Curator(Settings(state=tmp_path / "state", data=(tmp_path,)))
+    assert "elsewhere" not in found.value.reason
+
+
 def test_an_older_catalogue_beside_newer_ledgers_registers_nothing(tmp_path: Path) -> None:
     """Data that it has forgotten would get a fresh budget; what it knows goes on."""
     spent(tmp_path)

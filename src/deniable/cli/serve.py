@@ -73,6 +73,7 @@ def _prepared(
 ) -> "Iterator[tuple[Curator, dict[Role, str]]]":
     from dataclasses import replace
 
+    from deniable.server import events
     from deniable.server.curator import Curator
     from deniable.server.roles import Role
     from deniable.server.settings import PORT, Settings
@@ -85,6 +86,7 @@ def _prepared(
                     "data", folder.name, f"{folder} is no folder", "make it, or name where the files lie"
                 )
         chosen = replace(settings, host=host or settings.host, port=settings.port if port is None else port)
+        events.to_stderr()  # before anybody is invited: that is an event as well
         curator, tokens = Curator(chosen), {}
         if invite is not None:
             tokens[Role.ADMIN] = _invited(curator, invite)

@@ -122,7 +122,10 @@ def _first(settings: Settings, catalogue: Catalogue) -> tuple[keys.SigningKey, b
     place, datasets = settings.state / "server.key", sorted(catalogue.datasets(), key=lambda each: each.made)
     if not datasets:
         if lost := strays(settings, catalogue):
-            fact = f"there are ledgers or checkpoints of {len(lost)} families, and the catalogue knows nothing of them"
+            fact = (
+                f"there are ledgers or checkpoints in which something was spent (families: {len(lost)}), "
+                "and the catalogue knows nothing of them"
+            )
             remedy = "restore the catalogue, or the `database` of the settings; if they are another server's, choose"
             raise LedgerUnavailable(fact, f"{remedy} other folders. Known data would get a fresh budget")
         key = keys.read(place) if place.exists() else keys.new(place)
@@ -179,6 +182,8 @@ def _at_home(catalogue: Catalogue, home: str | None) -> None:
         catalogue.guards.keep({_HOME: here(place)})
     elif (before := moved_from(home, place)) is not None:
         fact = f"the catalogue {str(place)!r} is at home elsewhere, or was copied there: it is the one of {before!r}"
+        if before == str(place):
+            fact = f"the catalogue {before!r} is another file than the one that was here: it was restored or copied"
         remedy = (
             "use the one at home; if this folder alone is used from now on: deniable moved --config ... --reason '...'"
         )
