@@ -376,3 +376,34 @@ def test_an_older_larger_answer_stays_readable(world: World) -> None:
         assert world.ledger.charged == charged
     finally:
         session.limit_answers(cells=world.curator.settings.cells)
+
+
+@case(
+    "S15",
+    "a dataframe of 100 steps with 40 columns each, asked, priced, explained and rehearsed",
+    "refused by its length, before a step is taken; nothing charged",
+)
+def test_a_dataframe_of_many_columns(world: World) -> None:
+    """246 kB took 37 s of the server's own process, for the price alone; SQL has at most 10,000 bytes."""
+
+    def step(verb: str, named: dict[str, Any]) -> dict[str, Any]:
+        return {"verb": verb, "values": [], "named": named}
+
+    def frame(steps: int) -> dict[str, Any]:
+        added = [
+            {f"c{j}_{i}": {"call": "add", "of": [{"col": "age"}, {"constant": i}]} for i in range(40)}
+            for j in range(steps)
+        ]
+        count = step("agg", {"n": {"function": "count", "of": None, "options": {}}})
+        return {"table": "visits", "steps": [*(step("with_columns", each) for each in added), count]}
+
+    before = world.ledger.charged
+    for path in ("", ":price", ":explain"):
+        body = {"dataset": "visits", "frame": frame(100), "epsilon": 1e-9}
+        answer = world.call("ana", "POST", f"/v1/questions{path}", body)
+        assert (answer.status_code, answer.json()["refusal"]) == (422, "too_long"), path
+    rehearsed = world.call("ana", "POST", "/v1/datasets/visits/dummy:ask", {"frame": frame(100), "epsilon": 1.0})
+    assert (rehearsed.status_code, rehearsed.json()["refusal"]) == (422, "too_long")
+    assert world.ledger.charged == before
+    body = {"dataset": "visits", "frame": frame(3), "epsilon": 1e-3}
+    assert world.call("ana", "POST", "/v1/questions:price", body).status_code == 200

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn, final
+from typing import Final, NoReturn, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, QuestionRefused
 from deniable.queries.aggregations import Aggregation
@@ -39,6 +39,9 @@ from deniable.tables.plan import (
 )
 from deniable.tables.schema import Table
 
+MOST_COLUMNS: Final = 100_000
+"""Columns of all steps of a frame together: each step lists those that it keeps."""
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +57,12 @@ class Frame:
         # A frame joined or united with itself doubles each time: thirty lines would be a plan without end.
         if nodes(self.relation) > MOST_NODES:
             refuse("nodes")
+        if columns(self.relation) > MOST_COLUMNS:
+            raise QuestionRefused(
+                "too_deep",
+                f"the steps of a frame have at most {MOST_COLUMNS:,} columns together",
+                "add columns in one step, or select(...) those that are still needed",
+            )
 
     @classmethod
     def of(cls, name: str, tables: Mapping[str, Table]) -> Frame:
@@ -88,7 +97,8 @@ class Frame:
         """Further columns, computed from those that are there; one of the same name is replaced."""
         kept = [(name, inner) for name, inner in self.names.items() if name not in expressions]
         added = [(name, self._own(as_expression(each))) for name, each in expressions.items()]
-        names = {name: fresh(name, [other for _, other in kept]) for name, _ in added}
+        taken = {inner for _, inner in kept}
+        names = {name: fresh(name, taken) for name, _ in added}
         project = Project(
             self.relation,
             (*((inner, Column(inner)) for _, inner in kept), *((names[name], each) for name, each in added)),
@@ -164,10 +174,11 @@ class Frame:
         """An expression in the relation's own names, checked."""
         if not isinstance(expression, Expression):
             raise InvalidParameter("expression", expression, "must be an expression", 'write col("age") > 60')
-        for name in columns_used(expression):
+        used = dict.fromkeys(columns_used(expression))
+        for name in used:
             if name not in self.names:
                 _no_column(name, self)
-        own = renamed(expression, {name: Column(inner) for name, inner in self.names.items()})
+        own = renamed(expression, {name: Column(self.names[name]) for name in used})
         return fitted(own, self.relation.columns)
 
     def _with_frame(self, other: Frame, pairs: list[tuple[str, str]], how: How) -> Frame:
@@ -276,3 +287,15 @@ def nodes(relation: Relation) -> int:
         else:
             known[id(left.pop())] = 1 + sum(known[id(child)] for child in each.children)
     return known[id(relation)]
+
+
+def columns(relation: Relation) -> int:
+    """How many columns all parts of a plan list together, each part once."""
+    seen: dict[int, Relation] = {}
+    left = [relation]
+    while left:
+        each = left.pop()
+        if id(each) not in seen:
+            seen[id(each)] = each
+            left += each.children
+    return sum(len(each.columns) for each in seen.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 
 from deniable.tables.expressions import Column
 from deniable.tables.plan import Project, Relation
@@ -14,7 +14,7 @@ def fresh(wish: str, taken: Iterable[str]) -> str:
     >>> fresh("n", ["n", "n_2"])
     'n_3'
     """
-    names = set(taken)
+    names = taken if isinstance(taken, Set | Mapping) else set(taken)
     found, count = wish, 1
     while found in names:
         count += 1

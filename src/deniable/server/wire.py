@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
+from deniable.errors import QuestionRefused
 from deniable.ledger import Budget
 from deniable.queries.answers import Answer
 from deniable.queries.bounds import question as bounds_question
@@ -13,10 +14,21 @@ from deniable.queries.question import Question
 from deniable.queries.session import Session
 from deniable.queries.steps import question_of
 
+MOST_WRITTEN: Final = 20_000
+"""Bytes of a dataframe's steps as JSON, which takes about twice as many as the same in SQL."""
+
 
 def question_now(session: Session, text: str) -> str | Question:
     """A question as a session takes it: SQL, or what the steps of a dataframe build. No SQL begins with a brace."""
-    return question_of(text, session.tables) if text.startswith("{") else text
+    if not text.startswith("{"):
+        return text
+    if len(text.encode()) > MOST_WRITTEN:
+        raise QuestionRefused(
+            "too_long",
+            f"the steps of a dataframe have at most {MOST_WRITTEN:,} bytes",
+            "leave out columns that are not needed, or ask in several questions",
+        )
+    return question_of(text, session.tables)
 
 
 def question_then(session: Session, text: str) -> str | Question:
@@ -24,7 +36,7 @@ def question_then(session: Session, text: str) -> str | Question:
     said = json.loads(text) if text.startswith("{") else {}
     if "bounds" in said:
         return bounds_question(said["bounds"], said["table"], session.tables)[1]
-    return question_now(session, text)
+    return question_of(text, session.tables) if said else text
 
 
 def moment(answer: Answer) -> float:
