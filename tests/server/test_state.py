@@ -18,12 +18,15 @@ from typer.testing import CliRunner
 
 from deniable import cli
 from deniable.errors import DeniableError, LedgerMismatch, LedgerUnavailable
+from deniable.ledger import Budget, Ledger
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Person
 from deniable.server.curator import Curator
+from deniable.server.problems import Problem
 from deniable.server.roles import Role
 from deniable.server.rotation import rotate
 from deniable.server.settings import Settings
+from deniable.units import Unit
 from tests.postgres import postgres  # noqa: F401  # a fixture
 from tests.server.test_datasets import others
 from tests.server.world import BUDGET, SCHEMA, World, made
@@ -186,8 +189,7 @@ def test_a_folder_that_was_restored_to_its_own_place_is_called_so(tmp_path: Path
 def test_an_older_catalogue_beside_newer_ledgers_registers_nothing(tmp_path: Path) -> None:
     """Data that it has forgotten would get a fresh budget; what it knows goes on."""
     spent(tmp_path)
-    with closing(sqlite3.connect(tmp_path / "state" / "catalogue.sqlite")) as database, database:
-        kept = "\n".join(database.iterdump())
+    kept = dumped(tmp_path / "state" / "catalogue.sqlite")
     others(1).to_csv(tmp_path / "others.csv", index=False)
     with opened(tmp_path, "state") as curator:
         later = SCHEMA.replace("visits:", "later:")
@@ -201,6 +203,93 @@ def test_an_older_catalogue_beside_newer_ledgers_registers_nothing(tmp_path: Pat
         with pytest.raises(Exception, match="ledger_mismatch") as found:
             curator.register(OLGA, "later", {"later": "others.csv"}, later, BudgetBody(**BUDGET), **more)
         assert "older than its ledgers" in found.value.detail
+
+
+def dumped(place: Path) -> str:
+    with closing(sqlite3.connect(place)) as database, database:
+        return "\n".join(database.iterdump())
+
+
+LATER = SCHEMA.replace("visits:", "later:")
+HERS = {"people": "others", "reason": "another hospital"}
+
+
+def test_a_catalogue_that_forgot_a_name_of_a_known_family_registers_nothing(tmp_path: Path) -> None:
+    """The family was known, so nobody missed the name, and its file got a budget of its own."""
+    spent(tmp_path)
+    kept = dumped(tmp_path / "state" / "catalogue.sqlite")
+    others(1).to_csv(tmp_path / "others.csv", index=False)
+    with opened(tmp_path, "state") as curator:
+        told = curator.register(OLGA, "later", {"later": "others.csv"}, LATER, None, family="visits")
+        assert told["linked"]
+        curator.open(OLGA, "later").session.ask("SELECT COUNT(*) AS n FROM later", epsilon=1.0, payer="olga")
+    _restored(tmp_path / "state" / "catalogue.sqlite", kept)
+    with opened(tmp_path, "state") as curator:
+        for _ in range(2):  # also once the ledger was opened, and the catalogue knows its head
+            with pytest.raises(Problem, match="ledger_mismatch") as found:
+                curator.register(OLGA, "later2", {"later": "others.csv"}, LATER, BudgetBody(**BUDGET), **HERS)
+            assert "older than its ledgers" in found.value.detail
+            assert curator.open(OLGA, "visits").session.ledger.charged.units
+        # Under its name and in its family it gets no fresh budget; then nothing is missing.
+        assert curator.register(OLGA, "later", {"later": "others.csv"}, LATER, None, family="visits")["linked"]
+        again = LATER.replace("later:", "again:")
+        assert curator.register(OLGA, "again", {"again": "others.csv"}, again, None)["linked"]
+
+
+def test_a_registration_that_failed_in_a_known_family_stops_no_other(tmp_path: Path) -> None:
+    spent(tmp_path)
+    others(1).drop(columns="ward").to_csv(tmp_path / "wardless.csv", index=False)
+    others(2).to_csv(tmp_path / "others.csv", index=False)
+    with opened(tmp_path, "state") as curator:
+        with pytest.raises(DeniableError):
+            curator.register(OLGA, "later", {"later": "wardless.csv"}, LATER, None, family="visits")
+        assert "later" not in curator.open(OLGA, "visits").session.ledger.names
+        curator.open(OLGA, "visits").session.ask("SELECT COUNT(*) AS n FROM visits", epsilon=1.0, payer="olga")
+        told = curator.register(OLGA, "other", {"later": "others.csv"}, LATER, BudgetBody(**BUDGET), **HERS)
+        assert not told["linked"]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("family", [None, "visits"])
+def test_an_older_catalogue_in_a_database_registers_nothing(
+    family: str | None,
+    tmp_path: Path,
+    postgres: Any,  # noqa: F811
+) -> None:
+    """Ledgers in a database were not looked at, and a checkpoint is signed only some time after a charge."""
+    url = postgres.database()
+    there = spent(tmp_path, database=url)
+    others(1).to_csv(tmp_path / "others.csv", index=False)
+    with opened(tmp_path, "state", database=url) as curator:
+        more: dict[str, Any] = {"family": family} if family else HERS
+        budget = None if family else BudgetBody(**BUDGET)
+        curator.register(OLGA, "later", {"later": "others.csv"}, LATER, budget, **more)
+        curator.open(OLGA, "later").session.ask("SELECT COUNT(*) AS n FROM later", epsilon=1.0, payer="olga")
+        record = curator.catalogue.dataset("later")
+        assert record is not None
+        curator.datasets.witness.close()
+    if family is None:
+        (tmp_path / "state" / "checkpoints" / f"{record.family}.json").unlink()
+        for table in ("marks", "heads"):
+            postgres.sql(f"DELETE FROM curator_{table} WHERE family = '{record.family}'", url)
+    for column, table in (("name", "datasets"), ("dataset", "sketches")):
+        postgres.sql(f"DELETE FROM curator_{table} WHERE {column} = 'later'", url)
+    if family is not None:
+        postgres.sql("DELETE FROM curator_marks", url)
+    with opened(tmp_path, "state", database=url) as curator:
+        with pytest.raises(Problem, match="ledger_mismatch") as found:
+            curator.register(OLGA, "later2", {"later": "others.csv"}, LATER, BudgetBody(**BUDGET), **HERS)
+        assert "older than its ledgers" in found.value.detail
+    assert there
+
+
+@pytest.mark.postgres
+def test_ledgers_of_others_in_the_same_database_are_no_strays(tmp_path: Path, postgres: Any) -> None:  # noqa: F811
+    url = postgres.database()
+    budget = Budget.pure(epsilon=1)
+    with Ledger.open(url, budget=budget, unit=Unit.row(), dataset="mine") as ledger:
+        ledger.reserve(budget.cost(epsilon=0.5), question="0" * 64, description="how many")
+    assert spent(tmp_path, database=url)
 
 
 def _restored(place: Path, dump: str) -> None:

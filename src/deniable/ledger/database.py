@@ -46,7 +46,7 @@ try:
 except ImportError as error:
     raise MissingExtra(error.name or "sqlalchemy", "postgres") from None
 
-__all__ = ["DatabaseStore"]
+__all__ = ["DatabaseStore", "held"]
 
 
 _PATIENCE: Final = 30.0
@@ -309,6 +309,16 @@ class DatabaseStore(Store):
 
     def close(self) -> None:
         self._pool = None
+
+
+def held(url: str) -> list[Heading]:
+    """What each ledger of a database is about."""
+    pool = _pool(url)
+    with _our_errors(pool.title):
+        pool.prepare(may_create=True, writes=False)
+        with pool.begin(writes=False) as connection:
+            found = connection.execute(sa.select(LEDGERS.c.heading).order_by(LEDGERS.c.id)).scalars().all()
+    return [Heading.read(each) for each in found]
 
 
 # --- connections ------------------------------------------------------------------------------------------------------

@@ -302,8 +302,7 @@ class Curator:
         with self.catalogue.registering():
             if self.catalogue.dataset(name) is not None:
                 raise Problem("exists", f"there is a dataset {name!r} already")
-            if strays(self.settings, self.catalogue):
-                raise Problem("ledger_mismatch", _OLDER)
+            lost = strays(self.settings, self.catalogue)
             choice, known = Choice(people, reason), alike(self.catalogue, sketches, self._marking)
             families = recognised(self.catalogue, marks, files)
             if not families:  # else the rows are known, not their ids alone
@@ -311,6 +310,8 @@ class Curator:
             elif people == "others":
                 raise InvalidParameter("people", people, "their rows are known, not their ids alone", "leave it out")
             kin = kin_of(self.catalogue, person, families | named(self.catalogue, person, family))
+            if lost and (not kin or (kin[0].family, name) not in lost):  # else it comes back to where it was
+                raise Problem("ledger_mismatch", _OLDER)
             limit = limit_of(kin, marks, budget)
             if not kin:
                 check_ceiling(self.settings, limit, limit.limit)
@@ -325,11 +326,13 @@ class Curator:
                 made=time.time(),
             )
             try:
-                opened = self.datasets.opened(record)
+                opened = self.datasets.opened(record, kin[0] if kin else None)
                 self.datasets.keep(opened)
                 ledger = opened.session.ledger
                 if not any(each.name == person.name for each in ledger.accounts()):
                     ledger.grant(person.name, ledger.limit, by=person.name, reason="owner")
+                if kin:
+                    self.datasets.name(record)
                 self.datasets.witness.note(record.family, ledger)
                 sign(self.datasets, self.key, record, known, choice)
                 texts = {table: each.text for table, each in sketches.items()}

@@ -207,8 +207,11 @@ class Datasets:
         timer.start()
         self._retired.append((timer, old))
 
-    def opened(self, record: DatasetRecord) -> Open:
-        """Open it now, whatever is open already; what is wrong with it is raised."""
+    def opened(self, record: DatasetRecord, kin: DatasetRecord | None = None) -> Open:
+        """Open it now, whatever is open already; what is wrong with it is raised.
+
+        A new dataset of a family that has a ledger comes with its `kin`: the ledger gets its name by `name`.
+        """
         tables = tables_of(record.schema)
         for name, path in record.sources.items():
             # Old answers would be given for new data, and the marks of the family would be of something else.
@@ -221,7 +224,7 @@ class Datasets:
         private = {name: path for name, path in files.items() if tables[name].unit is not None}
         public = {name: path for name, path in files.items() if tables[name].unit is None}
         declared = json.loads(write_schema({name: tables[name] for name in files}, form="json"))
-        ledger = self.ledger(record)
+        ledger = self.ledger(record, kin)
         engine = self._engine()
         try:
             made = session_on(private, public=public, schema=declared, ledger=ledger, engine=engine)
@@ -232,15 +235,23 @@ class Datasets:
         made.limit_answers(cells=self._settings.cells)
         return Open(record, made.tables, made, engine, self._settings.cells)
 
-    def ledger(self, record: DatasetRecord) -> Ledger:
-        """The ledger of a dataset's family, opened under the dataset's name."""
+    def name(self, record: DatasetRecord) -> None:
+        """Give the name of a new dataset to its family's ledger.
+
+        The last thing before the catalogue knows the dataset: a name that it does not know is one that it has
+        forgotten, and then nothing is registered.
+        """
+        self._ledger(record, record).close()
+
+    def ledger(self, record: DatasetRecord, kin: DatasetRecord | None = None) -> Ledger:
+        """The ledger of a dataset's family, opened under the dataset's name, or its kin's while it has none."""
         with self._turn:
             found = self._ledgers.get(record.name)
             if found is None:
-                found = self._ledgers[record.name] = self._ledger(record)
+                found = self._ledgers[record.name] = self._ledger(record, kin or record)
             return found
 
-    def _ledger(self, record: DatasetRecord) -> Ledger:
+    def _ledger(self, record: DatasetRecord, named: DatasetRecord) -> Ledger:
         units = [each.unit for each in tables_of(record.schema).values() if each.unit is not None]
         if not units:
             raise InvalidParameter("schema", NOTHING, "all tables are public", "nobody needs a budget for those")
@@ -250,7 +261,7 @@ class Datasets:
                 place,
                 budget=Budget.from_dict(record.budget),
                 unit=max(units, key=lambda unit: unit.rows),
-                dataset=record.name,
+                dataset=named.name,
                 family=record.family,
                 owner=self._key.public,
                 checkpoint=known,

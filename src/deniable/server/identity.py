@@ -89,13 +89,24 @@ def _moved(settings: Settings, family: str, name: str, reason: str) -> bool:
         return any(each.state is State.MOVED and each.number > newest for each in ledger.entries())
 
 
-def strays(settings: Settings, catalogue: Catalogue) -> list[str]:
-    """Families of which something was spent, by a ledger or a checkpoint, and of which the catalogue knows nothing."""
-    known = {record.family for record in catalogue.datasets()}
-    ledgers = [path for path in (settings.state / "ledgers").glob("*.ledger") if path.stem not in known]
+def strays(settings: Settings, catalogue: Catalogue) -> set[tuple[str, str]]:
+    """Families of which something was spent, by a ledger or a checkpoint, and of which the catalogue knows nothing.
+
+    Each with an empty name; and each family that it knows with the names in its ledger that the catalogue has
+    forgotten, where something was spent since the ledger got the name.
+    """
+    records = catalogue.datasets()
+    known, names = {record.family for record in records}, {record.name for record in records}
     assert settings.checkpoints is not None
     notes = [path for path in settings.checkpoints.glob("*.json") if path.stem not in known]
-    return sorted({path.stem for path in ledgers if _is_charged(path)} | {each.stem for each in notes if _spent(each)})
+    found = {(each.stem, "") for each in notes if _spent(each)}
+    for family, place, name in _ledgers(settings):
+        forgotten = _forgotten(place, name, names)
+        if family not in known:
+            found |= {(family, "")} if forgotten else set()
+        else:
+            found |= {(family, each) for each in forgotten if each}  # a damaged ledger stops its own data alone
+    return found
 
 
 # -- folder and database -----------------------------------------------------------------------------------------------
@@ -121,7 +132,7 @@ def _first(settings: Settings, catalogue: Catalogue) -> tuple[keys.SigningKey, b
     """The key and the secret of a catalogue that knows of none: it is new, or from before they were written into it."""
     place, datasets = settings.state / "server.key", sorted(catalogue.datasets(), key=lambda each: each.made)
     if not datasets:
-        if lost := strays(settings, catalogue):
+        if lost := {family for family, _ in strays(settings, catalogue)}:
             fact = (
                 f"there are ledgers or checkpoints in which something was spent (families: {len(lost)}), "
                 "and the catalogue knows nothing of them"
@@ -214,13 +225,34 @@ def _cipher(key: keys.SigningKey) -> AESGCM:
 # -- what was spent ----------------------------------------------------------------------------------------------------
 
 
-def _is_charged(path: Path) -> bool:
-    """A ledger that nobody charged was left by a registration that failed."""
+def _ledgers(settings: Settings) -> Iterator[tuple[str, str | Path, str | None]]:
+    """The ledgers of the server: the family of each, where it is, and a name to find it by where there are several."""
+    for path in (settings.state / "ledgers").glob("*.ledger"):
+        yield path.stem, path, None
+    if settings.database is not None:
+        from deniable.ledger.database import held
+
+        for heading in held(settings.database):
+            # A database may hold ledgers of others as well; the server names a family and an owner for each of its own.
+            if heading.linked_as is not None and heading.owner is not None:
+                yield heading.family, settings.database, heading.dataset
+
+
+def _forgotten(place: str | Path, name: str | None, known: set[str]) -> set[str]:
+    """The names in a ledger that are not known, where something was spent since it got them.
+
+    A name since which nobody was charged was left by a registration that was broken off. A ledger that cannot be read
+    has forgotten names for all that can be told: the empty one.
+    """
     try:
-        with Ledger.inspect(path) as ledger:
-            return ledger.charged != Cost(0, 0)
+        with Ledger.inspect(place, dataset=name) as ledger:
+            if known.issuperset(ledger.names):
+                return set()
+            before = {each.name: each.spent for each in ledger.entries() if each.state is State.LINKED}
+            charged = ledger.charged
+            return {each for each in ledger.names if each not in known and charged != before.get(each, Cost(0, 0))}
     except DeniableError:
-        return True
+        return {""}
 
 
 def _spent(path: Path) -> bool:
