@@ -126,6 +126,17 @@ def test_who_was_closed_can_be_invited_back(world: World) -> None:
     assert me(world, redeem(world, told["invitation"]).json()["token"]).json()["role"] == "analyst"
 
 
+def test_who_comes_back_does_so_without_old_tokens_and_invitations(world: World) -> None:
+    token = redeem(world, invite(world, "zoe", "analyst").json()["invitation"]).json()["token"]
+    told = invite(world, "zora", "analyst").json()
+    for name in ("zoe", "zora"):
+        assert world.call("adam", "DELETE", f"/v1/people/{name}").status_code == 204
+        assert world.call("adam", "POST", "/v1/people", {"name": name, "role": "analyst"}).status_code == 201
+    assert redeem(world, told["invitation"]).status_code == 401
+    assert me(world, token).status_code == 401
+    assert ("revoked", "adam") in lines(world, "zoe")
+
+
 def test_strangers_cannot_try_invitations_for_ever(world: World) -> None:
     found = [redeem(world, "dni_").status_code for _ in range(25)]
     assert found[:20] == [401] * 20

@@ -152,7 +152,10 @@ class People(ABC):
         return Person(name, role)
 
     def close_person(self, name: str, *, by: str = SERVER) -> None:
-        """Nobody comes in under this name any more. The last admin stays: nobody could invite another one."""
+        """Nobody comes in under this name any more, nor by old tokens and invitations, should they come back.
+
+        The last admin stays: nobody could invite another one.
+        """
         with self.writing() as connection:
             admins = select(_PEOPLE.c.name).where(_PEOPLE.c.role == str(Role.ADMIN), _PEOPLE.c.active)
             if [row.name for row in connection.execute(admins).all()] == [name]:
@@ -160,6 +163,7 @@ class People(ABC):
             done = connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(active=False))
             if not done.rowcount:
                 raise Problem("not_found")
+            _end(connection, name, by)
             log.append(connection, Event.CLOSED, name, by, {})
 
     def person(self, name: str) -> Person | None:
@@ -227,10 +231,7 @@ class People(ABC):
                 raise Problem("exists", f"{person!r} is known here as {known.role}; a role is never changed")
             if known is None or not known.active:
                 _added(connection, person, wanted, by)
-            mine = (_TOKENS.c.person == person) & ~_TOKENS.c.revoked
-            live = [row.id for row in connection.execute(select(_TOKENS.c.id).where(mine).order_by(_TOKENS.c.made))]
-            _revoke(connection, person, live, by)
-            connection.execute(update(_INVITATIONS).where(_INVITATIONS.c.person == person).values(open=False))
+            _end(connection, person, by)
             values = {"id": id, "person": person, "hash": hash, "expires": expires, "open": True, "made": time.time()}
             connection.execute(insert(_INVITATIONS).values(**values))
             again = known is not None
@@ -278,6 +279,14 @@ def _added(connection: Connection, name: str, role: Role, by: str) -> bool:
 def _add_token(connection: Connection, id: str, person: str, hash: str, expires: float) -> None:
     values = {"id": id, "person": person, "hash": hash, "expires": expires, "revoked": False}
     connection.execute(insert(_TOKENS).values(**values, made=time.time()))
+
+
+def _end(connection: Connection, person: str, by: str) -> None:
+    """Every token and every invitation of somebody opens nothing any more."""
+    mine = (_TOKENS.c.person == person) & ~_TOKENS.c.revoked
+    live = [row.id for row in connection.execute(select(_TOKENS.c.id).where(mine).order_by(_TOKENS.c.made))]
+    _revoke(connection, person, live, by)
+    connection.execute(update(_INVITATIONS).where(_INVITATIONS.c.person == person).values(open=False))
 
 
 def _revoke(connection: Connection, person: str, tokens: list[str], by: str) -> None:
