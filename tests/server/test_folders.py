@@ -87,7 +87,17 @@ def test_folders_of_nobody_are_for_the_only_owner(tmp_path: Path) -> None:
             assert "there are several owners, and nobody said whose files are whose" in refused.json()["detail"]
         assert there.call("olga", "GET", "/v1/datasets/more").status_code == 200  # what is there stays
         there.call("adam", "DELETE", "/v1/people/otto")
-        assert register(there, "olga", "last", "last.csv").status_code == 201
+        assert register(there, "olga", "last", "last.csv").status_code == 422  # the operator alone says whose they are
+
+
+def test_an_admin_who_closes_the_only_owner_gives_the_files_to_nobody(tmp_path: Path) -> None:
+    there = made(tmp_path, shared=False)
+    people(1).to_csv(tmp_path / "next.csv", index=False)
+    with there.client:
+        there.newcomer("mallory", Role.OWNER)
+        assert there.call("adam", "DELETE", "/v1/people/olga").status_code in (200, 204)
+        refused = register(there, "mallory", "next", "next.csv", {"epsilon": 1e6, "delta": 1e-6})
+        assert (refused.status_code, refused.json()["parameter"]) == (422, "sources")
 
 
 def test_folders_of_owners_in_a_settings_file(tmp_path: Path) -> None:

@@ -269,7 +269,7 @@ class Curator:
         return folders_of(
             person.name,
             self.settings,
-            [each.name for each, active in self.catalogue.people() if active and each.role is Role.OWNER],
+            [each.name for each, _ in self.catalogue.people() if each.role is Role.OWNER],
         )
 
     def register(

@@ -15,10 +15,11 @@ _SPECIAL: Final = frozenset("*?[]{}\0\n\r")
 
 
 def folders_of(owner: str, settings: Settings, owners: Collection[str]) -> tuple[Path, ...]:
-    """The folders that an owner may register from; `owners` are all who are here.
+    """The folders that an owner may register from; `owners` are all who are or were here.
 
     Whoever registers data first is its owner for good. So a folder belongs to one owner: to the only one there is, or
-    to whom the operator gave it.
+    to whom the operator gave it. Somebody who was closed is still an owner: else an admin could close the only one and
+    let another take the files.
     """
     if settings.owners is not None:
         found = (*settings.owners.get(owner, ()), *settings.owners.get("*", ()))
