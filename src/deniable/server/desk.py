@@ -72,14 +72,18 @@ class Desk:
         """Work whose answer leaves on the grid."""
         return await self._left(request, self._start(lambda: self._told(lambda key: work(), None)[:2]))
 
-    async def once(self, request: Request, person: Person, key: str | None, body: str, work: Work) -> Response:
-        """The same; with an idempotency key it happens once, and the answer is the same bytes each time."""
+    async def once(
+        self, request: Request, person: Person, key: str | None, body: str, work: Work, *, whole: bool = False
+    ) -> Response:
+        """The same; with an idempotency key it happens once, and the answer is the same bytes each time. The answer is
+        kept `whole` where the ledger alone cannot tell it again.
+        """
         if key is None:
             return await self._left(request, self._start(lambda: self._told(work, None)[:2]))
         name = (person.name, key, body)
         running = self._running.get(name)
         if running is None:
-            running = self._start(lambda: self._keyed(*name, work))
+            running = self._start(lambda: self._keyed(*name, work, whole))
             self._running[name] = running
             running.add_done_callback(lambda _: self._running.pop(name, None))
         return await self._left(request, running)
@@ -92,7 +96,7 @@ class Desk:
         await self._grid.leave(request.scope["arrived"])
         return Response(body, status, media_type="application/json" if status == 200 else MEDIA_TYPE)
 
-    def _keyed(self, person: str, key: str, body: str, work: Work) -> tuple[int, bytes]:
+    def _keyed(self, person: str, key: str, body: str, work: Work, whole: bool) -> tuple[int, bytes]:
         kept, ledger_key = self.curator.catalogue.requests, sha256(f"{person}\0{key}".encode()).hexdigest()
         try:
             kept.forget(self.curator.settings.key_days)
@@ -100,7 +104,7 @@ class Desk:
             if known is None:
                 status, told, keeps = self._told(work, ledger_key)
                 # An answer that cannot be kept does not leave; the ledger has it, for whoever comes with the key again.
-                known = kept.end(person, key, status, told) if keeps else (status, told)
+                known = kept.end(person, key, status, told, whole=whole) if keeps else (status, told)
             status, told = known
             if is_outline(told):
                 status, again, _ = self._told(work, ledger_key)

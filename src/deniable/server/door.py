@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final, final
 
@@ -54,7 +54,7 @@ class Keeper:
         """Tokens that nobody has met, by address."""
         self._known = ThreadPoolExecutor(_THREADS, thread_name_prefix="known")
         self._unknown = ThreadPoolExecutor(_THREADS, thread_name_prefix="unknown")
-        self._unmet: dict[str, asyncio.Future[Person | None]] = {}
+        self._unmet: dict[str, Future[Person | None]] = {}
         """Looks at tokens that nobody has met, which have not ended."""
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class Keeper:
     async def _checked(self, text: str, scope: Scope) -> Person | None:
         address = self._addresses.of(scope)
         if self._gate.is_cheap(text):
-            person = await self._look(self._known, text)
+            person = await asyncio.get_running_loop().run_in_executor(self._known, self._gate.check, text)
         else:
             # A crowd with one token, as after a restart, is one look: it takes one drop, and the time of one.
             looking = self._unmet.get(text)
@@ -87,22 +87,19 @@ class Keeper:
                 if (seconds := self._strangers.take(address)) or len(self._unmet) >= _MOST_CHECKED:
                     logged("limit", limit="tokens", address=address)
                     raise Problem("rate_limited", headers={"Retry-After": str(seconds or 1)})
-                looking = self._unmet[text] = asyncio.ensure_future(self._met(text, address))
+                looking = self._unmet[text] = self._unknown.submit(self._met, text, address)
                 looking.add_done_callback(lambda _: self._unmet.pop(text, None))
-            person = await asyncio.shield(looking)
+            person = await asyncio.shield(asyncio.wrap_future(looking))
         if person is None:
             logged("token_refused", address=address)
         return person
 
-    async def _met(self, text: str, address: str) -> Person | None:
+    def _met(self, text: str, address: str) -> Person | None:
         """Check a token that was counted against an address, and undo that if it is somebody's."""
-        person = await self._look(self._unknown, text)
+        person = self._gate.check(text)
         if person is not None:
             self._strangers.give_back(address)
         return person
-
-    async def _look(self, pool: ThreadPoolExecutor, text: str) -> Person | None:
-        return await asyncio.get_running_loop().run_in_executor(pool, self._gate.check, text)
 
     @contextmanager
     def stranger(self, scope: Scope) -> Iterator[None]:

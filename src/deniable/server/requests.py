@@ -57,11 +57,13 @@ class Requests:
             raise Problem("key_reused", "use a new Idempotency-Key for each request")
         return None if status is None else (status, bytes(response))
 
-    def end(self, person: str, key: str, status: int, response: bytes) -> tuple[int, bytes]:
-        """Keep what is needed to tell the same again; what is kept, where another process with the key was faster."""
+    def end(self, person: str, key: str, status: int, response: bytes, *, whole: bool) -> tuple[int, bytes]:
+        """Keep the `whole` response, or what is needed to tell the same again; what is kept, where another process with
+        the key was faster.
+        """
         who = {"person": person, "key": key}
         with self._quick.cursor() as run:
-            if run(_END, {**who, "status": status, "response": outline(response)}).rowcount:
+            if run(_END, {**who, "status": status, "response": response if whole else outline(response)}).rowcount:
                 return status, response
             _, status, kept = run(_BEGUN, who).fetchone()
         return status, bytes(kept)

@@ -41,11 +41,16 @@ async def _ledger(visit: Visit) -> Response:
 
 
 def _book(curator: Curator, person: Person, dataset: str, before: int | None) -> dict[str, Any]:
-    ledger = curator.open(person, dataset).session.ledger
+    """What the page shows. An entry may prove damaged when it is read, after the chain was verified up to it before."""
     try:
-        chain = curator.verified(person, dataset)
+        return _whole_book(curator, person, dataset, before)
     except LedgerDamaged as error:  # then nothing else that it says can be believed
         return {"broken": {"entry": error.number, "fault": error.fault}}
+
+
+def _whole_book(curator: Curator, person: Person, dataset: str, before: int | None) -> dict[str, Any]:
+    ledger = curator.open(person, dataset).session.ledger
+    chain = curator.verified(person, dataset)
     entries = list(ledger.entries())
     charged = {each.number: each.charge for each in entries if each.state is State.RESERVED}
     older = [each for each in reversed(entries) if before is None or each.number < before]

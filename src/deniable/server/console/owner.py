@@ -215,6 +215,7 @@ async def _paid(visit: Visit, dataset: str, body: BoundsBody, key: str) -> Respo
     return await visit.desk.once(
         visit.request, visit.person, f"console-{key[:100]}", body_hash(f"bounds of {dataset}", body),
         lambda key: visit.curator.bounds(visit.person, dataset, body.column, body.table, body.cover, body.cost(), key),
+        whole=True,
     )  # fmt: skip
 
 

@@ -72,6 +72,7 @@ def router(desk: Desk) -> APIRouter:
         return await desk.once(
             request, person, idempotency_key, body_hash(f"bounds of {name}", body),
             lambda key: curator.bounds(person, name, body.column, body.table, body.cover, body.cost(), key),
+            whole=True,  # once they are declared, they cannot be bought again
         )  # fmt: skip
 
     @routes.get("/datasets/{name}/grants")
