@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
-from random import Random
+from random import Random, SystemRandom
 from typing import Any
 
 import pandas as pd
@@ -16,8 +17,9 @@ from typer.testing import CliRunner
 from deniable import cli
 from deniable.ledger import State, verify_export
 from deniable.server.catalogue import Person
-from deniable.server.families import Sketch, sketch_of
+from deniable.server.families import Sketch, marks_of, plain_id, sketch_of
 from deniable.server.roles import Role
+from deniable.tables.schema import read_schema
 from tests.queries.hospital import visits
 from tests.server.browsing import Browser
 from tests.server.world import BUDGET, SCHEMA, World, made
@@ -138,10 +140,14 @@ def test_new_people_are_not_asked_about(name: str, people: range, hospital: Worl
 
 
 def test_ids_are_the_same_however_they_are_written(tmp_path: Path) -> None:
-    from deniable.tables.schema import read_schema
-
     table = read_schema(ONE_YEAR.replace("TABLE", "t").replace("COLUMN", "patient"))["t"]
     forms = [["1", "2", "77"], ["001", "002", "077"], ["1.0", "2.0", "77.0"], [" 1", "2 ", "77"], ["+1", "2", "77"]]
+    forms += [
+        ["1e0", "0.2e1", "7.7E+1"],
+        ["'1", "'2", "'77"],
+        ["1\u200b", "\ufeff2", "7\u00ad7"],
+        ["\uff11", "2.", "770e-1"],
+    ]
     found = []
     for number, form in enumerate(forms):
         path = tmp_path / f"{number}.csv"
@@ -152,6 +158,51 @@ def test_ids_are_the_same_however_they_are_written(tmp_path: Path) -> None:
     path.write_text("patient,ward,age\nAB-1,A,1\n,A,1\n")
     assert len(sketch_of(path, table, b"k" * 32).kept) == 1  # nobody has no id
     assert sketch_of(path, table, b"l" * 32) != sketch_of(path, table, b"k" * 32)
+
+
+def test_numbers_have_one_form_by_their_exact_value() -> None:
+    seed = SystemRandom().getrandbits(32)
+    print("seed", seed)
+    random = Random(seed)
+    seen: dict[str, Decimal] = {}
+    for _ in range(3_000):
+        digits = "".join(random.choices("0017", k=random.randrange(1, 6)))
+        at = random.randrange(len(digits) + 1)
+        written = random.choice(["", "+", "-"]) + digits[:at] + "." + digits[at:] + random.choice(["", "e3", "E-2"])
+        value = Decimal(written)
+        assert Decimal(plain_id(written)) == value, written
+        assert seen.setdefault(plain_id(written), value) == value
+    assert len(seen) == len(set(seen.values()))  # one form for each value
+
+
+@pytest.mark.parametrize("form", ["{}.0", "{:05}", "{}\u200b", "'{}", "{}e0"])
+def test_the_same_rows_with_ids_in_another_form_are_known(form: str, tmp_path: Path) -> None:
+    """They got a second budget in silence: marks took ids as they were written, and so nobody was asked."""
+    table = read_schema(ONE_YEAR.replace("TABLE", "t").replace("COLUMN", "patient"))["t"]
+    rows = extract(1)
+    rows.to_csv(tmp_path / "old.csv", index=False)
+    rows["patient"] = [form.format(each) for each in rows["patient"]]
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    old, new = (marks_of(tmp_path / f"{name}.csv", table, b"k" * 32) for name in ("old", "new"))
+    assert new.related(old.all & new.sought)
+    assert old.related(new.all & old.sought)
+    assert new.older is not None  # families whose marks were made of ids as they are written are known by those
+    assert new.related(new.older.all - new.older.sure)
+
+
+def test_ids_that_several_datasets_have_together_are_asked_about(tmp_path: Path) -> None:
+    there = made(tmp_path)
+    with there.client:
+        for n in range(3):
+            year(there, f"part{n}", seed=n, people=range(10_000 * (n + 1), 10_000 * (n + 1) + 1_000))
+            assert add(there, f"part{n}", budget=BUDGET).status_code == 201
+        mixed = pd.concat([extract(9, people=range(10_000 * n, 10_000 * n + 300)) for n in (1, 2, 3)])
+        mixed.to_csv(tmp_path / "mixed.csv", index=False)
+        said = add(there, "mixed", budget=BUDGET)
+        assert (said.status_code, said.json()["code"]) == (409, "same_people"), said.text
+        assert sorted(said.json()["datasets"]) == ["part0", "part1", "part2"]
+        year(there, "mostly_new", seed=9, people=range(10_700, 11_700))
+        assert add(there, "mostly_new", budget=BUDGET).status_code == 201
 
 
 # Fixed seeds. By Hoeffding, at half of the ids an estimate from 4,096 of them is below 0.45 with p < e^(-2·4096·0.0025).

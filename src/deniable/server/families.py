@@ -23,8 +23,8 @@ import hmac
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 from heapq import nsmallest
 from math import comb
@@ -54,8 +54,8 @@ _IDS: Final = 16_384
 """Of a table's ids, those whose keyed hashes come first are kept."""
 
 _DIGITS: Final = 16
-_NUMBER: Final = re.compile(r"[+]?0*(\d+)(\.0*)?")
-"""1, 01, 1.0 and +1 are one id: what wrote a file often decides how its numbers look."""
+_NUMBER: Final = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)\.?([0-9]*)(?:e([+-]?[0-9]{1,3}))?")
+"""1, 01, 1.0, +1 and 1e0 are one id: what wrote a file often decides how its numbers look."""
 
 KNOWN: Final = 0.4
 """The share of common ids from which an owner is asked: below a half, so that chance in a sketch hides no half."""
@@ -99,22 +99,54 @@ class Sketch:
         mine = {each for each in self.every if each <= reach}
         return max(len(theirs & self.every) / len(theirs), len(mine & theirs) / len(mine) if mine else 0.0)
 
+    def share_among(self, olds: Iterable[Sketch]) -> float:
+        """Of this table's ids, the share that the old ones have together, about."""
+        olds = list(olds)
+        reach = min((each.kept[-1] for each in olds if len(each.kept) == _IDS), default="g")
+        mine = {each for each in self.every if each <= reach}
+        return len(mine & {rank for each in olds for rank in each.kept}) / len(mine) if mine else 0.0
+
 
 def sketch_of(path: Path, table: Table, key: bytes) -> Sketch:
     """The ids of a file that is read as this table; none where every row is its own person, or nobody is protected."""
     if table.unit is None or table.unit.column is None:
         return Sketch(())
-    ids = {_id(cells[0]) for cells in _rows(path, [table.unit.column])} - {""}
+    ids = {plain_id(cells[0]) for cells in _rows(path, [table.unit.column])} - {""}
     secret = blake2b(b"ids of people", key=key, digest_size=32).digest()
     return Sketch.of(
         blake2b(each.encode("utf-8", "surrogatepass"), key=secret, digest_size=_DIGITS // 2).hexdigest() for each in ids
     )
 
 
-def _id(text: str) -> str:
-    plain = unicodedata.normalize("NFKC", text).strip().casefold()
+def plain_id(text: str) -> str:
+    """The one form of an id, however it was written: marks and sketches know people by it.
+
+    >>> {plain_id(each) for each in ("1", "01", " 1.0", "+1", "1e0", "'1", "1\\u200b", "\\uff11")}
+    {'1'}
+    >>> plain_id("Ab-01"), plain_id("0.50"), plain_id("-0")
+    ('ab-01', '0.5', '0')
+    """
+    if not text.isascii():
+        normal = unicodedata.normalize("NFKC", text)
+        text = "".join(each for each in normal if unicodedata.category(each) != "Cf")  # zero-width, and other formats
+    plain = text.strip().removeprefix("'").strip().casefold()  # spreadsheets mark text so
     number = _NUMBER.fullmatch(plain)
-    return plain if number is None else number[1]
+    return plain if number is None else _decimal(*number.groups(default="0"))
+
+
+def _decimal(sign: str, whole: str, part: str, power: str) -> str:
+    """A number by its digits, exactly: without an exponent, and without zeros that say nothing."""
+    digits = (whole + part).lstrip("0")
+    point = len(digits) - len(part) + int(power)
+    digits = digits.rstrip("0")
+    if not digits:
+        return "0"
+    if point <= 0:
+        shown = f"0.{'0' * -point}{digits}"
+    else:
+        whole, part = digits[:point].ljust(point, "0"), digits[point:]
+        shown = f"{whole}.{part}" if part else whole
+    return f"-{shown}" if sign == "-" else shown
 
 
 @final
@@ -129,15 +161,22 @@ class Marks:
     """Of each person with all of their cells."""
     alike: float = 1.0
     """The share of the people who have the commonest cells."""
+    older: Marks | None = None
+    """With ids as they are written, where that is another form: families from before are known by such marks."""
 
     @property
     def all(self) -> set[str]:
         """Everything to remember."""
         return set(self.sure).union(self.people, *self.columns)
 
+    @property
+    def sought(self) -> set[str]:
+        """Everything that may be known."""
+        return self.all if self.older is None else self.all | self.older.all
+
     def related(self, known: set[str]) -> bool:
         """Whether these marks say that the data is known."""
-        return (
+        return (self.older is not None and self.older.related(known)) or (
             bool(self.sure & known)
             or any(_overlap(column, known) for column in self.columns)
             or (_overlap(self.people, known) and _tail(*_reached(self.people, known), self.alike) <= _CHANCE)
@@ -179,11 +218,23 @@ def marks_of(path: Path, table: Table, key: bytes) -> Marks:
     if person is None:
         rows = {_keyed(key, "row", *sorted(cells)) for cells in _rows(path, wanted)}
         return Marks(content, frozenset(sure), (frozenset(nsmallest(_PEOPLE, rows)),))
-    people = {cells[0]: _keyed(key, "person", cells[0]) for cells in _rows(path, [person])}
+    found = Marks(content, frozenset(sure), *_of_people(path, [person, *wanted], key, plain_id))
+    if all(plain_id(cells[0]) == cells[0] for cells in _rows(path, [person])):
+        return found
+    return replace(found, older=Marks(content, frozenset(sure), *_of_people(path, [person, *wanted], key, str)))
+
+
+_Found = tuple[tuple[frozenset[str], ...], frozenset[str], float]
+
+
+def _of_people(path: Path, names: list[str], key: bytes, form: Callable[[str], str]) -> _Found:
+    """The marks of columns, those of people, and the share of the commonest cells; the first of the names has ids."""
+    people = {each: _keyed(key, "person", each) for each in {form(cells[0]) for cells in _rows(path, names[:1])}}
     chosen = set(nsmallest(_PEOPLE, people, key=lambda each: people[each]))
-    kept = [cells for cells in _rows(path, [person, *wanted]) if cells[0] in chosen]
+    rows = ((form(cells[0]), *cells[1:]) for cells in _rows(path, names))
+    kept = [cells for cells in rows if cells[0] in chosen]
     columns = []
-    for at in range(1, len(wanted) + 1):
+    for at in range(1, len(names)):
         if len({cells[at] for cells in kept}) >= min(_DISTINCT, max(2, len(kept) // 2)):
             columns.append(
                 frozenset(people[cells[0]][:_RANK] + _keyed(key, "cell", cells[0], cells[at]) for cells in kept)
@@ -194,10 +245,10 @@ def marks_of(path: Path, table: Table, key: bytes) -> Marks:
         cells_of.setdefault(cells[0], []).append(tuple(sorted(cells[1:])))
     whole = {each: "\0".join(cell for row in sorted(rows) for cell in row) for each, rows in cells_of.items()}
     if len(whole) < _DISTINCT:
-        return Marks(content, frozenset(sure), tuple(columns))
+        return tuple(columns), frozenset(), 1.0
     marks = frozenset(people[each][:_RANK] + _keyed(key, "whole", each, said) for each, said in whole.items())
     [(_, most)] = Counter(whole.values()).most_common(1)
-    return Marks(content, frozenset(sure), tuple(columns), marks, most / len(whole))
+    return tuple(columns), marks, most / len(whole)
 
 
 def sure_marks(key: bytes, content: str, path: str) -> set[str]:

@@ -21,7 +21,7 @@ def recognised(catalogue: Catalogue, marks: Mapping[str, Marks], files: Mapping[
     """The families that this data belongs to, by its files and by its marks."""
     families = _filed(catalogue, marks, files)
     for each in marks.values():
-        families |= {name for name, known in catalogue.marked(each.all).items() if each.related(known)}
+        families |= {name for name, known in catalogue.marked(each.sought).items() if each.related(known)}
     return families
 
 
@@ -91,18 +91,24 @@ class Choice:
 
 
 def alike(catalogue: Catalogue, sketches: Mapping[str, Sketch], secret: bytes) -> list[DatasetRecord]:
-    """The datasets that have most of these ids, or most of whose ids are here; of any owner, oldest first."""
+    """The datasets that have most of these ids, or most of whose ids are here; of any owner, oldest first.
+
+    Where no single one has, all those of an owner that have most of them together.
+    """
     kept, records = catalogue.guards.sketches(), catalogue.datasets()
     for record in records:
         if not any(dataset == record.name for dataset, _ in kept):
             made = _from_before(record, secret)
             catalogue.guards.add_sketches(record.name, made)
             kept |= {(record.name, table): text for table, text in made.items()}
-    found = {
-        dataset
-        for (dataset, _), text in kept.items()
-        if any(each.share_known(Sketch.read(text)) >= KNOWN for each in sketches.values())
-    }
+    read = [(dataset, Sketch.read(text)) for (dataset, _), text in kept.items()]
+    found = {name for name, old in read if any(each.share_known(old) >= KNOWN for each in sketches.values())}
+    for owner in {record.owner for record in records} - {record.owner for record in records if record.name in found}:
+        names = {record.name for record in records if record.owner == owner}
+        theirs = [(name, old) for name, old in read if name in names]
+        for each in sketches.values():
+            if each.share_among(old for _, old in theirs) >= KNOWN:
+                found |= {name for name, old in theirs if not each.every.isdisjoint(old.kept)}
     return sorted((record for record in records if record.name in found), key=lambda each: each.made)
 
 
