@@ -81,10 +81,10 @@ def test_starting_on_a_ledger_older_than_its_checkpoint_is_refused(world: World)
     noted.write_text(kept.replace('"number":', '"number":9'))
     try:
         with pytest.raises(DeniableError):
-            world.curator.datasets._ledger(record)
+            world.curator.datasets._ledger(record, record)
     finally:
         noted.write_text(kept)
-    world.curator.datasets._ledger(record).close()
+    world.curator.datasets._ledger(record, record).close()
 
 
 # -- labels ----------------------------------------------------------------------------------------------------------
