@@ -69,3 +69,13 @@ def test_a_remedy_is_in_the_columns_of_the_question(asked: str, remedy: str) -> 
     with made as s, pytest.raises(QuestionRefused) as refused:
         s.price(f"SELECT COUNT(*) AS c FROM t WHERE {asked}", mu=1)
     assert refused.value.rewrite == remedy
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "99999999999999999999", "nan"])
+def test_a_text_that_no_column_can_hold_as_a_number_is_refused_in_words(number: str) -> None:
+    """The remedy read it as infinity, and the refusal became an error about a constant that nobody wrote."""
+    with (
+        dn.session({"t": FRAME}, unit=dn.Unit.row(), budget=dn.Budget.pure(epsilon=1), schema=SCHEMA) as session,
+        pytest.raises(QuestionRefused, match="kind"),
+    ):
+        session.price(f"SELECT COUNT(*) AS c FROM t WHERE n > '{number}'", epsilon=0.1)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from deniable.tables import meanings
 from deniable.tables.expressions import Column, Expression, Literal
-from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar
+from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of
 
 _SIGNS: Final = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _ARITHMETIC: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%"}
@@ -71,7 +71,7 @@ def _read(argument: Expression, wanted: Kind) -> Expression | None:
     value, found = argument.value, None
     for read in _READ[wanted]:
         found = read(value) if found is None else found
-    return None if found is None else Literal(found)
+    return None if found is None or kind_of(found) is None else Literal(found)
 
 
 def _said(argument: Expression) -> str:
