@@ -197,7 +197,7 @@ ELSEWHERE: tuple[Case, ...] = (
          _server("connections", "one_address_has_so_many_connections")),
     Case("S8", "X-Forwarded-For by a stranger, by a named proxy, with invented entries in front",
          "only what a named proxy added is believed", _server("connections", "only_named_proxies_are_believed")),
-    Case("S9", "a hundred requests of one person at once", "places are left for others, who come in turns",
+    Case("S9", "a hundred requests of one person at once", "other people still get places, in fair turns",
          _server("turns", "who_asks_for_a_hundred_things_leaves_places_for_others", "those_who_wait_come_in_turns",
                  "nobody_fills_the_queue_alone")),
     Case("A21", "an admin tries to get an owner's token by every route, invites the owner again, redeems in their stead",

@@ -131,8 +131,8 @@ def _of_method(function: Any, around: set[int]) -> Parts:
 
 
 def of_error(error: BaseException) -> Parts:
-    """What an error says: arguments, message, cause. Its traceback is no part of it: that holds all that its function
-    knew, in every error.
+    """What an error says: arguments, message, cause. The traceback is left out: in every error it holds
+    all that the function knew.
     """
     parts: Parts = [((".args",), error.args)]
     if type(error).__str__ is not BaseException.__str__:

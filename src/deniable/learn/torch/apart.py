@@ -146,7 +146,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         has_data, before = not all(isinstance(self.of(each), Same) for each in given), self._operations
         try:
             out = self._one_hot(func, *args, **kwargs) if name == "one_hot" else func(*args, **kwargs)
-        except Exception:
+        except Exception:  # whatever it is, the model may catch it and so learn something of the data
             if has_data:
                 self._peek(f"an error that the data may have led to ({name})")
             raise
@@ -244,7 +244,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         self._operations += 1
         try:
             out = func(*args, **kwargs)
-        except Exception:
+        except Exception:  # whatever it is, the model may catch it and so learn something of the data
             if has_data:
                 self._peek(f"an error that the data may have led to ({given.name})")
             raise

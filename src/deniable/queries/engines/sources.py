@@ -226,7 +226,7 @@ def _pandas(source: Any, table: Table) -> tuple[object, dict[str, int], int]:
 
 
 def _unicode(column: Any) -> Any:
-    """A column without text that is no Unicode (half of a surrogate pair): DuckDB would refuse all of it."""
+    """A column with invalid Unicode (half of a surrogate pair) made missing: DuckDB would refuse the whole column."""
     import numpy as np
 
     categories = getattr(column.dtype, "categories", None)
