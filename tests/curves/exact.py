@@ -17,13 +17,13 @@ from deniable.curves.divisible import MertonLaw, NigLaw
 from deniable.curves.laws.base import Law
 from deniable.curves.laws.closed import BoundedRangeLaw, GaussianLaw, LaplaceLaw
 from deniable.curves.laws.shaped import (
+    CentreAgainstShifted,
     FixedSizeLaw,
     IdentityLaw,
     MixedLaw,
-    SampledBackward,
-    SampledForward,
-    ShiftsBackward,
-    ShiftsForward,
+    SampledAgainstWithout,
+    ShiftedAgainstCentre,
+    WithoutAgainstSampled,
     WorstLaw,
 )
 
@@ -85,7 +85,7 @@ def _identity(_: IdentityLaw, loss: mpf) -> tuple[mpf, mpf]:
     return (mpf(1), mpf(1)) if loss < 0 else (mpf(0), mpf(0))
 
 
-def _sampled_forward(law: SampledForward, loss: mpf) -> tuple[mpf, mpf]:
+def _sampled_against_without(law: SampledAgainstWithout, loss: mpf) -> tuple[mpf, mpf]:
     rate = mpf(law.rate)
     ratio = (mpmath.exp(loss) - 1 + rate) / rate
     if ratio <= 0:
@@ -95,7 +95,7 @@ def _sampled_forward(law: SampledForward, loss: mpf) -> tuple[mpf, mpf]:
     return (1 - rate) * q + rate * p, q
 
 
-def _sampled_backward(law: SampledBackward, loss: mpf) -> tuple[mpf, mpf]:
+def _without_against_sampled(law: WithoutAgainstSampled, loss: mpf) -> tuple[mpf, mpf]:
     rate = mpf(law.rate)
     ratio = (mpmath.exp(-loss) - 1 + rate) / rate
     if ratio <= 0:
@@ -121,7 +121,7 @@ def _mixed(law: MixedLaw, loss: mpf) -> tuple[mpf, mpf]:
     return tuple(mpmath.fsum(mpf(w) * t[i] for w, t in zip(law.weights, read, strict=True)) for i in (0, 1))
 
 
-def _shift_threshold(law: ShiftsForward, loss: mpf) -> mpf:
+def _shift_threshold(law: ShiftedAgainstCentre, loss: mpf) -> mpf:
     pairs = [(mpf(w), mpf(m)) for w, m in zip(law.weights, law.shifts, strict=True)]
     low, high = -(mpf(10) ** 4), mpf(10) ** 4
     for _ in range(230):
@@ -131,7 +131,7 @@ def _shift_threshold(law: ShiftsForward, loss: mpf) -> mpf:
     return (low + high) / 2
 
 
-def _shifts_forward(law: ShiftsForward, loss: mpf) -> tuple[mpf, mpf]:
+def _shifted_against_centre(law: ShiftedAgainstCentre, loss: mpf) -> tuple[mpf, mpf]:
     idle = mpmath.fsum(mpf(w) for w, m in zip(law.weights, law.shifts, strict=True) if m == 0)
     if idle > 0 and loss < mpmath.log(idle):
         return mpf(1), mpf(1)
@@ -140,13 +140,13 @@ def _shifts_forward(law: ShiftsForward, loss: mpf) -> tuple[mpf, mpf]:
     return mpmath.fsum(mpf(w) * upper_normal(y - mpf(m)) for w, m in pairs), upper_normal(y)
 
 
-def _shifts_backward(law: ShiftsBackward, loss: mpf) -> tuple[mpf, mpf]:
-    forward = law.forward
-    idle = mpmath.fsum(mpf(w) for w, m in zip(forward.weights, forward.shifts, strict=True) if m == 0)
+def _centre_against_shifted(law: CentreAgainstShifted, loss: mpf) -> tuple[mpf, mpf]:
+    shifted = law.shifted
+    idle = mpmath.fsum(mpf(w) for w, m in zip(shifted.weights, shifted.shifts, strict=True) if m == 0)
     if idle > 0 and loss >= -mpmath.log(idle):
         return mpf(0), mpf(0)
-    y = _shift_threshold(forward, -loss)
-    pairs = zip(forward.weights, forward.shifts, strict=True)
+    y = _shift_threshold(shifted, -loss)
+    pairs = zip(shifted.weights, shifted.shifts, strict=True)
     return upper_normal(-y), mpmath.fsum(mpf(w) * upper_normal(mpf(m) - y) for w, m in pairs)
 
 
@@ -205,13 +205,13 @@ _READERS = {
     LaplaceLaw: _laplace,
     BoundedRangeLaw: _bounded_range,
     IdentityLaw: _identity,
-    SampledForward: _sampled_forward,
-    SampledBackward: _sampled_backward,
+    SampledAgainstWithout: _sampled_against_without,
+    WithoutAgainstSampled: _without_against_sampled,
     FixedSizeLaw: _fixed_size,
     WorstLaw: _worst,
     MixedLaw: _mixed,
-    ShiftsForward: _shifts_forward,
-    ShiftsBackward: _shifts_backward,
+    ShiftedAgainstCentre: _shifted_against_centre,
+    CentreAgainstShifted: _centre_against_shifted,
     MertonLaw: _merton,
 }
 
@@ -238,7 +238,7 @@ def binomial_delta(epsilon: float, one: float, uses: int) -> mpf:
 
 
 def poisson_delta(low: float, high: float, epsilon: float, *, forward: bool = True) -> mpf:
-    """E_x of Poisson(high) against Poisson(low), or the other way round (FACTS C.2)."""
+    """E_x of Poisson(high) against Poisson(low), or the other way round, in closed form."""
     a, b, e = mpf(low), mpf(high), number(epsilon)
     x = mpmath.exp(e)
     if forward:

@@ -200,7 +200,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "quantized offset": lambda: curves.quantized(GAUSS, width=1, offset=math.nan),
     "tolerance": lambda: GAUSS.dominates(LAPLACE, tolerance=-1),
     "tolerance NaN": lambda: GAUSS.dominates(LAPLACE, tolerance=math.nan),
-    "order below 1": lambda: GAUSS.renyi(order=0.5),
+    "order 0": lambda: GAUSS.renyi(order=0.0),
     "order NaN": lambda: GAUSS.renyi(order=math.nan),
     "order in words": lambda: GAUSS.renyi(order="2"),
     "epsilon NaN": lambda: GAUSS.delta(epsilon=math.nan),

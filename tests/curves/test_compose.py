@@ -1,7 +1,7 @@
 """The ledger of a composition, line by line: noise, aliasing, what lies left and right of the window, and the tilt.
 
 The reference composes the very lattice laws that the panel was made from: with whole numbers (no rounding at all), or
-with an FFT in extended precision where the window is long. Test 6 of FACTS D is here, with the controls in which one
+with an FFT in extended precision where the window is long. Number 6 of the ten convincing tests is here, with the controls in which one
 line of the ledger is struck out.
 """
 
@@ -23,7 +23,7 @@ from deniable.curves.compose import Factor, Panel
 from deniable.curves.laws.base import Law
 from deniable.curves.laws.closed import GaussianLaw, LaplaceLaw
 from deniable.curves.laws.finite import FiniteLaw
-from deniable.curves.laws.shaped import SampledBackward, SampledForward
+from deniable.curves.laws.shaped import SampledAgainstWithout, WithoutAgainstSampled
 from deniable.curves.views import product_of
 from tests.curves import exact
 
@@ -92,8 +92,8 @@ class ExactProduct:
 SMALL: list[tuple[str, list[Factor], float]] = [
     ("gaussian", [Factor(GaussianLaw(1.0), 3)], 0.25),
     ("laplace", [Factor(LaplaceLaw(1.0), 4), Factor(LaplaceLaw(1.5), 2)], 0.1),
-    ("sampled", [Factor(SampledForward(GaussianLaw(1.0), 0.1), 6)], 0.15),
-    ("backward", [Factor(SampledBackward(GaussianLaw(1.0), 0.1), 5)], 0.05),
+    ("sampled", [Factor(SampledAgainstWithout(GaussianLaw(1.0), 0.1), 6)], 0.15),
+    ("backward", [Factor(WithoutAgainstSampled(GaussianLaw(1.0), 0.1), 5)], 0.05),
     ("spikes", [Factor(SPIKES[0], 2), Factor(SPIKES[1], 2)], 0.125),
     ("infinite", [Factor(LEAKY, 3), Factor(LaplaceLaw(1.0), 1)], 0.1),
 ]
@@ -155,7 +155,7 @@ def test_fact_d6_tilts_steps_and_tails_agree(uses: int) -> None:
 
 
 def test_fact_d6_tilts_agree_where_no_closed_form_is_known() -> None:
-    factors = [Factor(SampledForward(GaussianLaw(1.2), 0.05), 200), Factor(LaplaceLaw(0.3), 20)]
+    factors = [Factor(SampledAgainstWithout(GaussianLaw(1.2), 0.05), 200), Factor(LaplaceLaw(0.3), 20)]
     for e in (0.5, 2.0, 5.0):
         lows, highs = [], []
         for theta in (0.0, 0.5, 2.0, 5.0):
@@ -173,7 +173,7 @@ def small_window(factors: list[Factor], theta: float, step: float, outside: floa
     return panels(factors, theta, step, outside=outside)
 
 
-ALIASED = [Factor(SampledForward(GaussianLaw(1.0), 0.2), 40)]
+ALIASED = [Factor(SampledAgainstWithout(GaussianLaw(1.0), 0.2), 40)]
 
 
 def test_fact_d6_injected_aliasing_stays_inside_the_ledger() -> None:
@@ -262,8 +262,8 @@ NOISY: list[tuple[str, list[Factor], float, float]] = [
     ("spikes tilted", [Factor(SPIKES[0], 1), Factor(SPIKES[1], 1)], 2.0, 2.0**-13),
     ("laplace", [Factor(LaplaceLaw(1.0), 1), Factor(LaplaceLaw(1.5), 1)], 1.0, 2.0**-14),
     ("laplace many", [Factor(LaplaceLaw(1.0), 20), Factor(LaplaceLaw(1.5), 3)], 1.0, 2.0**-10),
-    ("sampled", [Factor(SampledForward(GaussianLaw(1.0), 0.01), 1000)], 3.0, 1e-3),
-    ("sampled 1e6", [Factor(SampledForward(GaussianLaw(1.0), 0.01), 10**6)], 2.0, 1e-3),
+    ("sampled", [Factor(SampledAgainstWithout(GaussianLaw(1.0), 0.01), 1000)], 3.0, 1e-3),
+    ("sampled 1e6", [Factor(SampledAgainstWithout(GaussianLaw(1.0), 0.01), 10**6)], 2.0, 1e-3),
     ("gaussian", [Factor(GaussianLaw(0.01), 10**5)], 2.0, 1e-3),
     ("many", [Factor(LaplaceLaw(0.001 + i / 100070), 1) for i in range(200)], 2.0, 1e-5),
     ("many and a few", [Factor(LaplaceLaw(0.001 + i / 99700), 1 + i // 60) for i in range(90)], 3.0, 1e-5),
@@ -294,7 +294,7 @@ def test_every_frequency_is_as_exact_as_the_ledger_says(length: int, theta: floa
     padded = np.zeros(-(-len(weights) // length) * length, dtype=np.longdouble)
     padded[: len(weights)] = weights
     truth = fft.rfft(padded.reshape(-1, length).sum(axis=0))
-    found = compose._tilted_spectrum(law, "upper", 2.0**-10, TAIL, theta, length)
+    found = compose._wrapped_spectrum(compose.lattice_law(law, "upper", 2.0**-10, TAIL), theta, length)
     granted = compose.FFT_CONSTANT * 2.0**-53 * math.log2(length)
     assert np.max(np.abs(found - truth)) <= granted
 
@@ -344,7 +344,7 @@ def test_very_wide_products_are_enclosed() -> None:
 
 
 EXTREME: list[tuple[str, list[Factor], float]] = [
-    ("sampled", [Factor(SampledForward(GaussianLaw(1.0), 0.01), 11)], 60.0),
+    ("sampled", [Factor(SampledAgainstWithout(GaussianLaw(1.0), 0.01), 11)], 60.0),
     ("laplace", [Factor(LaplaceLaw(1.0), 3), Factor(LaplaceLaw(2.0), 1)], 4.999),
     ("gaussian", [Factor(GaussianLaw(1.0), 4)], 80.0),
 ]
@@ -403,7 +403,7 @@ def test_the_chernoff_bound_of_a_plan_is_an_upper_bound(law: GaussianLaw, uses: 
 
 def test_the_chernoff_bound_counts_what_the_sketch_calls_infinite() -> None:
     """If a sketch ends below some mass, that mass is infinite loss for it and must be part of δ."""
-    law = SampledForward(LaplaceLaw(4.0), 0.1)
+    law = SampledAgainstWithout(LaplaceLaw(4.0), 0.1)
     plan = compose.Plan([Factor(law, 1)])
     for delta in (1e-3, 1e-6):
         epsilon = min(plan.at_delta(delta).bound, 50.0)

@@ -13,7 +13,7 @@ from deniable import curves
 from deniable.curves import Curve
 from deniable.curves.atoms import Gaussian, Laplace
 from deniable.curves.bounded import RenyiAtOrder, ZeroConcentrated
-from deniable.curves.filters import Filter, GaussianFilter, PureFilter, RenyiFilter, RenyiOdometer, ZCDPFilter
+from deniable.curves.filters import UNIT, Filter, GaussianFilter, PureFilter, RenyiFilter, RenyiOdometer, ZCDPFilter
 from deniable.curves.rounding import sum_up
 from deniable.errors import BudgetExceeded
 
@@ -76,6 +76,27 @@ def test_a_price_is_never_below_the_exact_cost(currency: str) -> None:
         budget = budget.charge(curves.gaussian(mu=mu) ** count)
         total += count * cost(Fraction(mu))
     assert total <= Fraction(budget.spent) <= total + Fraction(50, 10**30)
+
+
+@pytest.mark.parametrize("sensitivity", [1, 2, 3, 0.5, 0.1, math.pi])
+def test_random_sigmas_cost_the_exact_fraction(sensitivity: float) -> None:
+    """The quotient of sensitivity and noise is kept, not its float: ρ = 0.005 refused gaussian(sigma=10) by 5e-19."""
+    print("seed 151")
+    rng = np.random.default_rng(151)
+    for i in range(100):
+        noise = float(rng.integers(1, 2000)) if i % 2 else round(float(np.exp(rng.normal())), int(rng.integers(1, 8)))
+        noise = max(noise, 1e-3)
+        mu, order = Fraction(sensitivity) / Fraction(noise), float(rng.integers(2, 64)) / 2
+        normal = curves.gaussian(sigma=noise, sensitivity=sensitivity)
+        laplace = curves.laplace(scale=noise, sensitivity=sensitivity)
+        for budget, curve, exact in (
+            (ZCDPFilter(rho=1e8, delta=0), normal, mu**2 / 2),
+            (GaussianFilter(mu=1e4, delta=0), normal, mu**2),
+            (RenyiFilter(order=order, epsilon=1e8, delta=0), normal, Fraction(order) * mu**2 / 2),
+            (PureFilter(epsilon=1e8), laplace, mu),
+        ):
+            assert budget.price(curve)[0] == math.ceil(exact / UNIT), (type(budget), noise, order)
+            assert budget.price(curve**7)[0] == math.ceil(7 * exact / UNIT), (type(budget), noise, order)
 
 
 def test_sums_over_factors_round_up() -> None:
@@ -147,3 +168,88 @@ def test_the_worst_of_several_has_a_rho() -> None:
     curve = DiscreteGaussian(sensitivity=2, sigma=2.0, dimension=4).curve
     assert curve.zcdp() == 0.5
     ZCDPFilter(rho=0.5, delta=0).charge(curve)
+
+
+WRITTEN: dict[
+    str, tuple[Callable[[float, float], Curve], Callable[[Fraction], Filter], Callable[[Fraction], Fraction]]
+] = {
+    "rho": (
+        lambda noise, moved: curves.gaussian(sigma=noise, sensitivity=moved),
+        lambda limit: ZCDPFilter(rho=limit, delta=0),
+        lambda ratio: ratio**2 / 2,
+    ),
+    "mu": (
+        lambda noise, moved: curves.gaussian(sigma=noise, sensitivity=moved),
+        lambda limit: GaussianFilter(mu=1, delta=0) if limit == 1 else GaussianFilter(mu=root(limit), delta=0),
+        lambda ratio: ratio**2,
+    ),
+    "epsilon": (
+        lambda noise, moved: curves.laplace(scale=noise, sensitivity=moved),
+        lambda limit: PureFilter(epsilon=limit),
+        lambda ratio: ratio,
+    ),
+}
+
+
+def root(square: Fraction) -> Fraction:
+    """The root of a square of whole numbers."""
+    over, under = math.isqrt(square.numerator), math.isqrt(square.denominator)
+    assert Fraction(over, under) ** 2 == square
+    return Fraction(over, under)
+
+
+@pytest.mark.parametrize("currency", WRITTEN)
+def test_a_quotient_kept_as_a_float_did_not_fit_a_budget_that_it_fills(currency: str) -> None:
+    """gaussian(sigma=10) was kept as the float 0.1, which lies above 1/10: 5e-19 more than a rho of 0.005."""
+    make, budget, cost = WRITTEN[currency]
+    full = budget(cost(Fraction(1, 10))).charge(make(10, 1))
+    assert full.remaining == 0
+    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    for _ in range(200):
+        # Noise of the form 2^i 5^j and whole sensitivities: the cost is a whole number of units.
+        noise = float(2 ** int(rng.integers(0, 8)) * 5 ** int(rng.integers(0, 8)))
+        moved = int(rng.integers(1, 100))
+        curve, limit = make(noise, moved), cost(Fraction(moved) / Fraction(noise))
+        start = budget(limit)
+        assert start.limit_units * UNIT == limit
+        assert start.charge(curve).remaining == 0
+        object.__setattr__(start, "limit_units", start.limit_units - 1)
+        with pytest.raises(BudgetExceeded):
+            start.charge(curve)
+
+
+@pytest.mark.parametrize("currency", WRITTEN)
+def test_a_price_is_the_exact_cost_to_the_unit(currency: str) -> None:
+    """Any noise, any sensitivity, any count, for groups too: rounded up once, at the end."""
+    make, budget, cost = WRITTEN[currency]
+    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    for _ in range(200):
+        noise, moved = float(np.exp(rng.normal() * 4)), float(rng.choice([1.0, 3.0, 0.75, 1 / 3, 10.5]))
+        count, size = int(rng.integers(1, 1000)), int(rng.integers(1, 5))
+        curve = make(noise, moved).group(size=size) ** count
+        exact = count * cost(size * Fraction(moved) / Fraction(noise)) / UNIT
+        assert budget(Fraction(1)).price(curve) == (math.ceil(exact), 0)
+        assert budget(Fraction(1)).price(Curve.from_dict(curve.to_dict())) == (math.ceil(exact), 0)
+
+
+def test_a_third_nine_times_fills_a_whole() -> None:
+    assert ZCDPFilter(rho=0.5, delta=0).charge(curves.gaussian(sigma=3) ** 9).remaining == 0
+    assert PureFilter(epsilon=1).charge(curves.laplace(scale=3) ** 3).remaining == 0
+    with pytest.raises(BudgetExceeded):
+        PureFilter(epsilon=1).charge(curves.laplace(scale=3) ** 3 * curves.pure(epsilon=1e-20))
+
+
+def test_a_typed_mu_stays_the_binary_number() -> None:
+    """The float 0.1 lies above a tenth: who typed it as the parameter of a curve pays for the float."""
+    typed, divided = curves.gaussian(mu=0.1), curves.gaussian(sigma=10)
+    assert typed != divided
+    assert ZCDPFilter(rho=1, delta=0).price(typed) > ZCDPFilter(rho=1, delta=0).price(divided)
+    assert typed.expression() == "gaussian(mu=0.1)"
+    assert divided.expression() == "gaussian(sigma=10)"
+    assert typed.epsilon(delta=1e-6) == divided.epsilon(delta=1e-6)
+    assert curves.gaussian(sigma=4) == curves.gaussian(mu=0.25)
+    assert divided <= typed

@@ -17,7 +17,7 @@ from deniable.errors import InvalidExpression
 
 READ = {
     "gaussian(sigma=50)**1000 * laplace(scale=4)": curves.gaussian(sigma=50) ** 1000 * curves.laplace(scale=4),
-    "gaussian(mu=1/50)": curves.gaussian(sigma=50),
+    "gaussian(mu=1/50)": curves.gaussian(mu=1 / 50),
     "gaussian(sigma=2, sensitivity=3)": curves.gaussian(sigma=2, sensitivity=3),
     "laplace(scale=2**3)": curves.laplace(scale=8),
     "pure(epsilon=1e-6)": curves.pure(epsilon=1e-6),

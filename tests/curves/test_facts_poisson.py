@@ -1,4 +1,4 @@
-"""Poisson DP and infinitely divisible privacy (facts C.1-C.4) by the public API."""
+"""Poisson DP and infinitely divisible privacy by the public API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy import stats
 from deniable import curves
 
 PAIR = curves.poisson(low=2, high=5)
-"""Forward compares Pois(5) with Pois(2), so forward.beta is T(Pois 2, Pois 5)."""
+"""P is Pois(2), Q is Pois(5): forward.beta is T(Pois 2, Pois 5)."""
 
 
 def around(bounds: tuple[float, float], printed: float, *, width: float = 1e-10, digits: float = 1e-14) -> None:
@@ -110,8 +110,8 @@ def test_fact_c2_poisson_tradeoff_on_the_whole_interval(a: float, b: float, alph
 
 
 def test_fact_c2_poisson_profiles() -> None:
-    around(PAIR.backward.delta_bounds(epsilon=1.0), 0.337837096741481)
-    around(PAIR.forward.delta_bounds(epsilon=1.0), 0.416380974675839)
+    around(PAIR.forward.delta_bounds(epsilon=1.0), 0.337837096741481)
+    around(PAIR.backward.delta_bounds(epsilon=1.0), 0.416380974675839)
 
 
 @pytest.mark.parametrize("epsilon", [-2.5, -0.3, 0.0, 0.7, 3.0, 9.0, 30.0])
@@ -119,10 +119,10 @@ def test_fact_c2_poisson_profile_formulas(epsilon: float) -> None:
     a, b, x = 2.0, 5.0, math.exp(epsilon)
     p, q = stats.poisson(a), stats.poisson(b)
     n = math.floor((epsilon + b - a) / math.log(b / a)) + 1
-    around(PAIR.forward.delta_bounds(epsilon=epsilon), float(q.sf(n - 1) - x * p.sf(n - 1)), digits=1e-11)
+    around(PAIR.backward.delta_bounds(epsilon=epsilon), float(q.sf(n - 1) - x * p.sf(n - 1)), digits=1e-11)
     n = math.ceil((b - a - epsilon) / math.log(b / a)) - 1
     exact = float(p.cdf(n) - x * q.cdf(n)) if n >= 0 else 0.0
-    low, high = PAIR.backward.delta_bounds(epsilon=epsilon)
+    low, high = PAIR.forward.delta_bounds(epsilon=epsilon)
     assert low <= exact * (1 + 1e-11)
     assert exact * (1 - 1e-11) <= high
     assert high - low <= 1e-10 * high + 1e-80
@@ -149,7 +149,7 @@ BERNOULLI_GAP = {10: 0.1600975104, 100: 0.01337336284, 1000: 0.001318093735, 10_
 def test_fact_c2_bernoulli_products_approach_the_poisson_tradeoff(n: int) -> None:
     """sup |f_n - f| is attained at a vertex of one of the polygons; Le Cam bounds it by (a² + b²)/n."""
     a, b = 2.0, 5.0
-    one = curves.from_pmf([1 - b / n, b / n], [1 - a / n, a / n], tied=True)
+    one = curves.from_pmf([1 - a / n, a / n], [1 - b / n, b / n], tied=True)
     vertices = np.concatenate((stats.poisson(a).sf(np.arange(12)), stats.binom(n, a / n).sf(np.arange(10))))
     vertices = np.unique(vertices[vertices > 1e-6])
     low, high = (one**n).forward.beta_bounds(alpha=vertices)
@@ -263,10 +263,10 @@ FOURIER = {
 def test_fact_c4_fourier_and_curve_agree(name: str) -> None:
     cumulant, curve, printed = FOURIER[name]
     assert curves.fourier_delta(cumulant, epsilon=1.0) == pytest.approx(printed, rel=1e-11)
-    around(curve.forward.delta_bounds(epsilon=1.0), printed, width=1e-9, digits=1e-13)
+    around(curve.backward.delta_bounds(epsilon=1.0), printed, width=1e-9, digits=1e-13)
     for epsilon in (-1.5, 0.25, 2.0):
         estimate = curves.fourier_delta(cumulant, epsilon=epsilon)
-        around(curve.forward.delta_bounds(epsilon=epsilon), estimate, width=1e-9, digits=1e-10)
+        around(curve.backward.delta_bounds(epsilon=epsilon), estimate, width=1e-9, digits=1e-10)
 
 
 def test_fact_c4_the_printed_drift_is_the_martingale_drift() -> None:
@@ -276,14 +276,14 @@ def test_fact_c4_the_printed_drift_is_the_martingale_drift() -> None:
 
 def test_fact_c4_merton() -> None:
     curve = curves.merton(**MERTON)
-    around(curve.forward.delta_bounds(epsilon=1.0), 0.210902386618271, width=1e-9)
-    around(curve.backward.delta_bounds(epsilon=1.0), 0.168020976077135, width=1e-9)
+    around(curve.backward.delta_bounds(epsilon=1.0), 0.210902386618271, width=1e-9)
+    around(curve.forward.delta_bounds(epsilon=1.0), 0.168020976077135, width=1e-9)
     around(curve.forward.beta_bounds(alpha=0.05), 0.657042764342049, width=1e-9)
 
 
 def test_fact_c4_merton_negative_control() -> None:
     with pytest.raises(AssertionError):
-        around(curves.merton(**{**MERTON, "rate": 1.47}).forward.delta_bounds(epsilon=1.0), 0.210902386618271)
+        around(curves.merton(**{**MERTON, "rate": 1.47}).backward.delta_bounds(epsilon=1.0), 0.210902386618271)
 
 
 def test_fact_c4_normal_inverse_gaussian() -> None:

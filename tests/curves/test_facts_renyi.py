@@ -1,4 +1,4 @@
-"""Rényi divergences and the moments accountant (facts 98-108) by the public API."""
+"""Rényi divergences and the moments accountant by the public API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_check_can_fail() -> None:
         above(curves.laplace(scale=0.98).renyi(order=2), 0.619123629998593)
 
 
-def test_fact_98_renyi_divergence_of_two_coins() -> None:
+def test_fact_renyi_divergence_of_two_coins() -> None:
     coins = curves.from_pmf([0.75, 0.25], [0.25, 0.75])
     above(coins.renyi(order=2.0), 0.847297860387204)
     # Order 1 is the KL divergence, order inf the largest loss; both are limits of the orders between.
@@ -44,32 +44,32 @@ def test_fact_98_renyi_divergence_of_two_coins() -> None:
             above(value, exact, width=1e-11, digits=1e-12)
 
 
-def test_fact_99_divergences_add() -> None:
+def test_fact_divergences_add() -> None:
     coins = curves.from_pmf([0.75, 0.25], [0.25, 0.75])
     above((coins**2).renyi(order=2.0), 1.69459572077441)
     above((coins * curves.gaussian(mu=1)).renyi(order=2.0), 1.847297860387204)
 
 
-def test_fact_99_processing_never_increases_a_divergence() -> None:
+def test_fact_processing_never_increases_a_divergence() -> None:
     kernel = curves.Kernel.of([[0.7, 0.2, 0.1], [0.2, 0.3, 0.5]])
     merged = kernel.then([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     for order in (1.5, 2.0, 10.0, math.inf):
         assert merged.curve.renyi(order=order) <= kernel.curve.renyi(order=order)
 
 
-def test_fact_100_gaussian_renyi() -> None:
+def test_fact_gaussian_renyi() -> None:
     above(curves.gaussian(sigma=4).renyi(order=2.0), 0.0625)
 
 
-def test_fact_101_laplace_renyi() -> None:
+def test_fact_laplace_renyi() -> None:
     above(curves.laplace(scale=1).renyi(order=2.0), 0.619123629998593)
 
 
-def test_fact_102_randomized_response_renyi() -> None:
+def test_fact_randomized_response_renyi() -> None:
     above(curves.randomized_response(epsilon=1).renyi(order=2.0), 0.735325664055519)
 
 
-def test_fact_103_probability_preservation() -> None:
+def test_fact_probability_preservation() -> None:
     """N(1,1) against N(0,1), S = {y > 1}: P(S) = 1/2, and the bound from order 2 holds."""
     chance = 0.15865525393145705
     power = curves.gaussian(mu=1).tpr(fpr=chance)
@@ -83,13 +83,13 @@ def gaussian_renyi(order: float) -> float:
     return float(curves.gaussian(mu=2.5).renyi(order=order))
 
 
-def test_fact_104_renyi_to_dp() -> None:
+def test_fact_renyi_to_dp() -> None:
     found = textbook.best_renyi_to_epsilon_mironov(renyi=gaussian_renyi, delta=1e-5)
     above(found.bound, 15.1213147804702)
     assert found.order == pytest.approx(2.91941036487523, rel=1e-6)
 
 
-def test_fact_105_improved_conversion() -> None:
+def test_fact_improved_conversion() -> None:
     """Printed at the rounded order 2.831; the best order is 2.83062 and gives 14.1305474555107."""
     above(textbook.renyi_to_epsilon(order=2.831, renyi=2.831 * RHO, delta=1e-5), 14.130547706772, digits=1e-12)
     best = textbook.best_renyi_to_epsilon(renyi=gaussian_renyi, delta=1e-5).bound
@@ -100,19 +100,19 @@ def test_fact_105_improved_conversion() -> None:
     assert low == pytest.approx(13.206712240452, rel=1e-11)
 
 
-def test_fact_106_zcdp_to_dp() -> None:
+def test_fact_zcdp_to_dp() -> None:
     above(textbook.zcdp_to_epsilon(rho=RHO, delta=1e-5), 15.1213147804702)
     above(curves.gaussian(mu=2.5).zcdp(), RHO)
     assert curves.zcdp(rho=RHO).epsilon(delta=1e-5) < 15.1213147804702
     assert curves.pure(epsilon=1).zcdp() <= 0.5  # ε-DP is ε²/2-zCDP; the sharp constant is smaller
 
 
-def test_fact_107_what_the_detour_through_renyi_costs() -> None:
+def test_fact_what_the_detour_through_renyi_costs() -> None:
     gap = textbook.zcdp_to_epsilon(rho=RHO, delta=1e-5) - curves.gaussian(mu=2.5).epsilon(delta=1e-5)
     assert gap == pytest.approx(1.91460254001821, rel=1e-12)
 
 
-def test_fact_108_moments_accountant() -> None:
+def test_fact_moments_accountant() -> None:
     found = textbook.moments_accountant(log_moment=lambda m: m * gaussian_renyi(m + 1), epsilon=14)
     above(found.bound, 7.78092686155376e-5, width=1e-9, digits=1e-11)
     assert found.order == pytest.approx(1.74, rel=1e-6)

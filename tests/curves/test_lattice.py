@@ -22,12 +22,12 @@ from deniable.curves.laws.base import Law
 from deniable.curves.laws.closed import BoundedRangeLaw, GaussianLaw, LaplaceLaw
 from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.laws.shaped import (
+    CentreAgainstShifted,
     FixedSizeLaw,
     MixedLaw,
-    SampledBackward,
-    SampledForward,
-    ShiftsBackward,
-    ShiftsForward,
+    SampledAgainstWithout,
+    ShiftedAgainstCentre,
+    WithoutAgainstSampled,
     WorstLaw,
 )
 from deniable.curves.views import product_of
@@ -45,17 +45,17 @@ LAWS: list[Law] = [
     *(GaussianLaw(mu) for mu in (1e-3, 0.1, 1.0, 5.0)),
     *(LaplaceLaw(t) for t in (1e-3, 1.0, 20.0)),
     *(BoundedRangeLaw(t) for t in (1e-3, 1.0, 20.0)),
-    *(SampledForward(GaussianLaw(1.0), q) for q in (1e-6, 0.01, 0.5, 0.999)),
-    *(SampledBackward(GaussianLaw(1.0), q) for q in (1e-6, 0.01, 0.5, 0.999)),
-    SampledForward(LaplaceLaw(8.0), 0.5),
-    SampledBackward(LaplaceLaw(8.0), 0.01),
+    *(SampledAgainstWithout(GaussianLaw(1.0), q) for q in (1e-6, 0.01, 0.5, 0.999)),
+    *(WithoutAgainstSampled(GaussianLaw(1.0), q) for q in (1e-6, 0.01, 0.5, 0.999)),
+    SampledAgainstWithout(LaplaceLaw(8.0), 0.5),
+    WithoutAgainstSampled(LaplaceLaw(8.0), 0.01),
     MixedLaw((GaussianLaw(1.0), LaplaceLaw(2.0)), (0.3, 0.7)),
-    WorstLaw((GaussianLaw(1.0), LaplaceLaw(2.0), SampledForward(GaussianLaw(3.0), 0.1))),
-    FixedSizeLaw(SampledForward(GaussianLaw(1.0), 0.2)),
+    WorstLaw((GaussianLaw(1.0), LaplaceLaw(2.0), SampledAgainstWithout(GaussianLaw(3.0), 0.1))),
+    FixedSizeLaw(SampledAgainstWithout(GaussianLaw(1.0), 0.2)),
 ]
 SLOW_LAWS: list[Law] = [
-    ShiftsForward((0.5, 0.5), (0.0, 1.0)),
-    ShiftsBackward(ShiftsForward((0.5, 0.5), (0.0, 1.0))),
+    ShiftedAgainstCentre((0.5, 0.5), (0.0, 1.0)),
+    CentreAgainstShifted(ShiftedAgainstCentre((0.5, 0.5), (0.0, 1.0))),
     MertonLaw(0.64, 1.5, 0.1, 0.6, 1),
 ]
 
@@ -123,7 +123,7 @@ def test_uneven_grids_are_on_their_side(law: Law) -> None:
 
 
 @pytest.mark.parametrize("rate", [1e-6, 0.01, 0.5, 0.999])
-@pytest.mark.parametrize("kind", [SampledForward, SampledBackward])
+@pytest.mark.parametrize("kind", [SampledAgainstWithout, WithoutAgainstSampled])
 def test_the_atom_at_the_largest_loss_is_not_moved_down(kind: type, rate: float) -> None:
     """Read one float below the largest loss, which is computed and so rounded."""
     law = kind(LaplaceLaw(1.0), rate)
@@ -243,7 +243,7 @@ def test_a_light_atom_at_the_top_does_not_become_infinite_loss() -> None:
 # -- reach, sketches, cumulants --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", [*LAWS, *(SampledForward(LaplaceLaw(4.0), q) for q in (0.01, 0.1))], ids=repr)
+@pytest.mark.parametrize("law", [*LAWS, *(SampledAgainstWithout(LaplaceLaw(4.0), q) for q in (0.01, 0.1))], ids=repr)
 @pytest.mark.parametrize("tail", [1e-12, 1e-40, 1e-80])
 def test_reach_leaves_no_more_than_the_tail(law: Law, tail: float) -> None:
     low, high = lattice.reach(law, tail)
@@ -254,7 +254,9 @@ def test_reach_leaves_no_more_than_the_tail(law: Law, tail: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", [GaussianLaw(1.0), LaplaceLaw(1.0), SampledForward(GaussianLaw(1.0), 0.01)], ids=repr)
+@pytest.mark.parametrize(
+    "law", [GaussianLaw(1.0), LaplaceLaw(1.0), SampledAgainstWithout(GaussianLaw(1.0), 0.01)], ids=repr
+)
 def test_cumulants_of_sketches_bound_the_truth(law: Law) -> None:
     """Moments of the dominating sketch are at least those of the law (integrated by parts at 40 digits)."""
     grid = compose.sketch(law)

@@ -27,13 +27,13 @@ from deniable.curves.laws.closed import BoundedRangeLaw, GaussianLaw, LaplaceLaw
 from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.laws.moments import log_moment
 from deniable.curves.laws.shaped import (
+    CentreAgainstShifted,
     FixedSizeLaw,
     IdentityLaw,
     MixedLaw,
-    SampledBackward,
-    SampledForward,
-    ShiftsBackward,
-    ShiftsForward,
+    SampledAgainstWithout,
+    ShiftedAgainstCentre,
+    WithoutAgainstSampled,
     WorstLaw,
 )
 from tests.curves import exact
@@ -130,8 +130,8 @@ def sampled_thresholds(mu: float, rate: float) -> np.ndarray:
 @pytest.mark.parametrize("rate", RATES)
 def test_sampled_gaussian(mu: float, rate: float) -> None:
     losses = sampled_thresholds(mu, rate)
-    assert_profile(SampledForward(GaussianLaw(mu), rate), losses)
-    assert_profile(SampledBackward(GaussianLaw(mu), rate), -losses)
+    assert_profile(SampledAgainstWithout(GaussianLaw(mu), rate), losses)
+    assert_profile(WithoutAgainstSampled(GaussianLaw(mu), rate), -losses)
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.5, 0.999])
@@ -139,14 +139,14 @@ def test_sampled_gaussian_within_a_few_floats_of_its_end(rate: float) -> None:
     """Just inside log(1 - rate) the base threshold is hardly known; what the law then misses must be in its error."""
     losses = math.log1p(-rate) * (1 - np.array([0.0, 1e-16, 3e-16, 1e-15, 1e-14, 1e-12, 1e-9]))
     for mu in (1.0, 10.0):
-        assert_profile(SampledForward(GaussianLaw(mu), rate), losses, ())
-        assert_profile(SampledBackward(GaussianLaw(mu), rate), -losses, ())
+        assert_profile(SampledAgainstWithout(GaussianLaw(mu), rate), losses, ())
+        assert_profile(WithoutAgainstSampled(GaussianLaw(mu), rate), -losses, ())
 
 
 @pytest.mark.parametrize("rate", RATES)
 def test_sampled_laplace_with_its_atoms(rate: float) -> None:
     base = LaplaceLaw(1.0)
-    for law in (SampledForward(base, rate), SampledBackward(base, rate)):
+    for law in (SampledAgainstWithout(base, rate), WithoutAgainstSampled(base, rate)):
         inside = np.linspace(law.lowest, law.highest, 20)[1:-1]
         assert_profile(law, inside)
 
@@ -155,8 +155,8 @@ def test_sampled_laplace_with_its_atoms(rate: float) -> None:
 def test_sampling_almost_everyone(rate: float) -> None:
     """Rates so close to 1 that 1 - rate is small: thresholds next to the end of the loss lose digits."""
     losses = sampled_thresholds(3.0, rate)
-    assert_profile(SampledForward(GaussianLaw(3.0), rate), losses)
-    assert_profile(SampledBackward(GaussianLaw(3.0), rate), -losses)
+    assert_profile(SampledAgainstWithout(GaussianLaw(3.0), rate), losses)
+    assert_profile(WithoutAgainstSampled(GaussianLaw(3.0), rate), -losses)
 
 
 @pytest.mark.parametrize("rate", [1e-6, 0.01, 0.5, 0.999])
@@ -172,11 +172,15 @@ def test_largest_sampled_loss_is_not_rounded_down(rate: float, shift: float) -> 
 
 @pytest.mark.parametrize("rate", [1e-3, 0.5, 0.999])
 def test_fixed_size_samples(rate: float) -> None:
-    assert_profile(FixedSizeLaw(SampledForward(GaussianLaw(1.0), rate)), np.linspace(-6, 6, 25))
+    assert_profile(FixedSizeLaw(SampledAgainstWithout(GaussianLaw(1.0), rate)), np.linspace(-6, 6, 25))
 
 
 def test_very_negative_thresholds_raise_no_warnings() -> None:
-    for law in (SampledForward(GaussianLaw(1.0), 0.1), SampledBackward(GaussianLaw(1.0), 0.1), IdentityLaw()):
+    for law in (
+        SampledAgainstWithout(GaussianLaw(1.0), 0.1),
+        WithoutAgainstSampled(GaussianLaw(1.0), 0.1),
+        IdentityLaw(),
+    ):
         first, second, _ = law.tails(np.array([-1e6, -800.0, -720.0, 720.0, 1e6]))
         assert np.all(np.isfinite(first) & np.isfinite(second))
 
@@ -185,7 +189,7 @@ def test_very_negative_thresholds_raise_no_warnings() -> None:
 
 
 def test_worst_and_mixed() -> None:
-    parts = GaussianLaw(1.0), LaplaceLaw(2.0), SampledForward(GaussianLaw(3.0), 0.1)
+    parts = GaussianLaw(1.0), LaplaceLaw(2.0), SampledAgainstWithout(GaussianLaw(3.0), 0.1)
     assert_profile(WorstLaw(parts), np.linspace(-8, 20, 30))
     assert_profile(MixedLaw(parts, (0.2, 0.3, 0.5)), np.linspace(-8, 20, 30))
 
@@ -205,12 +209,12 @@ SHIFTS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("weights", "shifts"), SHIFTS)
 def test_hidden_shifts(weights: tuple[float, ...], shifts: tuple[float, ...]) -> None:
-    law = ShiftsForward(weights, shifts)
+    law = ShiftedAgainstCentre(weights, shifts)
     outputs = np.linspace(-18, 18, 5)
     losses = np.unique(law.loss_at(np.concatenate((outputs, outputs + max(shifts)))))
     inside = losses[losses > law.lowest] if math.isfinite(law.lowest) else losses
     assert_profile(law, inside, (0.3,))
-    assert_profile(ShiftsBackward(law), -inside, (0.3,))
+    assert_profile(CentreAgainstShifted(law), -inside, (0.3,))
 
 
 # -- infinitely divisible --------------------------------------------------------------------------------------------
@@ -363,8 +367,8 @@ def test_poisson_pairs_with_rates_close_together(low: float, high: float) -> Non
     for z in (0.0, 0.3, 1.0, 3.0):
         e = z * size
         ahead, back = curve.forward.delta_bounds(epsilon=e), curve.backward.delta_bounds(epsilon=e)
-        assert ahead[0] <= exact.poisson_delta(low, high, e) <= ahead[1]
-        assert back[0] <= exact.poisson_delta(low, high, e, forward=False) <= back[1]
+        assert back[0] <= exact.poisson_delta(low, high, e) <= back[1]
+        assert ahead[0] <= exact.poisson_delta(low, high, e, forward=False) <= ahead[1]
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------
@@ -521,7 +525,7 @@ def test_poisson_divergences_are_not_below_their_closed_form(low: float, high: f
 @pytest.mark.parametrize("rate", [1e-4, 0.01, 0.3])
 def test_moments_of_sampled_gaussians(rate: float) -> None:
     """Whole orders by the binomial sum, others by quadrature at 20 digits."""
-    law = SampledForward(GaussianLaw(1.0), rate)
+    law = SampledAgainstWithout(GaussianLaw(1.0), rate)
     with mp.workdps(20):
         for order in (2.0, 5.5, 20.0):
 

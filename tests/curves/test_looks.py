@@ -180,3 +180,9 @@ def test_numbers_read_well() -> None:
     assert looks.rounded_up(123456.7) == "123460"
     assert looks.rounded_down(1.23456789e-20, 3) == "1.23e-20"
     assert looks.rounded_up(2.0) == "2"
+
+
+def test_a_loss_distribution_is_shown_in_one_line() -> None:
+    assert repr(curves.gaussian(mu=1).loss).count("\n") == 0
+    shown = repr(curves.randomized_response(p=0.75).loss)
+    assert shown == "<LossDistribution on 2 losses from -1.099 to 1.099: mean 0.5493, deviation 0.9514>"

@@ -1,4 +1,4 @@
-"""Test 5 of FACTS D: on random discrete pairs the bounds contain the exact value, computed with whole numbers.
+"""On random discrete pairs the bounds contain the exact value, computed with whole numbers.
 
 Every pair has weights that are exact in binary, so that the library and the reference speak of the same numbers.
 """
@@ -46,7 +46,7 @@ class Case:
         return one * curves.from_pmf(r, s, tied=self.tied[1]) ** self.uses[1]
 
     def directions(self) -> tuple[exact.Pair, exact.Pair]:
-        """The exact pairs of both directions by the direction rule (FACTS B36)."""
+        """The exact pairs of both directions by the direction rule of deniable.curves.views."""
         p, q, r, s = self.masses
         pairs = [exact.Pair.of(p, q), exact.Pair.of(r, s)]
         uneven = [(tied, n) for pair, tied, n in zip(pairs, self.tied, self.uses, strict=True) if not pair.is_symmetric]
@@ -248,7 +248,7 @@ def test_negative_control_without_slack_containment_breaks(monkeypatch: pytest.M
 
 
 def test_negative_control_the_wrong_direction_rule_is_noticed() -> None:
-    """FACTS B36: a pair whose direction may flip, accounted as if it were tied, falls short 925 times."""
+    """A pair whose direction may flip, accounted as if it were tied, falls short 925 times."""
     printed = [0.169256255, 0.000143280928, 0.830600464], [0.322611959, 0.0000252596148, 0.677362781]
     whole = [[round(v / sum(side) * 2**40) for v in side] for side in printed]
     for side in whole:

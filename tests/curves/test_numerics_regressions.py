@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 
 from deniable import curves
 from deniable.curves.divisible import MertonLaw
-from deniable.curves.laws.shaped import ShiftsBackward, ShiftsForward
+from deniable.curves.laws.shaped import CentreAgainstShifted, ShiftedAgainstCentre
 from tests.curves import exact
 
 
@@ -38,9 +38,9 @@ def test_sampled_laplace_keeps_its_largest_loss() -> None:
     assert high <= 11.6
 
 
-def test_sampled_laplace_backwards_is_not_thrown_to_infinity() -> None:
-    """t = 2, q = .01, ten uses: δ(.05) of the backward direction is about .005, not .999."""
-    low, high = (curves.laplace(scale=0.5).sampled(rate=0.01) ** 10).backward.delta_bounds(epsilon=0.05)
+def test_the_sampled_laplace_without_the_person_first_is_not_thrown_to_infinity() -> None:
+    """t = 2, q = .01, ten uses: δ(.05) of (without, with) is about .005, not .999."""
+    low, high = (curves.laplace(scale=0.5).sampled(rate=0.01) ** 10).forward.delta_bounds(epsilon=0.05)
     assert high - low <= 2e-3 * high
 
 
@@ -51,16 +51,16 @@ def test_deltas_smaller_than_the_sketch_can_see() -> None:
 
 
 def test_hidden_shifts_whose_tails_underflow() -> None:
-    forward = curves.hidden_mixture([0.5, 0.5], [curves.gaussian(mu=1), curves.gaussian(mu=50)]).forward
-    low, high = forward.delta_bounds(epsilon=749.0)
-    assert low <= exact.delta(ShiftsForward((0.5, 0.5), (1.0, 50.0)), 749.0) <= high
-    backward = curves.hidden_mixture([0.5, 0.5], [curves.gaussian(mu=45), curves.gaussian(mu=50)]).backward
-    low, high = backward.delta_bounds(epsilon=1000.0)
-    assert low <= exact.delta(ShiftsBackward(ShiftsForward((0.5, 0.5), (45.0, 50.0))), 1000.0) <= high
+    backward = curves.hidden_mixture([0.5, 0.5], [curves.gaussian(mu=1), curves.gaussian(mu=50)]).backward
+    low, high = backward.delta_bounds(epsilon=749.0)
+    assert low <= exact.delta(ShiftedAgainstCentre((0.5, 0.5), (1.0, 50.0)), 749.0) <= high
+    forward = curves.hidden_mixture([0.5, 0.5], [curves.gaussian(mu=45), curves.gaussian(mu=50)]).forward
+    low, high = forward.delta_bounds(epsilon=1000.0)
+    assert low <= exact.delta(CentreAgainstShifted(ShiftedAgainstCentre((0.5, 0.5), (45.0, 50.0))), 1000.0) <= high
 
 
 def test_merton_whose_second_tail_underflows() -> None:
-    low, high = curves.merton(variance=2500.0, rate=0.1, mean=0.1, spread=0.1).forward.delta_bounds(epsilon=1250.0)
+    low, high = curves.merton(variance=2500.0, rate=0.1, mean=0.1, spread=0.1).backward.delta_bounds(epsilon=1250.0)
     assert low <= exact.delta(MertonLaw(2500.0, 0.1, 0.1, 0.1, 1), 1250.0) <= high
 
 
@@ -150,17 +150,17 @@ def test_lower_bounds_of_one_very_revealing_mechanism() -> None:
 
 
 def test_lower_bounds_of_a_sampled_mechanism_with_few_answers() -> None:
-    """P = (1/4, 3/4), Q = (0, 1), q = 1/2, twice: the backward δ(.1) is .15385."""
-    curve = curves.from_pmf([0.25, 0.75], [0.0, 1.0], tied=True).sampled(rate=0.5) ** 2
-    low, high = curve.backward.delta_bounds(epsilon=0.1)
+    """P = (0, 1), Q = (1/4, 3/4), q = 1/2, twice: the forward δ(.1) is .15385."""
+    curve = curves.from_pmf([0.0, 1.0], [0.25, 0.75], tied=True).sampled(rate=0.5) ** 2
+    low, high = curve.forward.delta_bounds(epsilon=0.1)
     assert low <= 0.15385351585 <= high
     assert high - low <= 1e-2 * high
 
 
 def test_miss_rates_of_a_mechanism_with_infinite_loss() -> None:
-    """P = (31/64, 33/64), Q = (0, 1): β(1/2) is 33/128 forward and 1/33 backward, and the upper bounds say so too."""
+    """P = (31/64, 33/64), Q = (0, 1): β(1/2) is 1/33 forward and 33/128 backward, and the upper bounds say so too."""
     curve = curves.from_pmf([31 / 64, 33 / 64], [0.0, 1.0], tied=True)
-    for direction, truth in ((curve.forward, 33 / 128), (curve.backward, 1 / 33)):
+    for direction, truth in ((curve.forward, 1 / 33), (curve.backward, 33 / 128)):
         low, high = direction.beta_bounds(alpha=0.5)
         assert low <= truth <= high
         assert high - low <= 1e-3

@@ -1,4 +1,4 @@
-"""The convincing tests of FACTS D, by number: 1 to 4 and 7 to 9.
+"""Ten convincing tests of the accounting, by number: 1 to 4 and 7 to 9.
 
 Number 5 is in test_numerics_order.py, number 6 in test_compose.py.
 """
@@ -194,10 +194,10 @@ def test_fact_d4_from_a_curve_to_a_law_and_back() -> None:
 # -- 7: subsampled Gaussian ------------------------------------------------------------------------------------------
 
 SAMPLED = [
-    ("forward", 1.0, 0.002612420580, 1e-9),
-    ("forward", 2.0, 2.665571928e-6, 1e-9),
-    ("backward", 1.0, 0.000794590175, 1e-9),
-    ("backward", 2.0, 1.06716203e-9, 1e-8),
+    ("backward", 1.0, 0.002612420580, 1e-9),
+    ("backward", 2.0, 2.665571928e-6, 1e-9),
+    ("forward", 1.0, 0.000794590175, 1e-9),
+    ("forward", 2.0, 1.06716203e-9, 1e-8),
 ]
 
 
@@ -259,34 +259,33 @@ def test_fact_d9_bernoulli_products_approach_poisson(n: int) -> None:
     one = curves.from_pmf([2 / n, 1 - 2 / n], [5 / n, 1 - 5 / n], tied=True) ** n
     limit = curves.poisson(low=2, high=5, tied=True)
     for e in (-1.0, 0.0, 1.0):
-        # Here P is the smaller rate: forward of the product is backward of the Poisson pair.
-        a, b = one.forward.delta_bounds(epsilon=e), limit.backward.delta_bounds(epsilon=e)
+        a, b = one.forward.delta_bounds(epsilon=e), limit.forward.delta_bounds(epsilon=e)
         assert a[0] - b[1] <= 29 / n
         assert b[0] - a[1] <= 29 / n
     printed = {100: 0.440210677916}
     if n in printed:
-        low, high = one.backward.beta_bounds(alpha=0.05)
+        low, high = one.forward.beta_bounds(alpha=0.05)
         assert low - 1e-9 <= printed[n] <= high + 1e-9
 
 
 def test_fact_d9_poisson_values() -> None:
     curve = curves.poisson(low=2, high=5, tied=True)
-    values = [(curve.forward, 0.416380974675839), (curve.backward, 0.337837096741481)]
+    values = [(curve.backward, 0.416380974675839), (curve.forward, 0.337837096741481)]
     for direction, truth in values:
         low, high = direction.delta_bounds(epsilon=1.0)
         assert low <= truth + 1e-15
         assert high >= truth - 1e-15
     two = curve**2
-    assert max(two.forward.delta_bounds(epsilon=1.0)[1], 0) == pytest.approx(0.6407837747651968, rel=1e-9)
+    assert max(two.backward.delta_bounds(epsilon=1.0)[1], 0) == pytest.approx(0.6407837747651968, rel=1e-9)
     free = curves.poisson(low=2, high=5) ** 2
     assert free.delta(epsilon=1.0) == pytest.approx(0.6554688604767, rel=1e-9)
 
 
 def test_fact_d9_merton_and_nig() -> None:
     merton = curves.merton(variance=0.64, rate=1.5, mean=0.1, spread=0.6)
-    low, high = merton.forward.delta_bounds(epsilon=1.0)
-    assert low <= 0.210902386618271 <= high
     low, high = merton.backward.delta_bounds(epsilon=1.0)
+    assert low <= 0.210902386618271 <= high
+    low, high = merton.forward.delta_bounds(epsilon=1.0)
     assert low <= 0.168020976077135 <= high
     assert curves.fourier_delta(MertonLaw(0.64, 1.5, 0.1, 0.6, 1).cumulant, epsilon=1.0) == pytest.approx(
         0.210902386618271, abs=1e-12
@@ -305,7 +304,7 @@ def test_fact_d9_merton_and_nig_products_against_the_fourier_route() -> None:
     one, uses = MertonLaw(0.04, 0.3, 0.1, 0.3, 1), 20
     product = curves.merton(variance=0.04, rate=0.3, mean=0.1, spread=0.3) ** uses
     truth = curves.fourier_delta(lambda z: uses * one.cumulant(z), epsilon=1.0, end=60.0)
-    low, high = product.forward.delta_bounds(epsilon=1.0)
+    low, high = product.backward.delta_bounds(epsilon=1.0)
     assert low - 1e-11 <= truth <= high + 1e-11
     law = NigLaw(3.0, -0.5, 0.2, 1)
     low, high = (curves.normal_inverse_gaussian(alpha=3, beta=-0.5, size=0.2) ** 10).forward.delta_bounds(epsilon=1.0)
@@ -315,7 +314,7 @@ def test_fact_d9_merton_and_nig_products_against_the_fourier_route() -> None:
 
 
 def test_fact_d9_directions_that_flip() -> None:
-    """B36: the mixed order of two uses has δ = 1.4633e-5; the curve must answer at least that."""
+    """The mixed order of two uses has δ = 1.4633e-5; the curve must answer at least that."""
     p, q = [0.169256255, 0.000143280928, 0.830600464], [0.322611959, 0.0000252596148, 0.677362781]
     p, q = ([v / math.fsum(side) for v in side] for side in (p, q))
     assert (curves.from_pmf(p, q) ** 2).delta(epsilon=2.0) >= 1.4633e-5

@@ -285,13 +285,13 @@ def test_a_gaussian_by_its_tradeoff_function(mu: float, epsilon: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [-3.0, -0.5, 0.0, math.log(2), 1.0, 4.0])
 def test_a_quadratic_tradeoff_function(epsilon: float) -> None:
-    """f(a) = (1-a)²: δ = 1 - x + x²/4 for x <= 2 one way, 1/(4x) for x >= 1/2 the other way."""
+    """f(a) = (1-a)²: δ = 1 - x + x²/4 for x <= 2 for (P, Q), 1/(4x) for x >= 1/2 for (Q, P)."""
     x = math.exp(epsilon)
     curve = curves.tradeoff(lambda a: (1 - a) ** 2)
     ahead = 1 - x + x * x / 4 if x <= 2 else 0.0
     back = 1 / (4 * x) if x >= 0.5 else 1 - x
-    inside(curve.forward.delta_bounds(epsilon=epsilon), ahead, width=2e-5, slack=1e-13)
-    inside(curve.backward.delta_bounds(epsilon=epsilon), back, width=2e-5, slack=1e-13)
+    inside(curve.backward.delta_bounds(epsilon=epsilon), ahead, width=2e-5, slack=1e-13)
+    inside(curve.forward.delta_bounds(epsilon=epsilon), back, width=2e-5, slack=1e-13)
     inside(curve.delta_bounds(epsilon=epsilon), max(ahead, back), width=2e-5, slack=1e-13)
 
 
@@ -349,3 +349,37 @@ def test_two_uses_of_a_tradeoff_function() -> None:
     assert low <= estimate + 2e-5
     assert high >= estimate - 2e-5
     assert high - low <= 5e-3
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 7.0])
+def test_the_pure_epsilon_of_two_densities_whose_ratio_is_bounded(scale: float) -> None:
+    def laplace(at: float) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda y: np.exp(-np.abs(y - at) / scale) / (2 * scale)
+
+    curve = curves.from_density(
+        laplace(0.0), laplace(1.0), support=LINE, breaks=[0, 1], largest_loss=1 / scale, tied=True
+    )
+    assert curve.epsilon(delta=0.0) == pytest.approx(1 / scale, rel=1e-9)
+    exact = curves.laplace(scale=scale)
+    for epsilon in (0.0, 0.5 / scale, 0.9 / scale):
+        inside(curve.delta_bounds(epsilon=epsilon), exact.delta(epsilon=epsilon), width=2e-3, slack=1e-12)
+    assert (curve**50).epsilon(delta=1e-6) >= (exact**50).epsilon_bounds(delta=1e-6)[0]
+    assert (curve**50).epsilon(delta=1e-6) <= (exact**50).epsilon(delta=1e-6) * 1.01
+
+
+def test_a_largest_loss_that_is_exceeded_is_refused() -> None:
+    with pytest.raises(InvalidDistribution, match="the loss reaches"):
+        curves.from_density(normal(0.0), normal(1.0), support=LINE, largest_loss=3.0)
+
+
+def test_mass_that_was_not_found_has_the_largest_loss() -> None:
+    """A law with mass 1e-6 outside the support that was named: it had been split so that δ(.05) was 57 % of the truth."""
+    m, a = 0.1, 1e-6
+
+    def step(weight: float) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda y: np.where(y < 0, weight, 1 - weight)
+
+    curve = curves.from_density(step(a), step(a * math.exp(-m)), support=(-0.1, 1), breaks=[0], largest_loss=m)
+    truth = a * -math.expm1(0.05 - m)
+    assert truth <= curve.delta(epsilon=0.05) <= 1.01 * truth
+    assert curve.delta_bounds(epsilon=0.05)[0] <= truth

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from deniable import curves
+from deniable.curves.amounts import exact_amount
+from deniable.curves.textbook_conversion import _finite_bound
+from deniable.curves.textbook_numbers import real
+from deniable.errors import InvalidParameter
 
 PARTS = [
     Fraction(n, d) for n, d in ((1, 3), (2, 3), (1, 10), (7, 10), (1, 7), (3, 7), (9, 11), (10**20 + 1, 3 * 10**20))
@@ -50,3 +55,27 @@ def test_a_target_is_never_exceeded(x: Fraction) -> None:
     assert Fraction(curves.gaussian(sigma=sigma).gdp()) <= x
     with_rho = curves.calibrate(lambda s: curves.gaussian(sigma=s), rho=x)
     assert Fraction(curves.gaussian(sigma=with_rho).zcdp()) <= x
+
+
+LONG = [np.longdouble(1) + np.longdouble(2) ** -60, np.longdouble(1) / 3, np.longdouble(2) / 3, np.longdouble(7) / 10]
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant <= 52, reason="longdouble is a float here")
+@pytest.mark.parametrize("x", LONG, ids=str)
+def test_digits_beyond_those_of_a_float_are_on_the_safe_side(x: np.longdouble) -> None:
+    exact = Fraction(*x.as_integer_ratio())
+    assert Fraction(float(x)) != exact, "no float stores it"
+    assert Fraction(curves.pure(epsilon=x).epsilon(delta=0.0)) >= exact
+    assert Fraction(curves.gaussian(mu=x).gdp()) >= exact
+    assert Fraction(curves.zcdp(rho=x).zcdp()) >= exact
+    assert Fraction(curves.gaussian(sigma=x).gdp()) >= 1 / exact
+    assert Fraction(curves.discrete_gaussian(sigma=x).factors[0][0].sigma) <= exact  # type: ignore[attr-defined]
+    assert exact_amount("epsilon", x) == real("epsilon", x) == exact
+    assert Fraction(_finite_bound("renyi", x)) >= exact
+
+
+def test_a_longdouble_beyond_all_floats_is_refused() -> None:
+    for x in (np.longdouble("inf"), np.longdouble("nan"), np.longdouble(2) ** 2000):
+        for reads in (lambda x: curves.pure(epsilon=x), lambda x: exact_amount("epsilon", x), lambda x: real("x", x)):
+            with pytest.raises(InvalidParameter):
+                reads(x)

@@ -90,6 +90,35 @@ def test_the_golden_file_is_what_is_written(name: str) -> None:
     assert json.dumps(shape(written)) == json.dumps(shape(golden))
 
 
+@pytest.mark.parametrize("name", ["laplace", "product"])
+def test_records_of_version_one_are_still_read(name: str) -> None:
+    """Written before the exact quotient was kept: the rounded number counts, which promises no more than the other."""
+    record = read(name)["record"]
+    old = {
+        **record,
+        "version": 1,
+        "factors": [{k: v for k, v in each.items() if k != "ratio"} for each in record["factors"]],
+    }
+    before, now = Curve.from_dict(old), Curve.from_dict(record)
+    assert before.to_dict() == {**old, "version": 2}
+    assert before.epsilon_bounds(delta=0.001) == now.epsilon_bounds(delta=0.001)
+    assert record["version"] == 2
+    assert before != now
+
+
+@pytest.mark.parametrize(
+    "ratio", ["1/2", "4/10", "0.4", " 2/5", "2/5 ", "2", "-2/5", "2/0", "x", "", 0.4, None, 2, "2/5" + "0" * 700, "٢/٥"]
+)
+def test_a_ratio_that_nobody_wrote_is_refused(ratio: object) -> None:
+    factor = {"atom": "laplace", "count": 1, "shift": 0.4, "ratio": ratio}
+    record = {"format": "deniable.curve", "version": 2, "factors": [factor]}
+    if ratio == "":
+        assert "ratio" not in Curve.from_dict(record).to_dict()["factors"][0]
+        return
+    with pytest.raises(UnreadableRecord, match="ratio"):
+        Curve.from_dict(record)
+
+
 def shape(value: Any) -> Any:
     """Keys in order, types, lengths: what must not change."""
     if isinstance(value, dict):
@@ -116,6 +145,23 @@ def test_the_golden_file_can_be_read(name: str) -> None:
     assert hash(curve) == hash(Curve.from_dict(golden["record"]))
     if CURVES[name].to_dict() == golden["record"]:
         assert curve == CURVES[name]
+
+
+def as_version_1(value: Any) -> Any:
+    """The same record with the version that was written before every atom named the law without the person first."""
+    if isinstance(value, dict):
+        return {key: 1 if key == "version" else as_version_1(v) for key, v in value.items()}
+    return [as_version_1(v) for v in value] if isinstance(value, list) else value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CURVES)
+def test_a_record_of_version_1_promises_what_it_did(name: str) -> None:
+    golden = read(name)
+    low, high = Curve.from_dict(as_version_1(golden["record"])).epsilon_bounds(delta=golden["delta"])
+    old_low, old_high = (math.inf if v == "inf" else v for v in golden["epsilon_bounds"])
+    assert low <= old_high
+    assert high >= old_low
 
 
 @pytest.mark.slow
@@ -219,7 +265,7 @@ def extended(inner: st.SearchStrategy[Curve]) -> st.SearchStrategy[Curve]:
     return st.one_of(
         st.tuples(inner, inner).map(lambda t: t[0] * t[1]),
         st.tuples(inner, st.integers(0, 10**6)).map(lambda t: t[0] ** t[1]),
-        st.tuples(inner, st.floats(0, 1)).map(lambda t: t[0].sampled(rate=t[1])),
+        st.tuples(inner, st.just(0.0) | st.floats(1e-290, 1)).map(lambda t: t[0].sampled(rate=t[1])),
         st.tuples(inner, st.integers(1, 5)).map(lambda t: t[0].group(size=t[1])),
         st.lists(inner, min_size=1, max_size=3).map(lambda parts: curves.worst_of(*parts)),
         st.lists(inner, min_size=1, max_size=3).map(lambda parts: curves.mixture([1 / len(parts)] * len(parts), parts)),
@@ -344,6 +390,9 @@ BAD_FIELDS: dict[str, list[dict[str, Any]]] = {
     "from_pmf": [{"p": [0.5, 0.5]}, {"p": [0.5, 0.7, -0.2]}, {"q": [0.5, 0.25, 0.5]}, {"p": "abc"}, {"is_tied": 0}],
     "from_cells": [
         {"p": [0.1]},
+        {"doubt_p": ["a"] * 7},
+        {"doubt_p": [-1.0] * 7},
+        {"doubt_q": [0.0] * 3},
         {"missing_p": 2.0},
         {"error": -1.0},
         {"is_tied": None},
@@ -382,7 +431,7 @@ def test_fields_that_mean_nothing_are_refused(name: str, change: dict[str, Any])
 def test_a_missing_or_extra_field_is_refused_for_every_atom(name: str) -> None:
     whole = CURVES[name].to_dict()
     for field in whole["factors"][0]:
-        if field not in ("atom", "count"):
+        if field not in ("atom", "count", "ratio"):  # without its ratio, the rounded number counts
             broken = copy.deepcopy(whole)
             del broken["factors"][0][field]
             with pytest.raises(UnreadableRecord, match=field):

@@ -160,8 +160,8 @@ def test_a_lower_bound_beside_infinite_loss_was_above_the_truth() -> None:
 
 
 def test_phases_of_many_turns_were_rounded() -> None:
-    sampled = curves.from_pmf([0.5, 0.5, 0], [0, 0.1, 0.9], tied=True).sampled(rate=0.3)
-    assert (sampled * curves.randomized_response(epsilon=1.0)).backward.delta_bounds(epsilon=1.5) == (0.0, 0.0)
+    sampled = curves.from_pmf([0, 0.1, 0.9], [0.5, 0.5, 0], tied=True).sampled(rate=0.3)
+    assert (sampled * curves.randomized_response(epsilon=1.0)).forward.delta_bounds(epsilon=1.5) == (0.0, 0.0)
 
 
 def test_atoms_at_the_smallest_loss_bent_the_lower_bound() -> None:

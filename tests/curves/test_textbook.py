@@ -1,5 +1,5 @@
 """The textbook's bounds against mpmath at 50 digits, against sums in exact rationals and against each other; then
-whatever hypothesis can think of; then the tables of the page. Facts and errata: test_textbook_facts.py."""
+whatever hypothesis can think of; then the tables of the page. Facts and errata: test_textbook_numbers.py."""
 
 from __future__ import annotations
 
@@ -71,6 +71,8 @@ UP: dict[str, tuple[dict[str, st.SearchStrategy], Callable[..., mp.mpf]]] = {
         {"epsilon": small, "prior": chance},
         lambda epsilon, prior: 1 / (1 + (1 / prior - 1) * mp.exp(-epsilon)),
     ),
+    "nu_response_epsilon": ({"nu": chance}, lambda nu: mp.log1p(2 * nu / (1 - nu))),
+    "nu_response_bound": ({"nu": chance}, lambda nu: 2 * nu / (1 - nu)),
     "kl_bound": ({"epsilon": small}, lambda epsilon: epsilon * mp.tanh(epsilon / 2)),
     "azuma_tail": ({"deviation": small}, lambda deviation: mp.exp(-(deviation**2) / 2)),
     "pure_distance": (
@@ -212,7 +214,7 @@ def test_optimal_composition_equals_exact_enumeration_in_rationals() -> None:
 
 
 def test_optimal_composition_of_a_million() -> None:
-    """Against the central limit theorem: 10⁶ releases of ε = 0.001 are close to μ = 1 (fact 119)."""
+    """Against the central limit theorem: 10⁶ releases of ε = 0.001 are close to μ = 1."""
     epsilon = tb.optimal_composition_epsilon(epsilon=0.001, delta=0, count=10**6, total_delta=1e-6)
     assert epsilon == pytest.approx(tb.gdp_to_epsilon(mu=1, delta=1e-6), rel=1e-3)
     with pytest.raises(NotCertifiable):

@@ -17,6 +17,7 @@ from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.curves import filters, textbook
+    from deniable.curves.advice import weaknesses
     from deniable.curves.approximation import GaussianApproximation
     from deniable.curves.atoms import (
         approximate,
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
     from deniable.curves.bounded import renyi, zcdp
     from deniable.curves.calibration import calibrate
     from deniable.curves.curve import Curve, identity, product
-    from deniable.curves.derived import hidden_mixture, mixture, worst_of
+    from deniable.curves.derived import mixture, worst_of
     from deniable.curves.divisible import fourier_delta, infinitely_divisible, merton, normal_inverse_gaussian
     from deniable.curves.expression import parse
+    from deniable.curves.hidden import hidden_mixture
     from deniable.curves.kernel import Kernel, from_kernel
     from deniable.curves.loss import LossDistribution
     from deniable.curves.own import from_cdf, from_density, from_pmf, tradeoff
@@ -58,7 +60,7 @@ _HOMES = {
     "from_kernel": "kernel",
     "from_pmf": "own",
     "gaussian": "atoms",
-    "hidden_mixture": "derived",
+    "hidden_mixture": "hidden",
     "identity": "curve",
     "infinitely_divisible": "divisible",
     "laplace": "atoms",
@@ -75,6 +77,7 @@ _HOMES = {
     "rounded_gaussian": "atoms",
     "textbook": "textbook",
     "tradeoff": "own",
+    "weaknesses": "advice",
     "worst_of": "derived",
     "zcdp": "bounded",
 }
@@ -113,6 +116,7 @@ __all__ = [
     "rounded_gaussian",
     "textbook",
     "tradeoff",
+    "weaknesses",
     "worst_of",
     "zcdp",
 ]

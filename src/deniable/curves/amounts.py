@@ -16,6 +16,9 @@ DECIMALS: Final = 30
 UNIT: Final = Fraction(1, 10**DECIMALS)
 """The smallest amount a filter knows. Everything spent or allowed is a whole number of these."""
 
+_LONGEST: Final = 10_000
+_SMALLEST: Final = Fraction(1, 10 ** (2 * _LONGEST))
+
 Amount = float | str | Fraction | Decimal
 """How an amount may be written (an int is a float to the type checker)."""
 
@@ -36,24 +39,28 @@ class Priced(Protocol):
         """Smallest ρ: the supremum of renyi(order)/order."""
 
 
-def exact_amount(name: str, value: Amount) -> Fraction:
-    """The exact non-negative amount that was written, or InvalidParameter."""
+def exact_amount(name: str, value: Amount, rule: str = "must be at least 0 and below 1e300") -> Fraction:
+    """The exact non-negative amount that was written, or InvalidParameter. The rule is for one that is out of range."""
     exact: Fraction | None = None
     if isinstance(value, str | Decimal):
         exact = _written(value)
     elif isinstance(value, Real) and not isinstance(value, bool):
-        exact = rational(value) if isinstance(value, Rational) else _written(repr(float(value)))
+        longer = isinstance(value, Rational) or (math.isfinite(value) and float(value) != value)
+        exact = rational(value) if longer else _written(repr(float(value)))
     if exact is None:
         raise InvalidParameter(name, value, "must be a finite number, or one written as a decimal or a ratio")
-    if not 0 <= exact < 10**300:
-        raise InvalidParameter(name, value, "must be at least 0 and below 1e300")
+    if not 0 <= exact < 10**300 or 0 < exact <= _SMALLEST:
+        raise InvalidParameter(name, value, rule)
     if name == "delta" and exact > 1:
         raise InvalidParameter(name, value, "must lie in [0, 1]")
     return exact
 
 
 def _written(value: str | Decimal) -> Fraction | None:
-    """The number that a decimal or "p/q" stands for; None where it stands for none that is short to write out."""
+    """The number that a decimal or "p/q" stands for; None where it stands for none.
+
+    One whose exponent is too long to write out becomes one that is out of range as well, on the same side.
+    """
     if isinstance(value, str) and len(value) > 1_000:
         return None
     try:
@@ -62,7 +69,11 @@ def _written(value: str | Decimal) -> Fraction | None:
         number = Decimal(value)
     except (InvalidOperation, ValueError, ZeroDivisionError):
         return None
-    return Fraction(number) if number.is_finite() and abs(number.adjusted()) <= 10_000 else None
+    if not number.is_finite():
+        return None
+    if number and abs(number.adjusted()) > _LONGEST:
+        return (1 if number > 0 else -1) * (_SMALLEST if number.adjusted() < 0 else 1 / _SMALLEST)
+    return Fraction(number) if number else Fraction(0)
 
 
 def units_of_cost(name: str, value: Amount) -> int:

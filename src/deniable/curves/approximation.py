@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from deniable.curves.functionals import moments
+from deniable.curves.functionals import Moments, corners, moments
 from deniable.curves.rounding import quietly
 from deniable.errors import InvalidOperation
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class GaussianApproximation:
     """Many small releases look like one Gaussian release (Dong, Roth, Su 2022, Theorems 3.4 and 3.5). NOT a guarantee.
 
-    `mu` = 2k/s with k = Σ kl, s² = Σ κ₂ (source 003). `error` is the Berry-Esseen distance γ = 0.56 Σ κ̄₃ / V^{3/2},
+    `mu` = 2k/s with k = Σ kl, s² = Σ κ₂. `error` is the Berry-Esseen distance γ = 0.56 Σ κ̄₃ / V^{3/2},
     V = Σ (κ₂ - kl²): with `mu_centred` = 2k/√V, every α in [γ, 1-γ] has G(α+γ) - γ <= β(α) <= G(α-γ) + γ; it is None
     when γ >= 1/2 or the factors are not symmetric, where the theorem says nothing.
     """
@@ -62,10 +62,19 @@ class GaussianApproximation:
 
 @quietly
 def clt(curve: Curve) -> GaussianApproximation:
-    """The central-limit approximation of a product of symmetric factors."""
+    """The central-limit approximation of a product; where the directions differ, of the one that leaks more."""
+    found = [
+        _clt_of(curve, known)
+        for is_forward in (True, False)
+        # k²/s² is convex in both sums, and falls with s².
+        for known in corners(curve, is_forward, moments, lambda m: m.kl, lambda m: -m.kappa2, least_square=True)
+    ]
+    return max(found, key=lambda one: one.mu)
+
+
+def _clt_of(curve: Curve, known: list[tuple[Moments, int]]) -> GaussianApproximation:
     from deniable.curves.promise import pair_of
 
-    known = [(moments(atom), count) for atom, count in curve.factors]
     k = math.fsum(n * m.kl for m, n in known)
     square = math.fsum(n * m.kappa2 for m, n in known)
     variance = math.fsum(n * (m.kappa2 - m.kl * m.kl) for m, n in known)
@@ -79,7 +88,7 @@ def clt(curve: Curve) -> GaussianApproximation:
     # A variance whose power leaves the floating-point numbers says nothing about the error.
     power = variance * math.sqrt(max(variance, 0.0))
     gap = 0.56 * math.fsum(n * m.central3 for m, n in known) / power if 0 < power < math.inf else math.inf
-    symmetric = all(pair_of(atom).is_symmetric for atom, _ in curve.factors)
+    symmetric = all(pair_of(a).is_symmetric and len(a.possible_pairs()) <= 1 for a, _ in curve.factors)
     centred = 2 * k / math.sqrt(variance) if variance > 0 else math.inf
     return GaussianApproximation(
         2 * k / math.sqrt(square), centred, gap if symmetric and gap < 0.5 else None, k, square

@@ -35,36 +35,55 @@ def show(value: float) -> str:
     return short if float(short) == value else repr(value)
 
 
+def _inverse(exact: Fraction) -> str:
+    """1/x as a user would type it, if a float is exactly that; "" otherwise."""
+    inverse = float(1 / exact)
+    return show(inverse) if Fraction(inverse) * exact == 1 else ""
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Gaussian(Atom):
+    """N(0, 1) against N(μ, 1). `mu` is rounded up; `ratio` is the exact μ, where that is no float (see `check.ratio`).
+
+    Readings take `mu`. What is added up without rounding takes the exact one: gaussian(sigma=10) costs ρ = 1/200,
+    while the float 0.1 lies above 1/10 and would cost more than a budget of 0.005 has.
+    """
+
     name: ClassVar[str] = "gaussian"
     mu: float
+    ratio: str = ""
+
+    @staticmethod
+    def of(mu: Fraction) -> Gaussian:
+        return Gaussian(up(mu), check.written(mu))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", check.positive("mu", self.mu))
+        object.__setattr__(self, "ratio", check.ratio("mu", self.mu, self.ratio))
+
+    def exact(self) -> Fraction:
+        return Fraction(self.ratio or self.mu)
 
     def pair(self) -> Pair:
         return Pair.symmetric(GaussianLaw(self.mu))
 
     def expression(self) -> str:
         # As sigma if that is as short: most likely it was given so.
-        sigma = f"{1 / self.mu:.12g}"
-        if len(sigma) <= len(show(self.mu)) and quotient_up(1.0, float(sigma)) == self.mu:
-            return f"gaussian(sigma={sigma})"
-        return f"gaussian(mu={show(self.mu)})"
+        sigma = _inverse(self.exact())
+        return f"gaussian(sigma={sigma})" if 0 < len(sigma) <= len(show(self.mu)) else f"gaussian(mu={show(self.mu)})"
 
     def exact_square(self) -> Fraction | None:
-        return Fraction(self.mu) ** 2
+        return self.exact() ** 2
 
     def exact_rho(self) -> Fraction | None:
-        return Fraction(self.mu) ** 2 / 2
+        return self.exact() ** 2 / 2
 
     def gdp_bound(self) -> float | None:
         return self.mu
 
     def grouped(self, size: int) -> Curve | None:
-        return Curve.of(Gaussian(up(Fraction(self.mu) * size)))
+        return Curve.of(Gaussian.of(self.exact() * size))
 
 
 def gaussian(*, sigma: float | None = None, mu: float | None = None, sensitivity: float = 1.0) -> Curve:
@@ -79,26 +98,35 @@ def gaussian(*, sigma: float | None = None, mu: float | None = None, sensitivity
     """
     if check.exactly_one(sigma=sigma, mu=mu) == "mu":
         return Curve.of(Gaussian(check.positive("mu", mu)))
-    return Curve.of(Gaussian(check.shift("sigma", sigma, sensitivity)))
+    return Curve.of(Gaussian.of(check.shift("sigma", sigma, sensitivity)))
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Laplace(Atom):
+    """Two Laplace laws of scale 1 at this distance: rounded up, and exact where that is no float, as in `Gaussian`."""
+
     name: ClassVar[str] = "laplace"
     shift: float
+    ratio: str = ""
+
+    @staticmethod
+    def of(shift: Fraction) -> Laplace:
+        return Laplace(up(shift), check.written(shift))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shift", check.positive("shift", self.shift))
+        object.__setattr__(self, "ratio", check.ratio("shift", self.shift, self.ratio))
+
+    def exact(self) -> Fraction:
+        return Fraction(self.ratio or self.shift)
 
     def pair(self) -> Pair:
         return Pair.symmetric(LaplaceLaw(self.shift))
 
     def expression(self) -> str:
-        for scale in (f"{1 / self.shift:.12g}", repr(1 / self.shift)):
-            if quotient_up(1.0, float(scale)) == self.shift:
-                return f"laplace(scale={scale})"
-        return f"laplace(scale=1, sensitivity={show(self.shift)})"
+        scale = _inverse(self.exact())
+        return f"laplace(scale={scale})" if scale else f"laplace(scale=1, sensitivity={show(self.shift)})"
 
     def renyi_bound(self, order: float) -> float | None:
         if order == 1:
@@ -108,10 +136,10 @@ class Laplace(Atom):
 
     def grouped(self, size: int) -> Curve | None:
         # Laplace noise is log-concave: moving the statistic by `size` is the worst chain of `size` moves by one.
-        return Curve.of(Laplace(up(Fraction(self.shift) * size)))
+        return Curve.of(Laplace.of(self.exact() * size))
 
     def exact_epsilon(self) -> Fraction | None:
-        return Fraction(self.shift)
+        return self.exact()
 
 
 def laplace(*, scale: float, sensitivity: float = 1.0) -> Curve:
@@ -124,7 +152,7 @@ def laplace(*, scale: float, sensitivity: float = 1.0) -> Curve:
     >>> round(curves.laplace(scale=1).delta(epsilon=0.5), 12)
     0.221199216929
     """
-    return Curve.of(Laplace(check.shift("scale", scale, sensitivity)))
+    return Curve.of(Laplace.of(check.shift("scale", scale, sensitivity)))
 
 
 @final
@@ -365,6 +393,10 @@ class Approximate(Atom):
         object.__setattr__(self, "epsilon", check.not_negative("epsilon", self.epsilon))
         object.__setattr__(self, "delta", check.probability("delta", self.delta))
 
+    @property
+    def is_exact(self) -> bool:
+        return False
+
     def pair(self) -> Pair:
         # Kairouz, Oh, Viswanath 2015: with probability δ everything is revealed, otherwise randomized response.
         e, d = self.epsilon, self.delta
@@ -407,6 +439,10 @@ class BoundedRange(Atom):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check.positive("epsilon", self.epsilon))
+
+    @property
+    def is_exact(self) -> bool:
+        return False
 
     def pair(self) -> Pair:
         return Pair.symmetric(BoundedRangeLaw(self.epsilon))
@@ -464,11 +500,11 @@ class Poisson(Atom):
                 f"poisson(low={a:g}, high={b:g}) has more than {finite.LARGEST_SUPPORT:,} relevant counts"
             )
         counts = np.arange(first, last + 1)
-        p, q = _poisson_mass(counts, b), _poisson_mass(counts, a)
-        loss = counts * math.log1p((b - a) / a) - (b - a)
+        p, q = _poisson_mass(counts, a), _poisson_mass(counts, b)
+        loss = (b - a) - counts * math.log1p((b - a) / a)
         error = 1e-13 + UNIT_ROUNDOFF * 16 * (b - a + float(np.abs(loss).max()))
-        forward = finite.truncated(loss, p, cut=finite.NEGLIGIBLE, relative_error=error)
-        backward = finite.truncated(-loss, q, cut=0.0 if first == 0 else finite.NEGLIGIBLE, relative_error=error)
+        forward = finite.truncated(loss, p, cut=0.0 if first == 0 else finite.NEGLIGIBLE, relative_error=error)
+        backward = finite.truncated(-loss, q, cut=finite.NEGLIGIBLE, relative_error=error)
         return Pair(forward, backward)
 
     def expression(self) -> str:
@@ -500,10 +536,11 @@ def _poisson_mass(counts: Floats, rate: float) -> Floats:
 
 
 def poisson(*, low: float, high: float, tied: bool = False) -> Curve:
-    """Poisson privacy: neighbours are told apart no better than counts of rates `low` and `high` (source 003).
+    """Poisson privacy: neighbours are told apart no better than counts of rates `low` and `high`.
 
-    `tied=True` says that the higher rate always belongs to the same neighbour (counts under add/remove); otherwise
-    the direction may flip from use to use, and products symmetrise this factor first.
+    (Pandey, Maleki & Kulkarni 2025.) P is the lower rate. `tied=True` says that it always belongs to the neighbour
+    without the person (counts under add/remove); otherwise the direction may flip from use to use, and products
+    symmetrise this factor first.
     """
     if not isinstance(tied, bool):
         raise InvalidParameter("tied", tied, "must be True or False")

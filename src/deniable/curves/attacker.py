@@ -82,8 +82,8 @@ def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Float
     low, high = np.zeros_like(alpha), np.ones_like(alpha)
     for i, a in enumerate(alpha):
         if a in (0.0, 1.0):
-            low[i] = (1 - ahead.infinity("upper")) if a == 0 else 0.0
-            high[i] = (1 - ahead.infinity("lower")) if a == 0 else 0.0
+            low[i] = max(1 - ahead.infinity("upper") - UNIT_ROUNDOFF, 0.0) if a == 0 else 0.0
+            high[i] = 1 - ahead.infinity("lower") + UNIT_ROUNDOFF if a == 0 else 0.0
             continue
         value = 1 - rough_high - np.exp(coarse) * a
         best = int(np.argmax(value))
@@ -98,8 +98,40 @@ def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Float
         low[i] = max(float(value[best]) - 4 * UNIT_ROUNDOFF, 0.0)
         over = 1 - profile.delta(points, "lower") - np.exp(points) * a
         ends = (ahead.infinity("lower"), back.infinity("lower"))
-        high[i] = _concave_bound(points, over, value, a, ends) + 4 * UNIT_ROUNDOFF
-    return ordered(low, np.minimum(high, 1 - alpha))
+        # Lines through near points magnify the roundings of their ends.
+        high[i] = _concave_bound(points, over, value, a, ends) + 64 * UNIT_ROUNDOFF
+    return ordered(low, np.clip(high, 0.0, np.minimum(1 - alpha + UNIT_ROUNDOFF, 1.0)))
+
+
+@quietly
+def polygon_below(ahead: Product, back: Product, count: int = 400) -> tuple[Floats, Floats]:
+    """Vertices (α, β) of a polygon that no test gets below, and that touches the trade-off function at many points.
+
+    Every x = e^ε gives a line 1 - δ(x) - xα below β; this is the highest of `count` such lines at every α. (Points of
+    β itself joined by strokes would lie above it.)
+    """
+    profile = SearchedProfile(ahead, back, 1e-9)
+    points = profile.grid(count)
+    x, start = np.exp(points), 1 - profile.delta(points, "upper")
+    # From steep to flat: the upper envelope of lines start - x α, and the horizontal line β = 0.
+    lines = [(0.0, 0.0)]
+    corners = [1.0]
+    for slope, height in zip(x.tolist(), start.tolist(), strict=True):
+        while True:
+            other, level = lines[-1]
+            meets = (height - level) / (slope - other) if slope > other else -1.0
+            if len(lines) > 1 and meets >= corners[-1]:
+                lines.pop()
+                corners.pop()
+                continue
+            break
+        if meets > 0:
+            lines.append((slope, height))
+            corners.append(min(meets, 1.0))
+    alpha = np.array([0.0, *corners[:0:-1], 1.0])
+    # Three roundings of numbers that are at most 1 where a line is above 0.
+    beta = np.max([np.maximum(h - s * alpha - 4 * UNIT_ROUNDOFF, 0.0) for s, h in lines], axis=0)
+    return alpha, np.minimum(beta, 1 - alpha)
 
 
 def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float, ends: tuple[float, float]) -> float:
@@ -155,7 +187,7 @@ def equal_error_rate(curve: Curve) -> float:
         best = int(np.argmax(value))
         best_value = max(best_value, float(value[best]))
         points = np.linspace(points[max(best - 1, 0)], points[min(best + 1, len(points) - 1)], 40)
-    return best_value * (1 - 4e-16)
+    return best_value * (1 - 8 * UNIT_ROUNDOFF)
 
 
 @quietly

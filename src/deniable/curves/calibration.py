@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from deniable.curves import check
 from deniable.curves.curve import Curve
-from deniable.errors import NOTHING, DeniableError, ImpossibleTarget, InvalidParameter, NotCertifiable
+from deniable.errors import NOTHING, DeniableError, ImpossibleTarget, InvalidParameter, NotCertifiable, type_of
 from deniable.numbers import down
 
 PRECISION = 1e-7
@@ -113,7 +113,7 @@ class _Search:
                 self.refusal, self.known[value] = error, None
             else:
                 if not isinstance(curve, Curve):
-                    raise InvalidParameter("make_curve", type(curve).__name__, "must return a Curve")
+                    raise InvalidParameter("make_curve", type_of(curve), "must return a Curve")
                 try:
                     self.known[value] = self.target.read(curve)
                 except NotCertifiable:

@@ -17,6 +17,8 @@ from deniable.numbers import meant, rational, up
 LARGEST = 1e150
 """Parameters beyond this would overflow when squared; no mechanism needs them."""
 
+LONGEST_RATIO = 700
+"""Characters of a ratio: enough for the quotient of any two numbers within `LARGEST`."""
 
 Rounding = Callable[[Fraction], float]
 
@@ -24,13 +26,15 @@ Rounding = Callable[[Fraction], float]
 def number(name: str, value: Any, rounded: Rounding = up) -> float:
     """A real number (no bool, no string, no NaN).
 
-    A rational number that no float stores is rounded up, for most numbers here are what something costs; widths of
+    A number that no float stores is rounded up, for most numbers here are what something costs; widths of
     noise, and levels that must not be exceeded, are asked for with `rounded=down`.
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | np.floating | np.integer):
         raise InvalidParameter(name, value, "must be a real number")
     try:
-        result = rounded(rational(value)) if isinstance(value, numbers.Rational) else float(value)
+        # numpy's longdouble is no float either: it has more digits.
+        longer = isinstance(value, numbers.Rational) or (not isinstance(value, float) and math.isfinite(value))
+        result = rounded(rational(value)) if longer else float(value)
     except OverflowError:
         raise InvalidParameter(name, value, f"must be at most {LARGEST:g} in size") from None
     if math.isnan(result):
@@ -53,11 +57,36 @@ def positive(name: str, value: Any, rounded: Rounding = up) -> float:
     return result
 
 
-def shift(name: str, noise: Any, sensitivity: Any) -> float:
-    """sensitivity/noise, rounded up. A sensitivity a few roundings below √k means √k: see `deniable.numbers`."""
+def shift(name: str, noise: Any, sensitivity: Any) -> Fraction:
+    """sensitivity/noise, exactly. A sensitivity a few roundings below √k means √k: see `deniable.numbers`."""
     positive(name, noise)
     positive("sensitivity", sensitivity)
-    return up(meant(sensitivity) / rational(noise))
+    return meant(sensitivity) / rational(noise)
+
+
+def ratio(name: str, rounded: float, given: Any) -> str:
+    """The exact number behind one that was rounded up, as "p/q" in lowest terms; "" where the float is that number.
+
+    It is what `written` wrote, or a record that nobody else should write: so whatever differs is refused.
+    """
+    if given == "":
+        return ""
+    try:
+        exact = Fraction(given) if isinstance(given, str) and len(given) <= LONGEST_RATIO else None
+    except (ValueError, ZeroDivisionError):
+        exact = None
+    if exact is None or exact <= 0 or up(exact) != rounded or written(exact) != given:
+        raise InvalidParameter("ratio", given, f"must be a ratio of whole numbers that {name} is, rounded up")
+    return str(given)
+
+
+def written(exact: Fraction) -> str:
+    """A number as the text that `ratio` reads; "" where a float says as much, or where the text would be too long.
+
+    Without a text the float counts, which is never less: `up` made it.
+    """
+    text = "" if Fraction(up(exact)) == exact else str(exact)
+    return text if len(text) <= LONGEST_RATIO else ""
 
 
 def not_negative(name: str, value: Any, rounded: Rounding = up) -> float:
@@ -86,7 +115,8 @@ def inner_probability(name: str, value: Any) -> float:
 def integer(name: str, value: Any, least: int) -> int:
     """A whole number (an int, or a numpy integer), at least `least`."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
-        raise InvalidParameter(name, value, "must be a whole number")
+        whole = isinstance(value, float) and value.is_integer()
+        raise InvalidParameter(name, value, "must be a whole number", f"write {int(value)}" if whole else "")
     result = int(value)
     if result < least:
         raise InvalidParameter(name, result, f"must be at least {least}")

@@ -59,6 +59,9 @@ MANY = 32
 SHORTER = 8
 """From MANY factors on, short laws are multiplied in batches that fit into a window SHORTER times shorter."""
 
+GENTLE = (0.2, 0.05, 0.0125, 0.003)
+"""Exponents, in deviations of the tilted law, that are tried in this order for as long as they narrow the window."""
+
 SKETCH_POINTS = 800
 SKETCH_TAIL = 1e-70
 
@@ -291,7 +294,13 @@ def compose(
     grids = [(lattice_law(f.law, side, step, tail), f.uses) for f in factors]
 
     def on_lattice(at: float) -> Cumulant:
-        return _added([(_lattice_cumulant(f.law, side, step, tail, at), f.uses) for f in factors])
+        # A lattice law too long to be remembered is built once, here, and not again for every exponent.
+        return _added(
+            [
+                (cumulant(g, at) if _is_long(g) else _lattice_cumulant(f.law, side, step, tail, at), n)
+                for f, (g, n) in zip(factors, grids, strict=True)
+            ]
+        )
 
     total = on_lattice(theta)
     # Relative error of every tilted mass: one exp of a number of size |θ l|.
@@ -397,25 +406,52 @@ def _tail_reach(
 
     The sketches suggest the exponent; the bound itself is evaluated on the lattice laws.
     """
-    goal = math.log(outside)
-    at = sketched(factors, theta)
-    # On a grid, so that the next question of this kind asks for the same exponents.
-    spread = 2.0 ** (round(4 * math.log2(math.sqrt(total.curvature) + 1e-12)) / 4)
-    exponents = [sign * z / spread for z in (0.8, 2.4, 4.8)]
-
-    def distance(value: float, start: Cumulant, s: float) -> float:
-        return (value - start.value - s * start.slope - goal) / abs(s)
-
-    best = min(exponents, key=lambda s: distance(sketched(factors, theta + s).value, at, s))
+    _, best = _likely_reach(factors, theta, total.curvature, sign, outside)
     # The exponent carries rounding errors of its own: grant them.
     value = on_lattice(theta + best).value
     doubt = 8 * UNIT_ROUNDOFF * (abs(value) + abs(total.value) + abs(best * total.slope))
-    return _Reach(distance(value, total, best), outside * 1.001 * math.exp(min(doubt, 700.0)))
+    return _Reach(_chernoff_reach(value, total, best, outside), outside * 1.001 * math.exp(min(doubt, 700.0)))
 
 
-def _tilted_spectrum(law: Law, side: Side, step: float, tail: float, theta: float, length: int) -> Complexes:
+def _chernoff_reach(value: float, at: Cumulant, exponent: float, outside: float) -> float:
+    """Distance from the mean beyond which mass at most `outside` lies, by the cumulant `value` at one exponent."""
+    return (value - at.value - exponent * at.slope - math.log(outside)) / abs(exponent)
+
+
+def _likely_reach(
+    factors: Sequence[Factor], theta: float, curvature: float, sign: float, outside: float
+) -> tuple[float, float]:
+    """What the sketches say of the window on one side: its reach, and the exponent that gives it."""
+    at = sketched(factors, theta)
+    # On a grid, so that the next question of this kind asks for the same exponents.
+    spread = 2.0 ** (round(4 * math.log2(math.sqrt(curvature) + 1e-12)) / 4)
+
+    def reach(z: float) -> tuple[float, float]:
+        s = sign * z / spread
+        return _chernoff_reach(sketched(factors, theta + s).value, at, s, outside), s
+
+    best = min(map(reach, (0.8, 2.4, 4.8)))
+    # A rare loss of many deviations, as of a rare sample, needs a smaller exponent: with it the moments explode.
+    for z in GENTLE:
+        if abs(best[1]) * spread > 5 * z:
+            break
+        best = min(best, reach(z))
+    return best
+
+
+def likely_window(factors: Sequence[Factor], theta: float, outside: float) -> float:
+    """About the width of the window that `compose` will need."""
+    curvature = sketched(factors, theta).curvature
+    return sum(_likely_reach(factors, theta, curvature, sign, outside)[0] for sign in (+1.0, -1.0))
+
+
+def _is_long(grid: GridLaw) -> bool:
+    return len(grid.losses) > MOST_REMEMBERED
+
+
+def _wrapped_spectrum(grid: GridLaw, theta: float, length: int) -> Complexes:
     """rfft of the tilted masses of a lattice law wrapped to `length`."""
-    weights, _ = tilted(lattice_law(law, side, step, tail), theta)
+    weights, _ = tilted(grid, theta)
     if len(weights) > length:
         padded = np.zeros(-(-len(weights) // length) * length)
         padded[: len(weights)] = weights
@@ -423,12 +459,9 @@ def _tilted_spectrum(law: Law, side: Side, step: float, tail: float, theta: floa
     return np.fft.rfft(weights, length)
 
 
-_remembered_spectrum = lru_cache(maxsize=16)(_tilted_spectrum)
-
-
-def _spectrum_of(law: Law, side: Side, step: float, tail: float, theta: float, length: int) -> Complexes:
-    build = _remembered_spectrum if length <= 2 * MOST_REMEMBERED else _tilted_spectrum
-    return build(law, side, step, tail, theta, length)
+@lru_cache(maxsize=16)
+def _remembered_spectrum(law: Law, side: Side, step: float, tail: float, theta: float, length: int) -> Complexes:
+    return _wrapped_spectrum(lattice_law(law, side, step, tail), theta, length)
 
 
 class Spectrum(NamedTuple):
@@ -461,7 +494,10 @@ def _spectra(
             batch.append(grid)
             room -= len(grid.losses)
         else:
-            values = _spectrum_of(factor.law, side, step, tail, theta, length)
+            if _is_long(grid) or length > 2 * MOST_REMEMBERED:
+                values = _wrapped_spectrum(grid, theta, length)
+            else:
+                values = _remembered_spectrum(factor.law, side, step, tail, theta, length)
             found.append(Spectrum(values, factor.uses, error))
     if batch:
         found.append(_batched(batch, theta, length))

@@ -5,6 +5,7 @@ Each class holds curves and is itself an atom, so that it multiplies like any ot
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from deniable.curves import check, lattice
-from deniable.curves.atoms import Approximate, Gaussian, show
+from deniable.curves import check, inherited, lattice
+from deniable.curves.atoms import Approximate, show
 from deniable.curves.attacker import SearchedProfile
 from deniable.curves.curve import Curve
 from deniable.curves.laws import chain, finite, tabulated
@@ -23,23 +24,22 @@ from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.laws.shaped import (
     FixedSizeLaw,
     MixedLaw,
-    SampledBackward,
-    SampledForward,
-    ShiftsBackward,
-    ShiftsForward,
+    SampledAgainstWithout,
+    WithoutAgainstSampled,
 )
-from deniable.curves.own import FromPmf
 from deniable.curves.panel import Side
 from deniable.curves.promise import Atom, pair_of
 from deniable.curves.reading import Product
-from deniable.curves.rounding import UNIT_ROUNDOFF
+from deniable.curves.rounding import Floats
 from deniable.curves.views import product_of
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotCertifiable
+from deniable.errors import NOTHING, InvalidParameter, NotCertifiable
 
 TABLE_POINTS = 4000
 SMALLEST_RATE = 1e-290
 LARGEST_GROUP = 10**9
 DEEPEST_NESTING = 30
+MOST_MIXED = 64
+"""Ways in which the parts of a mixture can lie; beyond, its moments are those that cover all of them."""
 CHAIN_POINTS = 200_000
 CHAIN_TAIL = 1e-250
 """What an upper bound cuts from one step counts as infinite loss, and grows along the chain as fast as e^loss."""
@@ -67,6 +67,35 @@ def is_tied(curve: Curve) -> bool:
     # With two uses and more, product_of has symmetrised every factor that may flip.
     alone = sum(count for _, count in curve.factors) == 1
     return not alone or all(atom.tied or pair_of(atom).is_symmetric for atom, _ in curve.factors)
+
+
+def is_exact(curve: Curve) -> bool:
+    """Whether the curve's laws are those of the mechanism, so that the distribution of its privacy loss is known: no
+    factor is a bound, and none was symmetrised because it may flip.
+    """
+    alone = sum(count for _, count in curve.factors) <= 1
+    return all(a.is_exact and (alone or a.tied or pair_of(a).is_symmetric) for a, _ in curve.factors)
+
+
+def _possible_pairs(curve: Curve) -> tuple[Pair, ...]:
+    """The pairs of laws of which one is that of the curve, as written: what `Atom.possible_pairs` is for an atom.
+
+    Empty for a product in which some factor was symmetrised.
+    """
+    if sum(count for _, count in curve.factors) == 1:
+        return curve.factors[0][0].possible_pairs()
+    known = all(len(a.possible_pairs()) == 1 and (a.tied or pair_of(a).is_symmetric) for a, _ in curve.factors)
+    return (curve_pair(curve),) if known else ()
+
+
+def _swapped(pair: Pair) -> Pair:
+    return pair if pair.is_symmetric else Pair(pair.backward, pair.forward)
+
+
+def _orders(curve: Curve) -> tuple[Pair, ...]:
+    """`_possible_pairs` in every order that the neighbours may have."""
+    pairs = _possible_pairs(curve)
+    return pairs if is_tied(curve) else (*pairs, *(_swapped(pair) for pair in pairs))
 
 
 def settled_pair(curve: Curve) -> Pair:
@@ -117,22 +146,36 @@ class Sampled(Atom):
         check_curve("curve", self.curve)
         object.__setattr__(self, "rate", check.probability("rate", self.rate))
 
+    @property
+    def is_exact(self) -> bool:
+        return is_exact(self.curve) and is_tied(self.curve)
+
     def pair(self) -> Pair:
-        base, q = settled_pair(self.curve), self.rate
+        return self._of(settled_pair(self.curve))
 
-        def ahead(law: Law) -> Law:
-            return SampledForward(law, q)
+    def possible_pairs(self) -> tuple[Pair, ...]:
+        return tuple(self._of(pair) for pair in _orders(self.curve))
 
-        def back(law: Law) -> Law:
-            return SampledBackward(law, q)
+    def _of(self, base: Pair) -> Pair:
+        q = self.rate
+
+        def without(law: Law) -> Law:
+            return WithoutAgainstSampled(law, q)
+
+        def sampled(law: Law) -> Law:
+            return SampledAgainstWithout(law, q)
 
         return Pair(
-            Sided(ahead(base.forward.upper), ahead(base.forward.lower)),
-            Sided(back(base.backward.upper), back(base.backward.lower)),
+            Sided(without(base.forward.upper), without(base.forward.lower)),
+            Sided(sampled(base.backward.upper), sampled(base.backward.lower)),
         )
 
     def expression(self) -> str:
         return f"{_bracketed(self.curve)}.sampled(rate={show(self.rate)})"
+
+    def inherited_renyi(self, order: float) -> tuple[float, float] | None:
+        ahead = inherited.against_sampled(self.curve.renyi_function, self.rate, order)
+        return ahead, inherited.sampled(_cumulants(self.curve), self.rate, order)
 
     def gdp_bound(self) -> float | None:
         # Not taking part hides more: never worse than the curve itself, and as bad in the far tail.
@@ -140,6 +183,11 @@ class Sampled(Atom):
 
     def zcdp_bound(self) -> float | None:
         return self.curve.zcdp() if not math.isfinite(curve_pair(self.curve).forward.upper.highest) else None
+
+
+@lru_cache(maxsize=256)
+def _cumulants(curve: Curve) -> Floats:
+    return inherited.cumulants(curve.renyi_function)
 
 
 def sampled(curve: Curve, *, rate: float) -> Curve:
@@ -167,16 +215,26 @@ class FixedSize(Atom):
         if self.size > self.population:
             raise InvalidParameter("size", self.size, f"must be at most population = {self.population}")
 
+    @property
+    def is_exact(self) -> bool:
+        return False
+
     def pair(self) -> Pair:
         base, q = tabulated.worse_direction(curve_pair(self.curve)), self.size / self.population
         side = Sided(
-            FixedSizeLaw(SampledForward(base.forward.upper, q)), FixedSizeLaw(SampledForward(base.forward.lower, q))
+            FixedSizeLaw(SampledAgainstWithout(base.forward.upper, q)),
+            FixedSizeLaw(SampledAgainstWithout(base.forward.lower, q)),
         )
         return Pair(side, side)
 
     def expression(self) -> str:
         inner = _bracketed(self.curve)
         return f"{inner}.sampled_without_replacement(size={self.size}, population={self.population})"
+
+    def inherited_renyi(self, order: float) -> tuple[float, float] | None:
+        # A mixture of pairs of neighbours, each told apart no better than by the curve (divergences are quasi-convex).
+        worst = self.curve.renyi_function(order)
+        return worst, worst
 
     def gdp_bound(self) -> float | None:
         # q δ(x) <= δ(x) <= δ(1 + q(x-1)) for x >= 1: never worse than the curve itself.
@@ -203,6 +261,10 @@ class Grouped(Atom):
         check_curve("curve", self.curve)
         object.__setattr__(self, "size", check.integer("size", self.size, 1))
 
+    @property
+    def is_exact(self) -> bool:
+        return False
+
     def pair(self) -> Pair:
         # On the way from one dataset to the other some people may join and others leave: every step may go either way.
         one = self._sided(tabulated.worse_direction(curve_pair(self.curve)).forward)
@@ -216,6 +278,10 @@ class Grouped(Atom):
 
     def expression(self) -> str:
         return f"{_bracketed(self.curve)}.group(size={self.size})"
+
+    def inherited_renyi(self, order: float) -> tuple[float, float] | None:
+        one = inherited.chained(self.curve.renyi_function, self.size, order)
+        return one, one
 
 
 def _finite(law: Law, side: Side, size: int) -> FiniteLaw:
@@ -266,6 +332,10 @@ class WorstOf(Atom):
     def tied(self) -> bool:
         return all(is_tied(c) for c in self.curves)
 
+    @property
+    def is_exact(self) -> bool:
+        return False
+
     def pair(self) -> Pair:
         pairs = [curve_pair(c) for c in self.curves]
 
@@ -278,8 +348,14 @@ class WorstOf(Atom):
         ahead = several([p.forward for p in pairs])
         return Pair(ahead, ahead if all(p.is_symmetric for p in pairs) else several([p.backward for p in pairs]))
 
+    def possible_pairs(self) -> tuple[Pair, ...]:
+        return ()
+
     def expression(self) -> str:
         return f"worst_of({', '.join(c.expression() for c in self.curves)})"
+
+    def alternatives(self) -> tuple[tuple[Curve, bool], ...]:
+        return tuple((curve, True) for curve in self.curves)
 
     def renyi_bound(self, order: float) -> float | None:
         return max(c.renyi_function(order) for c in self.curves)
@@ -295,7 +371,7 @@ def worst_of(*curves: Curve) -> Curve:
     """Parallel composition: each person's data meets one of these mechanisms, so the worst profile at every ε holds.
 
     For add/remove neighbours, or blocks fixed by record index. When replacing a record moves it from one block to
-    another, two mechanisms see the change: use `a * b` (FACTS B4).
+    another, two mechanisms see the change: use `a * b`.
     """
     unique = tuple(dict.fromkeys(check_curves("curves", curves)))
     return unique[0] if len(unique) == 1 else Curve.of(WorstOf(unique))
@@ -314,13 +390,29 @@ class Mixture(Atom):
         object.__setattr__(self, "curves", curves)
 
     @property
+    def _several(self) -> bool:
+        """Whether more than one part has two different directions."""
+        return sum(not curve_pair(c).is_symmetric for c in self.curves) > 1
+
+    @property
     def tied(self) -> bool:
-        return sum(not curve_pair(c).is_symmetric for c in self.curves) > 1 or all(is_tied(c) for c in self.curves)
+        return self._several or all(is_tied(c) for c in self.curves)
+
+    @property
+    def is_exact(self) -> bool:
+        several = self._several
+        return all(is_exact(c) and (is_tied(c) or not several) for c in self.curves)
 
     def pair(self) -> Pair:
-        several = sum(not curve_pair(c).is_symmetric for c in self.curves) > 1
-        pairs = [settled_pair(c) if several else curve_pair(c) for c in self.curves]
+        return self._mixed([settled_pair(c) if self._several else curve_pair(c) for c in self.curves])
 
+    def possible_pairs(self) -> tuple[Pair, ...]:
+        ways = [_orders(c) if self._several else _possible_pairs(c) for c in self.curves]
+        if math.prod(len(pairs) for pairs in ways) > MOST_MIXED:
+            return ()
+        return tuple(self._mixed(chosen) for chosen in itertools.product(*ways))
+
+    def _mixed(self, pairs: Sequence[Pair]) -> Pair:
         def mixed(sides: list[Sided]) -> Sided:
             return Sided(
                 MixedLaw(tuple(s.upper for s in sides), self.weights),
@@ -333,6 +425,10 @@ class Mixture(Atom):
     def expression(self) -> str:
         weights = ", ".join(show(w) for w in self.weights)
         return f"mixture([{weights}], [{', '.join(c.expression() for c in self.curves)}])"
+
+    def inherited_renyi(self, order: float) -> tuple[float, float] | None:
+        one = inherited.mixed([c.renyi_function for c in self.curves], self.weights, order)
+        return one, one
 
 
 def check_weights(weights: Sequence[float], curves: Sequence[Curve]) -> tuple[tuple[float, ...], tuple[Curve, ...]]:
@@ -355,79 +451,6 @@ def mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
     return Curve.of(Mixture(*check_weights(weights, curves)))
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class HiddenShifts(Atom):
-    """Σ w_i N(μ_i, 1) against N(0, 1): how often a person took part is drawn and not revealed."""
-
-    name: ClassVar[str] = "hidden_shifts"
-    weights: tuple[float, ...]
-    shifts: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", tuple(check.inner_probability("weights", w) for w in self.weights))
-        object.__setattr__(self, "shifts", tuple(check.not_negative("shifts", m) for m in self.shifts))
-        if abs(sum(self.weights) - 1) > 1e-9 or len(self.weights) != len(self.shifts) or max(self.shifts) == 0:
-            raise InvalidParameter(
-                "weights", "...", "must sum to 1, one for each shift, with a positive shift among them"
-            )
-        object.__setattr__(self, "weights", tuple(check.normalized(np.array(self.weights)).tolist()))
-
-    def pair(self) -> Pair:
-        ahead = ShiftsForward(self.weights, self.shifts)
-        return Pair(Sided.exact(ahead), Sided.exact(ShiftsBackward(ahead)))
-
-    def expression(self) -> str:
-        shifts = ", ".join(f"gaussian(mu={show(m)})" if m > 0 else "identity()" for m in self.shifts)
-        return f"hidden_mixture([{', '.join(show(w) for w in self.weights)}], [{shifts}])"
-
-    def gdp_bound(self) -> float | None:
-        return max(self.shifts)
-
-
-def _shift(curve: Curve) -> float:
-    """μ of a product of Gaussians, rounded up; one alone has its own."""
-    squares = [(atom.mu, count) for atom, count in curve.factors if isinstance(atom, Gaussian)]
-    if len(squares) == 1 and squares[0][1] == 1:
-        return squares[0][0]
-    return math.sqrt(math.fsum(count * mu * mu for mu, count in squares)) * (1 + 4 * UNIT_ROUNDOFF)
-
-
-def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
-    """One of the mechanisms is drawn with public weights and the attacker does not see which.
-
-    Hiding the index helps only if the answers share one outcome space, which a curve alone does not know. It is known
-    for Gaussians and their powers (and `identity()`, shift 0) when the attacker sees one standardised answer,
-    N(shift, 1) with the person and N(0, 1) without, whatever was drawn: a noisy sum to which a person contributed a
-    random number of times, or a random number of compositions summed up in one standardised mean. It is also known
-    for `from_pmf(..., tied=True)` curves on the same outcomes. Anything else is refused: `mixture` (index revealed)
-    is always a valid, larger bound, and the right one when the number of separate answers, or the noise level, can be
-    seen.
-    """
-    shares, parts = check_weights(weights, curves)
-    atoms = [[a for a, _ in c.factors] for c in parts]
-    if all(isinstance(a, Gaussian) for group_ in atoms for a in group_):
-        shifts = [_shift(c) for c in parts]
-        merged: dict[float, float] = {}
-        for w, m in zip(shares, shifts, strict=True):
-            merged[m] = merged.get(m, 0.0) + w
-        if len(merged) == 1:
-            return parts[0]
-        return Curve.of(HiddenShifts(tuple(merged.values()), tuple(merged)))
-    pmfs = [a[0] for a, c in zip(atoms, parts, strict=True) if len(a) == 1 and c.factors[0][1] == 1]
-    if len(pmfs) == len(parts) and all(isinstance(a, FromPmf) for a in pmfs):
-        known = [a for a in pmfs if isinstance(a, FromPmf)]
-        if len({len(a.p) for a in known}) == 1 and all(a.is_tied for a in known):
-            p = sum((w * np.array(a.p) for w, a in zip(shares, known, strict=True)), np.zeros(len(known[0].p)))
-            q = sum((w * np.array(a.q) for w, a in zip(shares, known, strict=True)), np.zeros(len(known[0].q)))
-            return Curve.of(FromPmf(tuple(p / p.sum()), tuple(q / q.sum()), True))
-    raise InvalidOperation(
-        "hidden_mixture needs mechanisms that share one outcome space: Gaussians (and identity()), "
-        "or from_pmf(..., tied=True) curves on the same outcomes; use mixture(...), which reveals the index and "
-        "is always a valid bound"
-    )
-
-
 # -- direction -------------------------------------------------------------------------------------------------------
 
 
@@ -440,11 +463,21 @@ class Symmetrized(Atom):
     def __post_init__(self) -> None:
         check_curve("curve", self.curve)
 
+    @property
+    def is_exact(self) -> bool:
+        return False
+
     def pair(self) -> Pair:
         return tabulated.worse_direction(curve_pair(self.curve))
 
+    def possible_pairs(self) -> tuple[Pair, ...]:
+        return ()
+
     def expression(self) -> str:
         return f"{_bracketed(self.curve)}.symmetrized()"
+
+    def alternatives(self) -> tuple[tuple[Curve, bool], ...]:
+        return (self.curve, True), (self.curve, False)
 
     def renyi_bound(self, order: float) -> float | None:
         return self.curve.renyi_function(order)
@@ -475,12 +508,21 @@ class Reversed(Atom):
     def tied(self) -> bool:
         return is_tied(self.curve)
 
+    @property
+    def is_exact(self) -> bool:
+        return is_exact(self.curve)
+
     def pair(self) -> Pair:
-        pair = curve_pair(self.curve)
-        return Pair(pair.backward, pair.forward)
+        return _swapped(curve_pair(self.curve))
+
+    def possible_pairs(self) -> tuple[Pair, ...]:
+        return tuple(_swapped(pair) for pair in _possible_pairs(self.curve))
 
     def expression(self) -> str:
         return f"{_bracketed(self.curve)}.reversed()"
+
+    def alternatives(self) -> tuple[tuple[Curve, bool], ...]:
+        return ((self.curve, False),)
 
     def renyi_bound(self, order: float) -> float | None:
         return self.curve.renyi_function(order)  # already the worse direction

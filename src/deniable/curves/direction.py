@@ -1,7 +1,15 @@
 """One direction of a curve, for those who want to see the two apart.
 
-`curve.forward` compares (P, Q): how much likelier an event is for the first neighbour. `curve.backward` compares (Q,
-P). A guarantee needs both, so every view of the curve itself takes the worse one.
+A curve compares two laws of the answer, always named in this order:
+
+    P   the answer on the first neighbour (for neighbours that differ by a person: the one without them)
+    Q   the answer on the second neighbour (the one with them)
+
+`curve.forward` reads everything of the ordered pair (P, Q), as it is written: the trade-off function T(P, Q), the
+divergence D(P‖Q), the profile sup P(S) - e^ε Q(S), the loss L = log dP/dQ under P. `curve.backward` reads (Q, P).
+A guarantee needs both, so every view of the curve itself takes the worse one. (A test that looks for Q is judged by
+T(P, Q) and by sup Q(S) - e^ε P(S): the trade-off function of one direction and the profile of the other are
+conjugate.)
 """
 
 from __future__ import annotations
@@ -17,14 +25,13 @@ from deniable.curves.rounding import quietly
 
 if TYPE_CHECKING:
     from deniable.curves.curve import Curve
+    from deniable.curves.loss import LossDistribution
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """P against Q (or Q against P). Not a guarantee by itself: no ε, no μ, only the profile and the trade-off
-    function.
-    """
+    """The ordered pair (P, Q), or (Q, P). Not a guarantee by itself, so it has no ε and no μ."""
 
     curve: Curve
     is_forward: bool
@@ -44,7 +51,46 @@ class Direction:
 
     @quietly
     def beta_bounds(self, *, alpha: Any) -> tuple[Any, Any]:
-        """Certified (low, high) around T(Q, P)(α): the smallest P(not S) over tests S with Q(S) <= α."""
+        """Certified (low, high) around T(P, Q)(α): the smallest Q(not S) over tests S with P(S) <= α."""
         array, scalar = check.reading_in_unit("alpha", alpha)
-        low, high = attacker.beta_of(*self._products(), np.atleast_1d(array).ravel())
+        searched, other = reversed(self._products())
+        low, high = attacker.beta_of(searched, other, np.atleast_1d(array).ravel())
         return (float(low[0]), float(high[0])) if scalar else (low.reshape(array.shape), high.reshape(array.shape))
+
+    def polygon(self) -> tuple[Any, Any]:
+        """Vertices (α, β) of a polygon just below T(P, Q), which no test gets below: to draw it."""
+        searched, other = reversed(self._products())
+        return attacker.polygon_below(searched, other)
+
+    @quietly
+    def loss_tail_bounds(self, *, epsilon: Any) -> tuple[Any, Any]:
+        """Certified (low, high) around P(L > ε) for the loss L = log dP/dQ."""
+        from deniable.curves import tails
+
+        array, scalar = check.reading("epsilon", epsilon)
+        low, high = tails.direction_bounds(self.curve, self.is_forward, np.atleast_1d(array).ravel())
+        return (float(low[0]), float(high[0])) if scalar else (low.reshape(array.shape), high.reshape(array.shape))
+
+    def renyi_bounds(self, *, order: Any) -> tuple[Any, Any]:
+        """Certified (low, high) around the Rényi divergence D(P‖Q) of an order above 0; 1 is KL, inf the largest
+        loss.
+        """
+        from deniable.curves import divergences
+
+        array, scalar = divergences.orders(order)
+        found = [divergences.renyi_bounds(self.curve, float(a), self.is_forward) for a in array.ravel()]
+        low, high = (np.array([f[i] for f in found]).reshape(array.shape) for i in (0, 1))
+        return (float(low), float(high)) if scalar else (low, high)
+
+    def kl(self) -> float:
+        """KL(P‖Q), the mean privacy loss; for the trade-off function f = T(P, Q) it is -∫ log|f'|."""
+        from deniable.curves import functionals
+
+        return functionals.kl_of(self.curve, self.is_forward)
+
+    @property
+    def loss(self) -> LossDistribution:
+        """The distribution of L = log dP/dQ under P, for looking at."""
+        from deniable.curves import loss
+
+        return loss.of_direction(self.curve, self.is_forward)

@@ -1,4 +1,4 @@
-"""Infinitely divisible privacy: every limit of many nearly perfect mechanisms (source 003; FACTS part C).
+"""Infinitely divisible privacy: every limit of many nearly perfect mechanisms (Pandey, Maleki & Kulkarni 2025).
 
 A promise is infinitely divisible if the privacy loss X = log dQ/dP is, under P, Gaussian plus jumps: variance s²,
 jumps of size x at rate ν(dx), and the drift that makes e^X a density. Composition adds variances and jump rates.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, final
 
 import numpy as np
@@ -24,6 +25,7 @@ from deniable.curves.laws.closed import upper_normal
 from deniable.curves.promise import Atom
 from deniable.curves.rounding import SPECIAL, UNIT_ROUNDOFF, Floats, quietly
 from deniable.errors import InvalidParameter
+from deniable.numbers import root_up, up
 
 Complexes = NDArray[np.complex128]
 
@@ -31,7 +33,7 @@ Complexes = NDArray[np.complex128]
 def infinitely_divisible(*, variance: float, jumps: Mapping[float, float]) -> Curve:
     """Gaussian part of variance s² and jumps {size: rate under P}; under Q a jump of size x has rate × e^x (Esscher).
 
-    Directions are tied: forward is Q against P, as in T(P, Q).
+    Directions are tied.
 
     >>> from deniable import curves
     >>> curve = curves.infinitely_divisible(variance=0, jumps={0.9162907318741551: 2.0})
@@ -41,7 +43,7 @@ def infinitely_divisible(*, variance: float, jumps: Mapping[float, float]) -> Cu
     variance = check.not_negative("variance", variance)
     if not isinstance(jumps, Mapping):
         raise InvalidParameter("jumps", jumps, "must be a mapping from jump size to rate")
-    result = Curve.of(Gaussian(math.sqrt(variance))) if variance > 0 else Curve({})
+    result = Curve.of(Gaussian(up(root_up(Fraction(variance))))) if variance > 0 else Curve({})
     for size, rate in jumps.items():
         x, here = check.finite("jumps", size), check.positive("rate", rate)
         if x == 0 or abs(x) > 300:
@@ -161,7 +163,7 @@ class Merton(Atom):
         return MertonLaw(self.variance, self.rate, self.mean, self.spread, sign)
 
     def pair(self) -> Pair:
-        return Pair(Sided.exact(self.law(1)), Sided.exact(self.law(-1)))
+        return Pair(Sided.exact(self.law(-1)), Sided.exact(self.law(1)))
 
     def expression(self) -> str:
         fields = (f"{name}={show(getattr(self, name))}" for name in ("variance", "rate", "mean", "spread"))
@@ -172,9 +174,7 @@ class Merton(Atom):
 
 
 def merton(*, variance: float, rate: float, mean: float, spread: float) -> Curve:
-    """Gaussian part plus jumps at `rate` (under P) whose sizes are N(mean, spread²); directions tied, forward is Q
-    against P.
-    """
+    """Gaussian part plus jumps at `rate` (under P) whose sizes are N(mean, spread²). Directions are tied."""
     return Curve.of(Merton(variance, rate, mean, spread))
 
 
@@ -276,7 +276,7 @@ class NormalInverseGaussian(Atom):
     def pair(self) -> Pair:
         if self.beta == -0.5:
             return Pair.symmetric(self.law(1))
-        return Pair(Sided.exact(self.law(1)), Sided.exact(self.law(-1)))
+        return Pair(Sided.exact(self.law(-1)), Sided.exact(self.law(1)))
 
     def expression(self) -> str:
         return f"normal_inverse_gaussian(alpha={show(self.alpha)}, beta={show(self.beta)}, size={show(self.size)})"

@@ -31,8 +31,8 @@ digits then reach 10^8). A cost rounds UP to it, a limit rounds DOWN; sums are s
 Decimal is taken exactly. A float is taken as the decimal it prints as, because that is what was typed: 0.1 is a tenth,
 and ten of them fill a budget of 1. The binary number may be larger by a relative 2^-53; whoever means it writes
 `Fraction(x)`. Costs read from a curve are not typed: the parameters of its factors are taken as the binary numbers they
-are, and what they cost is added without rounding where it has a formula (ρ = μ²/2 of a Gaussian, say). What has none is
-an upper bound.
+are, a quotient of two of them (sensitivity/σ) as the exact quotient, and what they cost is added without rounding where
+it has a formula (ρ = μ²/2 of a Gaussian): `gaussian(sigma=10)` fills a ρ of 0.005. What has none is an upper bound.
 """
 
 from __future__ import annotations
@@ -192,6 +192,10 @@ class Filter(ABC):
             if isinstance(count, bool) or not isinstance(count, int) or count < 0:
                 raise InvalidParameter(name, count, "must be a whole number, at least 0")
         return self._after(units, delta_units)
+
+    def admits_units(self, units: int, delta_units: int = 0) -> bool:
+        """Whether `charge_units` would let so much through."""
+        return not self._lacks(units, delta_units)
 
     @abstractmethod
     def _price(self, curve: Priced | None, amount: Amount | None, delta: Amount, /) -> tuple[int, int]:

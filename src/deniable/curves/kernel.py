@@ -1,7 +1,7 @@
 """Finite mechanisms as Markov kernels: row-stochastic matrices with a neighbour relation on their rows.
 
 Row i holds the probabilities of the answers on dataset i. Kernels compose (`then`: post-processing by another
-kernel), multiply (`*`: both answers are released) and mix (`Kernel.mixture`), as in source 003; `.curve` is the exact
+kernel), multiply (`*`: both answers are released) and mix (`Kernel.mixture`); `.curve` is the exact
 curve of the worst pair of neighbours.
 """
 
@@ -17,12 +17,14 @@ from deniable.curves import check
 from deniable.curves.curve import Curve
 from deniable.curves.laws import finite, tabulated
 from deniable.curves.laws.base import Law, Pair, Sided
-from deniable.curves.promise import Atom
+from deniable.curves.promise import Atom, pair_of
 from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
-from deniable.errors import InvalidDistribution, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter, NotCertifiable
 
 Rows = tuple[tuple[float, ...], ...]
 Pairs = tuple[tuple[int, int], ...]
+LARGEST_PROGRAMME = 10**7
+"""Most entries of the linear programme that looks for a post-processing."""
 
 
 def _rows(matrix: Any) -> Rows:
@@ -112,10 +114,73 @@ class Kernel:
         mixed = sum((w * k.matrix for w, k in zip(shares, kernels, strict=True)), np.zeros_like(kernels[0].matrix))
         return Kernel.of(mixed, kernels[0].pairs)
 
+    def __call__(self, measure: Sequence[float] | Floats) -> Floats:
+        """What the kernel makes of a measure on datasets: the measure μM on answers, Σ_i μ_i rows[i]."""
+        weights = check.numbers_array("measure", measure)
+        if len(weights) != len(self.rows):
+            raise InvalidParameter("measure", NOTHING, f"has {len(weights)} weights for {len(self.rows)} datasets")
+        return np.asarray(weights @ self.matrix)
+
+    def mean(self, function: Sequence[float] | Floats) -> Floats:
+        """What the kernel makes of a function of the answer: its mean (Mf)(i) = Σ_y rows[i][y] f(y) on each dataset."""
+        values = check.numbers_array("function", function)
+        if len(values) != len(self.rows[0]):
+            raise InvalidParameter("function", NOTHING, f"has {len(values)} values for {len(self.rows[0])} answers")
+        return np.asarray(self.matrix @ values)
+
+    @staticmethod
+    def convolution(noise: Sequence[float] | Floats, shifts: Sequence[int]) -> Kernel:
+        """An additive mechanism, δ_θ * μ: on dataset i the answer is shifts[i] plus noise, whose masses on 0, 1, 2, ...
+        are given.
+        """
+        masses, moves = check.numbers_array("noise", noise), [check.integer("shifts", s, 0) for s in shifts]
+        rows = np.zeros((len(moves), len(masses) + max(moves, default=0)))
+        for row, move in zip(rows, moves, strict=True):
+            row[move : move + len(masses)] = masses
+        return Kernel.of(rows)
+
+    def garbling(self, other: Kernel, *, tolerance: float = 1e-9) -> Kernel:
+        """The post-processing R that turns this kernel into the other: self.then(R) is `other` (Blackwell's theorem).
+
+        Found by linear programming, and checked: no entry differs by more than `tolerance`. If there is none, the error
+        says how near one can get. For two datasets R exists exactly if this kernel's trade-off function lies below the
+        other's.
+        """
+        if not isinstance(other, Kernel) or len(other.rows) != len(self.rows):
+            raise InvalidParameter("other", other, f"must be a kernel on the same {len(self.rows)} datasets")
+        gap, matrix = _nearest_garbling(self.matrix, other.matrix)
+        if gap > check.not_negative("tolerance", tolerance):
+            raise InvalidOperation(
+                f"no post-processing of this kernel gives the other: the nearest one is off by {gap:.3g} in some entry"
+            )
+        return Kernel.of(matrix, ())
+
     @property
     def curve(self) -> Curve:
         """The exact curve of the worst pair of neighbours."""
         return Curve.of(FromKernel(self.rows, self.pairs)) if self.pairs else Curve({})
+
+
+def _nearest_garbling(first: Floats, second: Floats) -> tuple[float, Floats]:
+    """The stochastic R for which the largest entry of |first R - second| is smallest, and that entry."""
+    from scipy.optimize import linprog
+
+    inner, outer = first.shape[1], second.shape[1]
+    if second.size * inner * outer > LARGEST_PROGRAMME:
+        raise NotCertifiable("these kernels have too many answers for the linear programme; use smaller ones")
+    # Variables: R row by row, then the gap. |(first R - second)_iz| <= gap, rows of R sum to 1.
+    moved = np.kron(first, np.eye(outer))
+    gap = -np.ones((len(moved), 1))
+    above = np.block([[moved, gap], [-moved, gap]])
+    bound = np.concatenate((second.ravel(), -second.ravel()))
+    sums = np.hstack((np.kron(np.eye(inner), np.ones((1, outer))), np.zeros((inner, 1))))
+    cost = np.append(np.zeros(inner * outer), 1.0)
+    found = linprog(cost, A_ub=above, b_ub=bound, A_eq=sums, b_eq=np.ones(inner), bounds=(0, None), method="highs")
+    if not found.success or found.x is None:
+        raise NotCertifiable("the linear programme for the post-processing was not solved; use smaller kernels")
+    matrix = np.maximum(found.x[:-1].reshape(inner, outer), 0.0)
+    matrix /= matrix.sum(axis=1, keepdims=True)
+    return float(np.max(np.abs(first @ matrix - second))), matrix
 
 
 @final
@@ -130,17 +195,40 @@ class FromKernel(Atom):
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "pairs", _pairs(self.pairs, len(rows)))
 
+    @property
+    def tied(self) -> bool:
+        return False
+
+    @property
+    def is_exact(self) -> bool:
+        return len(self.pairs) == 1
+
     def pair(self) -> Pair:
+        """One pair of neighbours as it is; of several, in either direction the worst profile at every ε."""
         matrix = np.array(self.rows)
-        upper: list[Law] = []
-        lower: list[Law] = []
-        for i, j in self.pairs:
-            pair = finite.from_masses(matrix[i], matrix[j], 4 * UNIT_ROUNDOFF)
-            for side in (pair.forward, pair.backward):
-                upper.append(side.upper)
-                lower.append(side.lower)
+        pairs = [finite.from_masses(matrix[i], matrix[j], 4 * UNIT_ROUNDOFF) for i, j in self.pairs]
+        if len(pairs) == 1:
+            return pairs[0]
+        sides = [side for pair in pairs for side in (pair.forward, pair.backward)]
+        upper: list[Law] = [side.upper for side in sides]
+        lower: list[Law] = [side.lower for side in sides]
         both = Sided(tabulated.worst(upper, side="upper"), tabulated.worst(lower, side="lower"))
         return Pair(both, both)
+
+    def possible_pairs(self) -> tuple[Pair, ...]:
+        return (pair_of(self),) if len(self.pairs) == 1 else ()
+
+    def alternatives(self) -> tuple[tuple[Curve, bool], ...]:
+        if len(self.pairs) == 1:
+            return ()
+        each = [Curve.of(FromKernel((self.rows[i], self.rows[j]), ((0, 1),))) for i, j in self.pairs]
+        return tuple((curve, as_it_is) for curve in each for as_it_is in (True, False))
+
+    def renyi_bound(self, order: float) -> float | None:
+        return max((c.renyi_function(order) for c, _ in self.alternatives()[::2]), default=None)
+
+    def zcdp_bound(self) -> float | None:
+        return max((c.zcdp() for c, _ in self.alternatives()[::2]), default=None)
 
     def expression(self) -> str:
         return (

@@ -70,4 +70,4 @@ def _directions(curve: Curve, index: int) -> tuple[Product, Product]:
 
 
 def _mu_squared(curve: Curve) -> Fraction:
-    return sum((n * Fraction(a.mu) ** 2 for a, n in curve.factors if isinstance(a, Gaussian)), Fraction(0))
+    return sum((n * a.exact() ** 2 for a, n in curve.factors if isinstance(a, Gaussian)), Fraction(0))

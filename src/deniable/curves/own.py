@@ -2,7 +2,7 @@
 
 What is given is checked: masses must be distributions, a trade-off function must be one. What fails is refused with
 the reason and the place. By default the direction is taken to be free (either neighbour may come first in every use),
-which is always safe; `tied=True` says that P always belongs to the same neighbour.
+which is always safe; `tied=True` says that P always belongs to the neighbour without the person.
 """
 
 from __future__ import annotations
@@ -13,17 +13,22 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable.curves import check
 from deniable.curves.atoms import show
 from deniable.curves.curve import Curve
 from deniable.curves.laws import finite, tabulated
-from deniable.curves.laws.base import Pair, Sided
+from deniable.curves.laws.base import Law, Pair, Sided
 from deniable.curves.promise import Atom
 from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
 from deniable.errors import InvalidDistribution, InvalidParameter, InvalidTradeoff
 
 SUM_TOLERANCE = 1e-9
+
+
+_INSIDE = 1 - 1e-9
+"""The ends of a cell, as seen from within: what a density is at a break itself says nothing."""
 
 
 def _tied(value: object) -> bool:
@@ -105,16 +110,27 @@ class FromCells(Atom):
     missing_q: float
     error: float
     is_tied: bool
+    rest: float = 0.0
+    """Mass of either law that was not found, whose loss is at most `largest` in size."""
+    largest: float = 0.0
+    doubt_p: tuple[float, ...] = ()
+    doubt_q: tuple[float, ...] = ()
+    """How far the masses of each cell may be off; empty: not at all."""
 
     def __post_init__(self) -> None:
+        check.not_negative("largest", self.largest)
+        for name in ("doubt_p", "doubt_q"):
+            doubts = check.numbers_array(name, getattr(self, name) or (0.0,))
+            if len(doubts) not in (1, len(self.p)) or np.any(doubts < 0):
+                raise InvalidDistribution(name, "...", "must be at least 0, for each cell or for none")
         sizes = {len(self.p), len(self.q), len(self.lowest), len(self.highest)}
         if len(sizes) != 1:
             raise InvalidDistribution("p", sizes, "all lists must be of one length")
-        for name in ("missing_p", "missing_q", "error"):
+        for name in ("missing_p", "missing_q", "error", "rest"):
             check.probability(name, getattr(self, name))
         for name in ("p", "q"):
             masses = check.numbers_array(name, getattr(self, name))
-            total = math.fsum(masses) + getattr(self, f"missing_{name}")
+            total = math.fsum(masses) + getattr(self, f"missing_{name}") + self.rest
             if np.any(masses < 0) or not 1 - 1e-6 < total < 1 + 1e-2:
                 raise InvalidDistribution(name, "...", "must be at least 0 and sum to 1 with what is missing")
         if np.any(check.numbers_array("lowest", self.lowest) > check.numbers_array("highest", self.highest)):
@@ -128,31 +144,56 @@ class FromCells(Atom):
     def pair(self) -> Pair:
         p, q = np.array(self.p), np.array(self.q)
         low, high = np.array(self.lowest), np.array(self.highest)
+        doubt_p, doubt_q = (np.array(each or (0.0,)) for each in (self.doubt_p, self.doubt_q))
+        rest = (self.rest, self.largest)
         return Pair(
-            _cell_laws(p, q, low, high, self.missing_p, self.error),
-            _cell_laws(q, p, -high, -low, self.missing_q, self.error),
+            Sided(
+                _cells_above(p, _lowered(q, doubt_q), low, high, self.missing_p, self.error, rest),
+                _cells_below(_lowered(p, doubt_p), q + doubt_q, self.error),
+            ),
+            Sided(
+                _cells_above(q, _lowered(p, doubt_p), -high, -low, self.missing_q, self.error, rest),
+                _cells_below(_lowered(q, doubt_q), p + doubt_p, self.error),
+            ),
         )
 
     def expression(self) -> str:
         return f"from_cells(<{len(self.p)} cells>)"
 
 
-def _cell_laws(p: Floats, q: Floats, low: Floats, high: Floats, missing: float, error: float) -> Sided:
-    """Above: each cell's mass split to the ends of its loss range so that both masses are kept. Below: one loss a
-    cell.
+def _lowered(masses: Floats, doubts: Floats) -> Floats:
+    return np.asarray(np.maximum(masses - doubts, 0.0))
+
+
+def _cells_above(
+    p: Floats, q: Floats, low: Floats, high: Floats, missing: float, error: float, rest: tuple[float, float]
+) -> Law:
+    """Each cell's mass split to the ends of its loss range so that both masses are kept; what was not found has the
+    largest loss there is. `q` is the least that a cell may have of it; what `p` may have more is part of `missing`.
     """
     both = (p > 0) & (q > 0)
     infinity = float(np.sum(p[~both]))
     p, q, low, high = p[both], q[both], low[both], high[both]
     merged = np.log(p) - np.log(q)
+    if rest[1] > 0:
+        merged = np.clip(merged, -rest[1], rest[1])
     low, high = np.minimum(low, merged), np.maximum(high, merged)
     width = np.maximum(high - low, 1e-300)
     up = np.clip(-np.expm1(-(merged - low)) / -np.expm1(-width), 0.0, 1.0)
     # a_up(1 - e^-width) = p - q e^low = p(1 - e^-(merged-low)).
     losses, masses = np.concatenate((low, high)), np.concatenate((p * (1 - up), p * up))
-    above = finite.merged(losses, masses, min(infinity + missing, 1.0), error, towards="up")
-    below = finite.merged(merged, p, infinity, error, towards="down")
-    return Sided(above, below)
+    if rest[0] > 0:
+        losses, masses = np.append(losses, rest[1]), np.append(masses, rest[0])
+    return finite.merged(losses, masses, min(infinity + missing, 1.0), error, towards="up")
+
+
+def _cells_below(p: Floats, q: Floats, error: float) -> Law:
+    """One loss a cell, and nothing for what was not found: with the least that a cell may have of p and the most of q,
+    every term of a sum of (p - e^ε q)+ is at most the true one, and so is each product of such terms.
+    """
+    both = (p > 0) & (q > 0)
+    infinity = float(np.sum(p[~both]))
+    return finite.merged(np.log(p[both]) - np.log(q[both]), p[both], infinity, error, towards="down")
 
 
 def _call(name: str, function: Callable[[Floats], Any], at: Floats) -> Floats:
@@ -177,14 +218,26 @@ def from_density(
     support: tuple[float, float],
     breaks: Sequence[float] = (),
     cells: int = 4000,
+    largest_loss: float | None = None,
     tied: bool = False,
 ) -> Curve:
     """A mechanism with real answers: its densities on two neighbouring datasets, as functions of an array.
 
     `support` is the interval that holds the answers (infinite ends allowed); `breaks` are points where a density has
-    a jump or a kink. The densities are integrated cell by cell with two Gauss rules; what they disagree by, and mass
-    that is not found, counts as infinite loss. Assumes that within a cell the privacy loss stays within its values at
-    10 points, widened by their spacing.
+    a jump or a kink. The densities are integrated cell by cell with two Gauss rules. Where these disagree, a density is
+    taken to have a jump or kink that was not named, and both bounds allow for what a jump as large as its variation in
+    the cell does to the masses; mass that is not found counts as infinite loss. Assumes that within a cell the privacy
+    loss stays within its values at 10 points and the ends, widened by their spacing.
+
+    `largest_loss` says that |log p/q| is at most this everywhere, which a computation on points cannot prove: it is
+    checked at every point, and what was not found then counts as that loss, so that the curve is pure DP.
+
+    >>> from deniable import curves
+    >>> import numpy as np
+    >>> laplace = [lambda y, at=at: np.exp(-np.abs(y - at)) / 2 for at in (0, 1)]
+    >>> line = (-math.inf, math.inf)
+    >>> round(curves.from_density(*laplace, support=line, breaks=[0, 1], largest_loss=1).epsilon(delta=0), 9)
+    1.0
     """
     if not isinstance(support, Sequence) or isinstance(support, str) or len(support) != 2:
         raise InvalidParameter("support", support, "must be a pair (low, high)")
@@ -200,13 +253,16 @@ def from_density(
     rough, rough_weights = np.polynomial.legendre.leggauss(7)
     middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
     nodes, rough_nodes = (middle[:, None] + half[:, None] * r[None, :] for r in (fine, rough))
-    values, masses, misses = [], [], []
+    order = np.argsort(np.concatenate((fine, rough)))
+    ends = middle[:, None] + half[:, None] * np.array([[-_INSIDE, _INSIDE]])
+    values, masses, doubts, misses = [], [], [], []
     for name, density in (("p", p), ("q", q)):
         at = _call(name, density, nodes)
         if np.any(at < 0):
             raise InvalidDistribution(name, "...", f"is negative at {nodes[at < 0][0]:.6g}", "a density is at least 0")
         mass = half * (at @ fine_weights)
-        check_mass = half * (_call(name, density, rough_nodes) @ rough_weights)
+        rough_at = _call(name, density, rough_nodes)
+        check_mass = half * (rough_at @ rough_weights)
         total = math.fsum(mass)
         if abs(total - 1) > 1e-6:
             raise InvalidDistribution(
@@ -215,10 +271,13 @@ def from_density(
                 f"integrates to {total:.9g} over the support, not to 1",
                 "check the support and name its breaks",
             )
-        doubt = float(np.sum(np.abs(mass - check_mass)))
-        values.append(at)
+        doubt = _quadrature_doubt(np.hstack((at, rough_at))[:, order], half, mass, check_mass)
+        at_ends = _call(name, density, ends)
+        doubt = doubt + _doubt_at_the_ends(at, at_ends, fine, half, mass)
+        values.append(np.hstack((at_ends[:, :1], at, at_ends[:, 1:])))
         masses.append(mass)
-        misses.append(max(1 - total, 0.0) + doubt + 1e-13)
+        doubts.append(doubt)
+        misses.append(max(1 - total, 0.0) + float(np.sum(doubt)) + 1e-13)
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.log(values[0]) - np.log(values[1])
     loss = np.where(np.isfinite(loss), loss, np.nan)
@@ -232,6 +291,15 @@ def from_density(
     lowest, highest = np.where(known, lowest, 0.0), np.where(known, highest, 0.0)
     masses[0] = np.where(masses[0] < 1e-300, 0.0, masses[0])
     masses[1] = np.where(masses[1] < 1e-300, 0.0, masses[1])
+    rest, most = 0.0, 0.0
+    if largest_loss is not None:
+        most = check.not_negative("largest_loss", largest_loss)
+        # Densities that nearly underflow have lost digits: their ratio says nothing.
+        exact = np.all((values[0] > 1e-290) & (values[1] > 1e-290), axis=1)
+        rest = _check_bounded(most, loss, masses, misses, exact)
+        seen = exact & (masses[0] > 0) & (masses[1] > 0)
+        masses, misses = [np.where(seen, mass, 0.0) for mass in masses], [0.0, 0.0]
+        lowest, highest = np.clip(lowest, -most, most), np.clip(highest, -most, most)
     return Curve.of(
         FromCells(
             p=tuple(masses[0].tolist()),
@@ -242,8 +310,52 @@ def from_density(
             missing_q=misses[1],
             error=1e-13,
             is_tied=_tied(tied),
+            rest=rest,
+            largest=most,
+            doubt_p=tuple(doubts[0].tolist()),
+            doubt_q=tuple(doubts[1].tolist()),
         )
     )
+
+
+def _quadrature_doubt(values: Floats, half: Floats, mass: Floats, check_mass: Floats) -> Floats:
+    """How far the mass of each cell may be off, from a density's values at all points of a cell, in order.
+
+    Where both rules agree to rounding the density is smooth, and the mass is right. Where they do not, it has a kink or
+    a jump there, and they may also be off in the same direction. A function of total variation V is a mixture of jumps,
+    on each of which Gauss' rule of 10 points is off by at most 0.149 half; points see V but for what happens between
+    them, for which it is doubled.
+    """
+    apart = np.abs(mass - check_mass)
+    varies = np.sum(np.abs(np.diff(values, axis=1)), axis=1)
+    return np.asarray(np.where(apart > 1e-12 * mass, apart + 2 * 0.149 * half * varies, apart))
+
+
+def _doubt_at_the_ends(at: Floats, ends: Floats, points: Floats, half: Floats, mass: Floats) -> Floats:
+    """What a jump between an end of a cell and the point next to it does to the cell's mass: no rule sees it.
+
+    A smooth density goes on to the end as the polynomial through the points does. How far it is from that, times the
+    width of the piece, is what a jump there may have moved; at a pole that is more than there is, so no more is charged
+    than the cells around it hold.
+    """
+    gaps = points[:, None] - points[None, :]
+    np.fill_diagonal(gaps, 1.0)
+    scale = np.prod(gaps, axis=1)
+    go_on = np.array([[np.prod(np.delete(end - points, i)) / scale[i] for i in range(len(points))] for end in (-1, 1)])
+    jumps = np.abs(ends - at @ go_on.T).sum(axis=1)
+    around = mass + np.concatenate(([0.0], mass[:-1])) + np.concatenate((mass[1:], [0.0]))
+    return np.asarray(np.minimum((1 - points[-1]) * half * jumps, around))
+
+
+def _check_bounded(
+    most: float, loss: Floats, masses: list[Floats], misses: list[float], exact: NDArray[np.bool_]
+) -> float:
+    """The mass that was not found where the loss is known to stay within ±most, of the law that misses more."""
+    found = float(np.max(np.abs(loss[exact]), initial=0.0))
+    if found > most * (1 + 1e-9) + 1e-12:
+        raise InvalidDistribution("largest_loss", most, f"the loss reaches {found:.9g}", "give the largest one")
+    seen = exact & (masses[0] > 0) & (masses[1] > 0)
+    return min(max(miss + float(np.sum(mass[~seen])) for miss, mass in zip(misses, masses, strict=True)), 1.0)
 
 
 def _cell_edges(low: float, high: float, breaks: list[float], count: int) -> Floats:
@@ -337,11 +449,11 @@ class FromTradeoff(Atom):
         # In terms of the power 1 - f: chords are below (a real test), extended chords above.
         chords = tabulated.law_of_polygon(level, np.maximum(1 - value - 64 * UNIT_ROUNDOFF, 0.0), 1e-13, side="lower")
         outer = tabulated.law_of_polygon(*_outer_polygon(level, 1 - value), 1e-13, side="upper")
-        forward = Sided(outer, chords)
+        searching_q = Sided(outer, chords)
         back_chords = tabulated.law_of_polygon(value[::-1], 1 - level[::-1], 1e-13, side="lower")
         outer_level, outer_power = _outer_polygon(level, 1 - value)
         back_outer = tabulated.law_of_polygon(1 - outer_power[::-1], 1 - outer_level[::-1], 1e-13, side="upper")
-        return Pair(forward, Sided(back_outer, back_chords))
+        return Pair(Sided(back_outer, back_chords), searching_q)
 
     def expression(self) -> str:
         return f"tradeoff(<{len(self.levels)} levels>)"

@@ -1,8 +1,8 @@
 """An atom: one indivisible promise, the building block of a curve.
 
 An atom is a frozen dataclass: its fields are its parameters, its `name` is stable and appears in stored records. What
-it promises is its `pair()`: the laws of both directions. `tied` says that direction 'forward' always means the same
-neighbour (for example: the dataset with the person), so that directions of different factors go together; if it is
+it promises is its `pair()`: the laws of both directions. `tied` says that P always belongs to the same
+neighbour (the dataset without the person), so that directions of different factors go together; if it is
 False the direction may flip from one use to the next, and a product must symmetrise this atom first (see `product_of`
 in views.py).
 """
@@ -31,7 +31,9 @@ class Atom(ABC):
 
     @property
     def tied(self) -> bool:
-        """Whether 'forward' always means the same neighbour. True is harmless when both directions are alike."""
+        """Whether P always belongs to the neighbour without the person. True is harmless when both directions are
+        alike.
+        """
         return True
 
     @property
@@ -39,9 +41,22 @@ class Atom(ABC):
         """Whether the promise is a bound on Rényi divergences, so that products are also read through those."""
         return False
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether `pair()` is the pair of laws of the mechanism itself. False where it only dominates: a promise such
+        as ε-DP, which many mechanisms keep. Then the distribution of the loss is not known.
+        """
+        return not self.renyi_only
+
     @abstractmethod
     def pair(self) -> Pair:
         """The laws of both directions. Called once for each atom (see `pair_of`)."""
+
+    def possible_pairs(self) -> tuple[Pair, ...]:
+        """The pairs of laws of which one, nobody knows which, is that of the mechanism: their moments are not those of
+        `pair()`, which has the worst profile of all. Empty if they cannot be listed: `pair()` then only dominates them.
+        """
+        return (pair_of(self),)
 
     @abstractmethod
     def expression(self) -> str:
@@ -64,12 +79,28 @@ class Atom(ABC):
         rho = self.exact_rho()
         return None if rho is None else rho * Fraction(order)
 
+    def alternatives(self) -> tuple[tuple[Curve, bool], ...]:
+        """The curves of which one, nobody knows which, holds for a pair of neighbours, each with whether it is read as
+        it is (True) or reversed; empty for a single pair of laws.
+
+        The profile is the worst of theirs at every ε, which is that of no pair: a divergence is the largest of theirs.
+        """
+        return ()
+
     def renyi_bound(self, order: float) -> float | None:
         """An upper bound on the Rényi divergence of this order in both directions, if there is a closed form."""
         if order == math.inf:
             return None if self.exact_renyi(1.0) is None else math.inf
         exact = self.exact_renyi(order)
         return None if exact is None else up(exact)
+
+    def inherited_renyi(self, order: float) -> tuple[float, float] | None:
+        """Upper bounds on the Rényi divergence of a finite order above 1, forward and backward, from those of the
+        curves this atom is made from; None if it is made from none.
+
+        For laws that were cut far out in their tails, so that their own moments say nothing.
+        """
+        return None
 
     def gdp_bound(self) -> float | None:
         """A μ for which this atom is proved μ-GDP, if there is a closed form; inf if there is none at all."""

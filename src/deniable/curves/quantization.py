@@ -1,10 +1,11 @@
-"""Seeing an answer only through bins: quantised curves (source 003, Proposition 2)."""
+"""Seeing an answer only through bins: quantised curves (Pandey, Maleki & Kulkarni 2025)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, final
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from deniable.curves import check
 from deniable.curves.atoms import Gaussian, show
 from deniable.curves.curve import Curve
-from deniable.curves.derived import check_curve, curve_pair, is_tied
+from deniable.curves.derived import check_curve, curve_pair, is_exact, is_tied
 from deniable.curves.laws import finite
 from deniable.curves.laws.base import Law, Pair, Sided
 from deniable.curves.laws.closed import upper_normal
@@ -20,6 +21,7 @@ from deniable.curves.laws.finite import FiniteLaw
 from deniable.curves.promise import Atom
 from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
 from deniable.errors import InvalidOperation, InvalidParameter, NotCertifiable
+from deniable.numbers import root_up, up
 
 
 @final
@@ -47,7 +49,7 @@ class QuantizedGaussian(Atom):
             )
         first = math.floor((-21.0 - self.offset) / self.width)
         edges = self.offset + self.width * np.arange(first, first + math.ceil(cells) + 3, dtype=float)
-        under_q, under_p = _bin_masses(edges), _bin_masses(edges - self.mu)
+        under_p, under_q = _bin_masses(edges), _bin_masses(edges - self.mu)
         # Everything beyond the outermost edges has less than NEGLIGIBLE mass and is cut.
         keep = (under_p > 1e-150) & (under_q > 1e-150)
         lost = [finite.NEGLIGIBLE + float(np.sum(m[~keep])) for m in (under_p, under_q)]
@@ -100,17 +102,26 @@ class QuantizedLoss(Atom):
     def tied(self) -> bool:
         return is_tied(self.curve)
 
+    @property
+    def is_exact(self) -> bool:
+        return is_exact(self.curve)
+
     def pair(self) -> Pair:
-        pair = curve_pair(self.curve)
-        ahead, back, edges = pair.forward.upper, pair.backward.upper, np.array(self.edges)
+        pair, edges = curve_pair(self.curve), np.array(self.edges)
 
-        def bins(one: Law, other: Law, at: Floats) -> Sided:
-            return Sided(_merge_bins(one, other, at, "up"), _merge_bins(one, other, at, "down"))
+        # Each side from the laws of its own side: what the upper laws cut and count as infinite loss is not certain, so
+        # the lower ones must not have it.
+        def bins(one: Sided, other: Sided, at: Floats) -> Sided:
+            return Sided(_merge_bins(one.upper, other.upper, at, "up"), _merge_bins(one.lower, other.lower, at, "down"))
 
-        return Pair(bins(ahead, back, edges), bins(back, ahead, -edges[::-1]))
+        return Pair(bins(pair.forward, pair.backward, edges), bins(pair.backward, pair.forward, -edges[::-1]))
 
     def expression(self) -> str:
         return f"quantized({self.curve.expression()}, edges=[{', '.join(show(e) for e in self.edges)}])"
+
+    def inherited_renyi(self, order: float) -> tuple[float, float] | None:
+        one = self.curve.renyi_function(order)  # the bin is worked out from the answer
+        return one, one
 
     def gdp_bound(self) -> float | None:
         return self.curve.gdp()
@@ -157,7 +168,7 @@ def _merge_bins(ahead: Law, back: Law, edges: Floats, towards: str) -> FiniteLaw
 def quantized(
     curve: Curve, *, width: float | None = None, offset: float = 0.0, edges: Sequence[float] | None = None
 ) -> Curve:
-    """The same mechanism seen through bins: post-processing, so never worse (source 003, Proposition 2).
+    """The same mechanism seen through bins: post-processing, so never worse (Pandey, Maleki & Kulkarni 2025).
 
     `width=` (a Gaussian curve): the answer is only known up to bins [offset + n width, offset + (n+1) width), in
     units of the noise's standard deviation. This is one position of the true answers relative to the bins (the
@@ -170,5 +181,6 @@ def quantized(
         return Curve.of(QuantizedLoss(curve, tuple(check.numbers_array("edges", edges).tolist())))
     if not curve.factors or not all(isinstance(a, Gaussian) for a, _ in curve.factors):
         raise InvalidOperation("quantized(width=) is for Gaussian curves; for others give edges= of the privacy loss")
-    mu = math.sqrt(sum(n * a.mu**2 for a, n in curve.factors if isinstance(a, Gaussian)))
+    squares = (n * Fraction(a.mu) ** 2 for a, n in curve.factors if isinstance(a, Gaussian))
+    mu = up(root_up(sum(squares, Fraction(0))))
     return Curve.of(QuantizedGaussian(mu, check.positive("width", width), check.finite("offset", offset)))

@@ -125,6 +125,7 @@ class Product:
     _latest: tuple[Floats, Floats, Floats, float] | None = None
     _planned_by: Product | None = None
     _differs: float | None = None
+    _made: dict[tuple[Side, float, float, float, float], Panel | None] = field(default_factory=dict)
 
     def fresh(self) -> Product:
         """The same product, with nothing read from it yet."""
@@ -259,6 +260,7 @@ class Product:
                 break
             kept += 1
         self._panels = self._panels[len(self._panels) - kept :]
+        self._made.clear()
 
     def _read(self, panel: Panel, epsilon: Floats, low: Floats, high: Floats) -> None:
         values = panel.delta(epsilon)
@@ -286,10 +288,13 @@ class Product:
             tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(2 * steps), -290.0))
             # The bracket is about twice as sensitive to the lower side as the error law says: half the budget for it.
             share = refine if side == "upper" else refine / 2
-            step = max(self._step(factors, target, share), self._smallest_step(factors, theta, tail))
-            step = aligned_step(factors, step)
+            least = self._smallest_step(factors, theta, tail, beyond)
+            step = aligned_step(factors, max(self._step(factors, target, share), least), 0.7 * least)
             for _ in range(40):
-                panel = compose.compose(factors, side, theta, step, tail, beyond)
+                asked = (side, theta, step, tail, beyond)
+                # A step that memory keeps from shrinking asks for the same panel again.
+                panel = self._made[asked] if asked in self._made else compose.compose(factors, *asked)
+                self._made[asked] = panel
                 if panel is not None:
                     found.append(panel)
                     break
@@ -297,11 +302,10 @@ class Product:
         return found
 
     @staticmethod
-    def _smallest_step(factors: tuple[Factor, ...], theta: float, tail: float) -> float:
-        """The step at which the window (about 16 deviations), or the reach of one law, fills the memory allowed."""
-        total = compose.sketched(factors, theta)
+    def _smallest_step(factors: tuple[Factor, ...], theta: float, tail: float, outside: float) -> float:
+        """The step at which the window, or the reach of one law, fills the memory allowed."""
         longest = max(high - low for low, high in (lattice.reach(f.law, tail) for f in factors))
-        return max(16 * math.sqrt(total.curvature), longest) / compose.LARGEST_WINDOW
+        return max(compose.likely_window(factors, theta, outside), longest) / compose.LARGEST_WINDOW
 
     @staticmethod
     def _step(factors: tuple[Factor, ...], target: Target, refine: float) -> float:
@@ -461,14 +465,16 @@ def _rounded(theta: float) -> float:
     return 0.0 if theta < 1e-6 else 2.0 ** (round(24 * math.log2(theta)) / 24)
 
 
-def aligned_step(factors: Sequence[Factor], step: float) -> float:
-    """The largest step <= `step` (down to 0.7 of it) on whose lattice the heavy atoms of the factors lie best."""
+def aligned_step(factors: Sequence[Factor], step: float, least: float = 0.0) -> float:
+    """The step <= `step` on whose lattice the heavy atoms of the factors lie best: down to 0.7 of it where there are
+    many cells between two atoms, further where there are few, and never below `least`.
+    """
     found: dict[float, int] = {}
     for law, count in factors:
         atoms = law.atoms
         for above, below in pairwise(atoms):
             gap = float(f"{above - below:.11g}")
-            if gap > step / 8:
+            if gap > max(step / 8, least):
                 found[gap] = found.get(gap, 0) + count
     if not found:
         return step
@@ -478,6 +484,7 @@ def aligned_step(factors: Sequence[Factor], step: float) -> float:
     if len(spacings) == 1:
         return gap / cells
     most = math.ceil(cells / 0.7) + 200
+    most = max(min(most, math.floor(gap / least)), cells) if least > 0 else most
     candidates = gap / np.unique(np.round(np.linspace(cells, most, min(most - cells + 1, 20_000))))
     misfit = np.zeros_like(candidates)
     for other, count in spacings[1:]:

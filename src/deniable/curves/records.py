@@ -10,17 +10,20 @@ from deniable.curves.curve import Curve
 from deniable.curves.promise import Atom
 from deniable.errors import DeniableError, UnreadableRecord
 
-VERSION = 1
+VERSION = 2
+"""Version 2: `gaussian` and `laplace` may have a `ratio`, and P is the law without the person, everywhere (in version 1
+`from_pmf` and `from_cells` called that law q: see `_turned`).
+"""
 DEEPEST = 64
 
 
 @cache
 def atom_classes() -> dict[str, type[Atom]]:
     """Every atom by its stable name."""
-    from deniable.curves import atoms, bounded, derived, divisible, kernel, own, quantization
+    from deniable.curves import atoms, bounded, derived, divisible, hidden, kernel, own, quantization
 
     found: dict[str, type[Atom]] = {}
-    for module in (atoms, bounded, derived, divisible, kernel, own, quantization):
+    for module in (atoms, bounded, derived, divisible, hidden, kernel, own, quantization):
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Atom) and value is not Atom:
                 found[value.name] = value
@@ -35,7 +38,9 @@ def to_dict(curve: Curve) -> dict[str, Any]:
 def _factor(atom: Atom, count: int) -> dict[str, Any]:
     record: dict[str, Any] = {"atom": atom.name, "count": count}
     for field in dataclasses.fields(atom):  # type: ignore[arg-type]
-        record[field.name] = _plain(getattr(atom, field.name))
+        value = getattr(atom, field.name)
+        if value != field.default:
+            record[field.name] = _plain(value)
     return record
 
 
@@ -66,30 +71,58 @@ def from_dict(record: Any, depth: int = 0) -> Curve:
         raise UnreadableRecord('"factors" must be a list')
     result = Curve({})
     for factor in factors:
-        result = result * _read_factor(factor, depth)
+        result = result * _read_factor(factor, depth, version)
     return result
 
 
-def _read_factor(factor: Any, depth: int) -> Curve:
+def _read_factor(factor: Any, depth: int, version: int) -> Curve:
     if not isinstance(factor, dict) or not isinstance(factor.get("atom"), str):
         raise UnreadableRecord('each factor must be a dict with an "atom" name')
     name = factor["atom"]
     kind = atom_classes().get(name)
     if kind is None:
         raise UnreadableRecord(f"unknown atom {name!r}; known: {', '.join(sorted(atom_classes()))}")
-    fields = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    known = dataclasses.fields(kind)  # type: ignore[arg-type]
+    fields = [f.name for f in known if f.default is dataclasses.MISSING]
+    optional = {f.name for f in known} - set(fields)
     if "count" not in factor:
         raise UnreadableRecord(f'the factor {name!r} does not say how often it is used: "count" is missing')
     given = set(factor) - {"atom", "count"}
-    if given != set(fields):
+    if given - optional != set(fields):
         raise UnreadableRecord(f"atom {name!r} has the fields {fields}, the record has {sorted(given)}")
     try:
-        atom = kind(**{field: _value(factor[field], depth) for field in fields})
-        return Curve.of(atom).__pow__(factor["count"])
+        atom = kind(**{field: _value(factor[field], depth) for field in given})
+        return Curve.of(_turned(atom) if version == 1 else atom).__pow__(factor["count"])
     except UnreadableRecord:
         raise
     except (DeniableError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise UnreadableRecord(f"atom {name!r} cannot be read: {error}") from error
+
+
+def _turned(atom: Atom) -> Atom:
+    """An atom of a version 1 record as it is written today: beside others, p and q go with the same neighbours as
+    before.
+    """
+    from deniable.curves.own import FromCells, FromPmf
+    from deniable.curves.quantization import QuantizedLoss
+
+    if isinstance(atom, FromPmf) and atom.is_tied:
+        return dataclasses.replace(atom, p=atom.q, q=atom.p)
+    if isinstance(atom, FromCells) and atom.is_tied:
+        highest, lowest = (tuple(-v for v in values) for values in (atom.lowest, atom.highest))
+        return dataclasses.replace(
+            atom, p=atom.q, q=atom.p, lowest=lowest, highest=highest, missing_p=atom.missing_q, missing_q=atom.missing_p
+        )
+    if isinstance(atom, QuantizedLoss) and not all(_is_free_pair(inner) for inner, _ in atom.curve.factors):
+        return dataclasses.replace(atom, edges=tuple(-e for e in reversed(atom.edges)))
+    return atom
+
+
+def _is_free_pair(atom: Atom) -> bool:
+    """Whether this is a pair given by the caller whose direction may flip: those kept their p and q."""
+    from deniable.curves.own import FromCells, FromPmf
+
+    return isinstance(atom, FromPmf | FromCells) and not atom.is_tied
 
 
 def _value(value: Any, depth: int) -> Any:

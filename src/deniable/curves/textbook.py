@@ -17,6 +17,7 @@ For accounting use `Curve`: it is tighter than all of these but the exact ones (
 311.7676046397108
 """
 
+from deniable.curves import textbook_printed as as_printed
 from deniable.curves.textbook_composition import (
     advanced_composition,
     advanced_composition_approximate,
@@ -68,8 +69,11 @@ from deniable.curves.textbook_meaning import (
     catastrophe_delta,
     equal_error_rate_bound,
     gaussian_equal_error_rate,
+    hoeffding_tail,
     kl_bound,
     kl_bound_stated,
+    nu_response_bound,
+    nu_response_epsilon,
     posterior_bound,
     posterior_shift,
     posterior_shift_stated,
@@ -89,6 +93,7 @@ __all__ = [
     "advanced_composition_mironov",
     "advanced_composition_sharp",
     "advanced_composition_step",
+    "as_printed",
     "azuma_tail",
     "basic_composition",
     "basic_composition_of",
@@ -107,12 +112,15 @@ __all__ = [
     "group_privacy",
     "group_privacy_approximate",
     "group_privacy_stated",
+    "hoeffding_tail",
     "kl_bound",
     "kl_bound_stated",
     "laplace_delta",
     "laplace_renyi",
     "laplace_scale",
     "moments_accountant",
+    "nu_response_bound",
+    "nu_response_epsilon",
     "optimal_composition_delta",
     "optimal_composition_epsilon",
     "optimal_composition_step",

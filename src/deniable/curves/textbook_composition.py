@@ -56,7 +56,13 @@ def basic_composition_of(*, costs: Iterable[tuple[Number, Number]]) -> EpsilonDe
     >>> basic_composition_of(costs=[(0.3, 0), (0.7, 1e-6)])
     EpsilonDelta(epsilon=1.0, delta=1e-06)
     """
-    pairs = [(non_negative("epsilon", epsilon), probability("delta", delta)) for epsilon, delta in costs]
+    try:
+        given = [(epsilon, delta) for epsilon, delta in costs]
+    except (TypeError, ValueError):
+        raise InvalidParameter(
+            "costs", costs, "must be pairs (epsilon, delta)", "write (epsilon, 0) for pure ε"
+        ) from None
+    pairs = [(non_negative("epsilon", epsilon), probability("delta", delta)) for epsilon, delta in given]
     return EpsilonDelta(
         up(sum((epsilon for epsilon, _ in pairs), Fraction(0))),
         up_probability(sum((delta for _, delta in pairs), Fraction(0))),

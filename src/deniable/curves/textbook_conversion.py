@@ -393,6 +393,8 @@ def probability_preservation(*, order: Number, renyi: Number, chance: Number) ->
 def _finite_bound(name: str, value: float) -> float:
     try:
         number = float(value)
+        if number < value:  # numpy's longdouble stores more digits
+            number = math.nextafter(number, math.inf)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if number >= 0:

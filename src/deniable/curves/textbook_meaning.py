@@ -6,6 +6,9 @@ A chance that an attacker may reach is rounded up; an error rate that no attacke
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import SupportsIndex
+
 from deniable.curves.textbook_numbers import (
     SMALLEST,
     Number,
@@ -13,13 +16,17 @@ from deniable.curves.textbook_numbers import (
     digits,
     down,
     expm1,
+    log1p,
     non_negative,
     normal_tail,
+    positive,
     probability,
     tanh,
     up,
     up_probability,
+    whole,
 )
+from deniable.errors import InvalidParameter
 
 
 def risk_bound(*, epsilon: Number, delta: Number, risk: Number) -> float:
@@ -62,6 +69,35 @@ def gaussian_equal_error_rate(*, mu: Number) -> float:
     m = non_negative("mu", mu)
     with digits():
         return max(0.0, down(normal_tail(dec(m / 2))))
+
+
+def nu_response_epsilon(*, nu: Number) -> float:
+    """ε of ν-randomized response (the truth with probability ν, otherwise a fair coin): log((1 + ν)/(1 - ν)), rounded
+    up.
+
+    >>> nu_response_epsilon(nu=0.2)
+    0.405465108108164...
+    """
+    with digits():
+        share = _share(nu)
+        return up(log1p(dec(2 * share / (1 - share))))
+
+
+def nu_response_bound(*, nu: Number) -> float:
+    """The simpler bound on the same: log((1 + ν)/(1 - ν)) = log(1 + 2ν/(1 - ν)) <= 2ν/(1 - ν), rounded up.
+
+    >>> nu_response_bound(nu=0.25)
+    0.6666666666666667
+    """
+    share = _share(nu)
+    return up(2 * share / (1 - share))
+
+
+def _share(nu: Number) -> Fraction:
+    share = probability("nu", nu)
+    if not 0 < share < 1:
+        raise InvalidParameter("nu", nu, "must lie strictly between 0 and 1")
+    return share
 
 
 def posterior_bound(*, epsilon: Number, prior: Number) -> float:
@@ -139,6 +175,19 @@ def azuma_tail(*, deviation: Number) -> float:
     t = non_negative("deviation", deviation)
     with digits():
         return max(SMALLEST, up_probability(dec(-t * t / 2).exp()))
+
+
+def hoeffding_tail(*, count: SupportsIndex, width: Number, deviation: Number) -> float:
+    """P(mean - its expectation >= t) <= e^(-2nt²/w²), rounded up, for n independent numbers in intervals of width w.
+
+    Double it for both sides. Source: Hoeffding (1963), Theorem 2.
+
+    >>> hoeffding_tail(count=1000, width=1, deviation=0.05)
+    0.0067379469990854635
+    """
+    n, w, t = whole("count", count), positive("width", width), non_negative("deviation", deviation)
+    with digits():
+        return max(SMALLEST, up_probability(dec(-2 * n * t * t / (w * w)).exp()))
 
 
 def pure_distance(*, epsilon: Number, delta: Number) -> float:

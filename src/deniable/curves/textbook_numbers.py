@@ -58,7 +58,10 @@ def real(name: str, value: Number) -> Fraction:
         except OverflowError:
             as_float = math.inf
         if math.isfinite(as_float):
-            return Fraction(value) if isinstance(value, Rational) else Fraction(as_float)
+            if isinstance(value, Rational):
+                return Fraction(value)
+            # numpy's longdouble stores more digits than a float.
+            return Fraction(*getattr(value, "as_integer_ratio", as_float.as_integer_ratio)())
     raise InvalidParameter(name, value, "must be a finite real number")
 
 

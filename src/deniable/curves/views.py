@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deniable.curves.compose import Factor
+from deniable.curves.compose import SKETCH_TAIL, Factor
 from deniable.curves.laws.base import Sided
 from deniable.curves.laws.moments import log_moment
 from deniable.curves.panel import Side
@@ -72,7 +72,7 @@ def _remembered(curve: Curve) -> _Read | None:
 def _built(curve: Curve) -> _Read:
     """From scratch.
 
-    Direction rule (FACTS B36): directions of tied factors go together. A factor that is not tied may flip. When it is
+    Direction rule: directions of tied factors go together. A factor that is not tied may flip. When it is
     not alone it may even flip after the other answers were seen: it enters with the worse of its two directions.
     """
     factors = [((one, 1) if (one := a.repeated(n)) is not None else (a, n)) for a, n in curve.factors]
@@ -117,6 +117,11 @@ def _product(
         simplify([*lower, *(Factor(s.lower, n) for s, n in sided)], "lower"),
         renyi,
     )
+
+
+def product_of_sides(sided: list[tuple[Sided, int]]) -> Product:
+    """The product of these laws, each with the number of its uses."""
+    return _product(sided, (), (), None)
 
 
 def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side, blur: float = 0.0) -> Floats:
@@ -171,9 +176,10 @@ def epsilon_bounds(curve: Curve, delta: float) -> tuple[float, float]:
             continue
         one = product.epsilon_bounds(delta)
         low, high = max(low, one[0]), max(high, one[1])
-    if math.isinf(high) and math.isfinite(low) and delta > 0:
+    unresolved = math.isinf(high) or (delta < SKETCH_TAIL and high > 2 * low)
+    if unresolved and math.isfinite(low) and delta > 0:
         # Below what tails in floating point resolve, moments still do.
-        high = max(renyi_epsilon(curve.renyi_function, delta), low)
+        high = min(high, max(renyi_epsilon(curve.renyi_function, delta), low))
     return low, high
 
 
@@ -188,6 +194,10 @@ def _chernoff(product: Product, delta: float) -> float:
 @quietly
 def renyi(curve: Curve, order: float) -> float:
     """An upper bound on the Rényi divergence of this order, the worse of both directions."""
+    if order < 1:
+        from deniable.curves import divergences
+
+        return max(divergences.renyi_bounds(curve, order, is_forward)[1] for is_forward in (True, False))
     forward, backward = [], []
     for atom, count in curve.factors:
         one, two = _atom_renyi(atom, order)
@@ -216,6 +226,8 @@ def _atom_renyi(atom: Atom, order: float) -> tuple[float, float]:
         bounded = pair.forward.upper.infinity == pair.backward.upper.infinity == 0
         cap = 0.5 * order * both * both * (1 + 1e-15) if bounded and math.isfinite(both) else math.inf
         values.append(max(min(value, top, cap), 0.0))
+    if math.isinf(max(values)) and 1 < order < math.inf:
+        values = [min(v, i) for v, i in zip(values, atom.inherited_renyi(order) or values, strict=True)]
     return values[0], values[1]
 
 

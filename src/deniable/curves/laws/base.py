@@ -60,6 +60,11 @@ class Law(ABC):
         return ()
 
     @property
+    def jumps(self) -> tuple[float, ...]:
+        """All losses at which P(L > loss) is known to jump, to integrate over it in pieces."""
+        return self.atoms
+
+    @property
     def scale(self) -> float:
         """A typical size of the loss, only to place evaluation points."""
         top = self.highest if np.isfinite(self.highest) else 1.0

@@ -20,6 +20,9 @@ LARGEST_SUPPORT = 4_000_000
 PRODUCT_SUPPORT = 100_000
 """Most values an exact product of finite laws may hold before the lattice takes over."""
 
+MOST_JUMPS = 2000
+"""Most values for which a law is checked to be finite."""
+
 NEGLIGIBLE = 1e-90
 """Mass that is cut from an infinite support: far below the smallest δ (1e-30) that is promised to be resolved."""
 
@@ -61,6 +64,10 @@ class FiniteLaw(Law):
             return ()
         heavy = np.sort(np.argpartition(-self.masses, min(4, len(self.masses) - 1))[:4])
         return tuple(float(self.losses[i]) for i in heavy[::-1])
+
+    @property
+    def jumps(self) -> tuple[float, ...]:
+        return tuple(self.losses.tolist())
 
     @property
     def scale(self) -> float:
@@ -278,3 +285,27 @@ def truncated(losses: Floats, masses: Floats, *, cut: float, relative_error: flo
     up = merged(losses, masses, cut, relative_error, towards="up")
     low = merged(losses, masses, 0.0, relative_error, towards="down")
     return Sided(up, low)
+
+
+def of_jumps(law: Law) -> FiniteLaw | None:
+    """The same law as a finite one, to rounding, if all its mass lies on at most MOST_JUMPS known losses: to look at.
+    (Its masses are differences, so that small ones have few digits.)
+    """
+    if isinstance(law, FiniteLaw):
+        return law
+    losses = np.unique(np.array(law.jumps))
+    if len(losses):  # equal ones may differ by rounding
+        losses = losses[np.append(np.diff(losses) > 1e-13 * (1 + np.abs(losses[1:])), True)]
+    if not 0 < len(losses) <= MOST_JUMPS:
+        return None
+    ends = losses[[0, -1]] + 1e-9 * (1 + np.abs(losses[[0, -1]])) * np.array([-1, 1])
+    outside, gap = law.tails(ends).first, np.diff(losses)
+    room = 1e-12 * (1 + len(losses))
+    # Between two losses, and outside of them, nothing may lie.
+    early, middle, late = (law.tails(losses[:-1] + share * gap).first for share in (0.01, 0.5, 0.99))
+    if not abs(outside[0] - 1) <= room or not abs(outside[1] - law.infinity) <= room:
+        return None
+    if not np.all(early - late <= room * middle):
+        return None
+    masses = -np.diff(np.concatenate((outside[:1], middle, [law.infinity])))
+    return FiniteLaw(losses, np.maximum(masses, 0.0), law.infinity)

@@ -78,6 +78,10 @@ class FailingLaw(Law):
         return self.base.atoms
 
     @property
+    def jumps(self) -> tuple[float, ...]:
+        return self.base.jumps
+
+    @property
     def scale(self) -> float:
         return self.base.scale
 
@@ -98,11 +102,12 @@ class FailingLaw(Law):
 
 
 @dataclass(frozen=True, slots=True)
-class SampledForward(Law):
-    """(1-q)Q + qP against Q: a person who takes part with probability q, compared with one who does not.
+class SampledAgainstWithout(Law):
+    """(1-q)P + qQ against P: a person who takes part with probability q, compared with one who does not.
 
-    If L is the base loss then L' = log(1 - q + q e^L), and the best test is the base's own best test.
-    (Zhu, Dong, Wang 2022, Theorem 11: this pair dominates when (P, Q) dominates the base under "remove".)
+    `base` is the law of Q (with the person) against P (without). If L is its loss then L' = log(1 - q + q e^L), and
+    the best test is the base's own best test. (Zhu, Dong, Wang 2022, Theorem 11: this pair dominates when (Q, P)
+    dominates the base under "remove".)
     """
 
     base: Law
@@ -110,7 +115,7 @@ class SampledForward(Law):
 
     @property
     def lowest(self) -> float:
-        # Q may have mass where P has none: there the answer says "surely not taking part".
+        # P may have mass where Q has none: there the answer says "surely not taking part".
         return math.log1p(-self.rate) if self.rate < 1 else self.base.lowest
 
     @property
@@ -129,6 +134,12 @@ class SampledForward(Law):
     @property
     def atoms(self) -> tuple[float, ...]:
         return tuple(_mixed_loss(a, self.rate) for a in self.base.atoms)
+
+    @property
+    def jumps(self) -> tuple[float, ...]:
+        # Also where the person surely did not take part.
+        nobody = (math.log1p(-self.rate),) if self.rate < 1 else ()
+        return (*nobody, *(_mixed_loss(a, self.rate) for a in self.base.jumps))
 
     @property
     def scale(self) -> float:
@@ -192,9 +203,9 @@ class SampledForward(Law):
 
 
 @dataclass(frozen=True, slots=True)
-class SampledBackward(Law):
-    """Q against (1-q)Q + qP. `base` is the law of Q against P; its loss M gives M' = -log(1 - q + q e^-M) <=
-    -log(1-q).
+class WithoutAgainstSampled(Law):
+    """P against (1-q)P + qQ. `base` is the law of P (without the person) against Q (with them); its loss M gives
+    M' = -log(1 - q + q e^-M) <= -log(1-q).
     """
 
     base: Law
@@ -222,6 +233,11 @@ class SampledBackward(Law):
     def atoms(self) -> tuple[float, ...]:
         extra = (-math.log1p(-self.rate),) if self.base.infinity > 0 and self.rate < 1 else ()
         return extra + tuple(-_mixed_loss(-a, self.rate) for a in self.base.atoms)
+
+    @property
+    def jumps(self) -> tuple[float, ...]:
+        surely = (-math.log1p(-self.rate),) if self.base.infinity > 0 and self.rate < 1 else ()
+        return (*surely, *(-_mixed_loss(-a, self.rate) for a in self.base.jumps))
 
     @property
     def scale(self) -> float:
@@ -278,7 +294,7 @@ class FixedSizeLaw(Law):
     Symmetric by construction: the profile for negative ε is the reflection of the one for positive ε.
     """
 
-    sampled: SampledForward
+    sampled: SampledAgainstWithout
 
     @property
     def lowest(self) -> float:
@@ -299,6 +315,11 @@ class FixedSizeLaw(Law):
     @property
     def atoms(self) -> tuple[float, ...]:
         return (*self.sampled.atoms[:1], 0.0)
+
+    @property
+    def jumps(self) -> tuple[float, ...]:
+        above = [a for a in self.sampled.jumps if a > 0]
+        return (0.0, *above, *(-a for a in above))
 
     @property
     def scale(self) -> float:
@@ -337,6 +358,10 @@ class _Several(Law):
     def atoms(self) -> tuple[float, ...]:
         best = max(self.parts, key=lambda p: p.highest)
         return best.atoms
+
+    @property
+    def jumps(self) -> tuple[float, ...]:
+        return tuple({a for part in self.parts for a in part.jumps})
 
     @property
     def scale(self) -> float:
@@ -428,7 +453,7 @@ def _log_sum(logs: Sequence[float | None], weights: Sequence[float] | None = Non
 
 
 @dataclass(frozen=True, slots=True)
-class ShiftsForward(Law):
+class ShiftedAgainstCentre(Law):
     """Σ w_i N(μ_i, 1) against N(0, 1), μ_i >= 0: a Gaussian whose shift is drawn and kept hidden.
 
     The likelihood ratio Σ w_i exp(μ_i y - μ_i²/2) increases with the output y, so every best test is a half-line in y.
@@ -495,10 +520,10 @@ class ShiftsForward(Law):
 
 
 @dataclass(frozen=True, slots=True)
-class ShiftsBackward(Law):
-    """N(0, 1) against Σ w_i N(μ_i, 1): the other direction of `ShiftsForward`."""
+class CentreAgainstShifted(Law):
+    """N(0, 1) against Σ w_i N(μ_i, 1): the other direction of `ShiftedAgainstCentre`."""
 
-    forward: ShiftsForward
+    shifted: ShiftedAgainstCentre
 
     @property
     def lowest(self) -> float:
@@ -506,18 +531,18 @@ class ShiftsBackward(Law):
 
     @property
     def highest(self) -> float:
-        return -self.forward.lowest
+        return -self.shifted.lowest
 
     @property
     def scale(self) -> float:
-        return self.forward.scale
+        return self.shifted.scale
 
     def tails(self, loss: Floats) -> Tails:
-        y = self.forward.threshold(-loss)
+        y = self.shifted.threshold(-loss)
         from scipy import special
 
         first = upper_normal(-y)
-        pairs = zip(self.forward.weights, self.forward.shifts, strict=True)
+        pairs = zip(self.shifted.weights, self.shifted.shifts, strict=True)
         logs = np.stack([math.log(w) + special.log_ndtr(y - m) for w, m in pairs])
         top = np.max(logs, axis=0)
         mixture = top + np.log(np.sum(np.exp(logs - top), axis=0))

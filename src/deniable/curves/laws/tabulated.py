@@ -61,6 +61,9 @@ def vertices_below(points: Floats, low: Floats, high: Floats) -> tuple[Floats, F
 @quietly
 def law_below(points: Floats, low: Floats, high: Floats, infinity: float) -> FiniteLaw:
     """A law below every convex profile that stays between `low` and `high` at the points."""
+    # Two points whose exponentials are one number have no chord between them.
+    apart = np.concatenate(([True], np.diff(points) > 1e-12 * (1 + np.abs(points[1:]))))
+    points, low, high = points[apart], low[apart], high[apart]
     at, value = vertices_below(points, low, high)
     keep = np.concatenate(([True], np.diff(at) > 1e-12 * (1 + np.abs(at[1:]))))
     at, value = at[keep], np.minimum.accumulate(np.maximum(value[keep] - infinity, 0.0))
