@@ -51,6 +51,18 @@ class Bits:
         return self.protocol.unpacked(self.protocol.randomize([value] * count)).astype(np.int64)
 
 
+class Rows:
+    """A table of one row, many times: each row as one number."""
+
+    def __init__(self, table: Any) -> None:
+        self.table, self.curve = table, table.curve
+
+    def many(self, value: Any, count: int) -> Any:
+        reports = self.table.randomize({"smokes": [value[0]] * count, "drink": [value[1]] * count})
+        words = np.array([["tea", "milk", "water"].index(word) for word in reports["drink"]])
+        return np.array(reports["smokes"]) * 3 + words
+
+
 def cohort_ratio(protocol: Any, a: str, b: str) -> Callable[[Any], float]:
     """Reports of cohorts: which bits one answer sets in the cohort and the other does not, a public matter."""
     ratios: dict[tuple[int, ...], float] = {}
@@ -66,6 +78,29 @@ def cohort_ratio(protocol: Any, a: str, b: str) -> Callable[[Any], float]:
     return ratio
 
 
+def sketch_ratio(protocol: Any, a: str, b: str) -> Callable[[Any], float]:
+    """Reports of a count-mean sketch: the bits at the places of both texts."""
+
+    def ratio(report: Any) -> float:
+        number, *packed = (int(v) for v in report)
+        bits = np.unpackbits(np.array(packed, dtype=np.uint8), bitorder="little")
+        one, two = (protocol.place_of(text, number=number) for text in (a, b))
+        return float(bits[one]) - float(bits[two])
+
+    return ratio
+
+
+def entry_ratio(protocol: Any, a: str, b: str) -> Callable[[Any], float]:
+    """Reports of a Hadamard sketch: whether the bit agrees with the row of one text and not of the other."""
+
+    def ratio(report: Any) -> float:
+        number, entry, bit = (int(v) for v in np.ravel(report))
+        agrees = [bin(entry & protocol.place_of(text, number=number)).count("1") % 2 == 1 - bit for text in (a, b)]
+        return float(agrees[0]) - float(agrees[1])
+
+    return ratio
+
+
 def window(low: int, high: int) -> Callable[[Any], float]:
     """The piecewise mechanism: which of two windows a cell lies in."""
     return lambda cell: float(cell < low) - float(cell >= high)
@@ -74,6 +109,11 @@ def window(low: int, high: int) -> Callable[[Any], float]:
 def piecewise_ratio(protocol: Any) -> Callable[[Any], float]:
     cells, edge = protocol.outcomes, protocol.outcomes - protocol.steps
     return window(edge, cells - edge)
+
+
+STAR = mechanisms.graphs.Graph(nodes="abcd", edges=[("d", "a"), ("d", "b"), ("d", "c")])
+ALONE = mechanisms.graphs.Graph(nodes="abc", edges=[])
+"""The same without its middle."""
 
 
 def cases() -> list[Case]:
@@ -85,7 +125,11 @@ def cases() -> list[Case]:
     half, quarter = (m.DiscreteLaplace(sensitivity=1, epsilon=e) for e in (0.5, 0.25))
     bounds = m.Bounds(unit=add, epsilon=1, exponents=(0, 3))
     shown = int(bounds.noise.error(confidence=bounds.confidence))
+    counted = local.CountMeanSketch(width=8, hashes=1, epsilon=1.0)
+    sketch = local.HadamardSketch(width=8, hashes=1, epsilon=1.0)
     bloom = local.BloomRappor(bits=8, hashes=1, cohorts=4, f=0.5, p=0.25, q=0.75)
+    drinks = local.KaryRandomizedResponse(categories=3, epsilon=0.5), ["tea", "milk", "water"]
+    table = local.TableResponse({"smokes": local.RandomizedResponse(epsilon=0.5), "drink": drinks})
     found = [
         Case("Laplace, whole", m.Laplace(sensitivity=1, epsilon=1), (0, 1), True),
         Case("Laplace, real", m.Laplace(sensitivity=1.0, epsilon=1), (0.0, 1.0), True),
@@ -203,6 +247,7 @@ def cases() -> list[Case]:
             False,
             quick=False,
         ),
+        Case("BinaryMedian", m.BinaryMedian(epsilon=1), ([0, 0, 1], [0, 1, 1]), False, quick=False),
         Case(
             "Median",
             m.Median(bounds=(0.0, 10.0), epsilon=1, unit=replaced),
@@ -258,6 +303,27 @@ def cases() -> list[Case]:
             delta=0.1,
             quick=False,
         ),
+        Case(
+            "EdgeCount",
+            m.graphs.EdgeCount(unit=m.graphs.GraphUnit.node(), degree=2, epsilon=1),
+            (STAR, ALONE),
+            True,
+            quick=False,
+        ),
+        Case(
+            "DegreeSequence",
+            m.graphs.DegreeSequence(nodes="ab", unit=m.graphs.GraphUnit.edge(), epsilon=1),
+            (m.graphs.Graph(nodes="ab", edges=[("a", "b")]), m.graphs.Graph(nodes="ab", edges=[])),
+            True,
+            quick=False,
+        ),
+        Case(
+            "DegreeHistogram",
+            m.graphs.DegreeHistogram(degree=1, unit=m.graphs.GraphUnit.edge(), epsilon=1),
+            (m.graphs.Graph(nodes="ab", edges=[("a", "b")]), m.graphs.Graph(nodes="ab", edges=[])),
+            True,
+            quick=False,
+        ),
         Case("m * n", m.DiscreteLaplace(sensitivity=1, epsilon=0.5) ** 2, (0, 1), True),
         Case(
             "Adaptive",
@@ -285,7 +351,11 @@ def cases() -> list[Case]:
         Case("LocalHashing", hashing, (0, 1), True, likelihood_ratio=hashed(0, 1, hashing.buckets)),
         Case("Rappor", Bits(local.Rappor(categories=4, f=0.5, p=0.25, q=0.75)), (0, 1), True),
         Case("BloomRappor", bloom, ("pear", "fig"), True, likelihood_ratio=cohort_ratio(bloom, "pear", "fig")),
+        Case("CountMeanSketch", counted, ("pear", "fig"), True, likelihood_ratio=sketch_ratio(counted, "pear", "fig")),
+        Case("HadamardSketch", sketch, ("pear", "fig"), True, likelihood_ratio=entry_ratio(sketch, "pear", "fig")),
         Case("DuchiMean", local.DuchiMean(low=0, high=1, epsilon=1.0), (0.0, 1.0), True),
+        Case("MemoisedMean", local.MemoisedMean(low=0, high=1, epsilon=2.0, points=4, flip=0.1), (0.0, 1.0), True),
+        Case("TableResponse", Rows(table), ((True, "tea"), (False, "milk")), True),
         Case("PiecewiseMean", piecewise, (-1.0, 1.0), True, likelihood_ratio=piecewise_ratio(piecewise)),
         Case("HybridMean", local.HybridMean(low=-1, high=1, epsilon=1.0), (-1.0, 1.0), True),
     ]

@@ -6,6 +6,8 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -131,6 +133,24 @@ def test_the_zoo_prints_its_table() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sound", "refuted", "seen", "word"),
+    [
+        (False, True, True, "yes"),
+        (True, True, True, "yes"),
+        (True, False, True, "no, rightly"),
+        (True, False, False, "nothing seen"),
+        (False, False, True, "NO"),
+        (False, False, False, "NO"),
+    ],
+)
+def test_each_outcome_of_the_zoo_has_its_word(sound: bool, refuted: bool, seen: bool, word: str) -> None:
+    """A broken one of which nothing was seen has escaped: that is no excuse for it."""
+    finding: Any = SimpleNamespace(refuted=refuted, seen=seen)
+    entry = (zoo.sound() if sound else zoo.broken())[0]
+    assert commands.caught_or_not(zoo.Look(entry, finding)) == word
+
+
 def test_the_zoo_fits_a_terminal_of_eighty_columns() -> None:
     """One row a line, every name and number whole."""
     result = CliRunner().invoke(cli.build(), ["audit", "--zoo", "--trials", "100"], env={"COLUMNS": "80"})

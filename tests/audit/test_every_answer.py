@@ -348,18 +348,23 @@ def test_wide_answers_of_every_form_are_read(form: Any) -> None:
 
 
 def test_a_rare_leak_is_found_among_many_numbers() -> None:
-    """One number of 300 is 9 in a twentieth of the answers about one neighbour, and never about the other."""
+    """One number of 80 is 9 in a twentieth of the answers about one neighbour, and never about the other.
+
+    About 167 of these answers teach, 333 choose and 500 judge, of which 68 that are all right prove ε > 1. An event
+    that is judged by 200 of them was found in each of 30 runs, and by 125 in 39 of 40 (the sum of columns that was
+    chosen the last time had noise of others in it). Fewer than 250 of 500 are seen with a probability below 1e-33.
+    """
 
     class Vector:
         def many(self, value: int, count: int) -> Any:
             rng = np.random.default_rng()
-            found = np.rint(rng.laplace(0, 3, (count, 300)))
-            found[:, 200] = np.where((rng.random(count) < 0.05) & (value == 1), 9, 0)
+            found = np.rint(rng.laplace(0, 3, (count, 80)))
+            found[:, 53] = np.where((rng.random(count) < 0.05) & (value == 1), 9, 0)
             return found
 
-    found = audit.measure(Vector(), neighbours=(0, 1), claim=CLAIM, trials=4000, confidence=SURE)
+    found = audit.measure(Vector(), neighbours=(0, 1), claim=CLAIM, trials=20_000, confidence=SURE)
     assert found.refuted
-    assert "number 201 of 300" in found.event.words
+    assert "number 54 of 80" in found.event.words
 
 
 def test_shared_noise_is_found_far_from_the_number_that_moves() -> None:

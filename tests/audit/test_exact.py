@@ -90,7 +90,7 @@ def test_noise_on_whole_numbers(kind: str, shift: int) -> None:
 
 
 def test_poisson() -> None:
-    """(2, 5): FACTS C.2."""
+    """(2, 5), by sums of the Poisson probabilities."""
     noisy = mechanisms.PoissonMechanism.linear(low=2, high=5)
     curve = audit.exact(noisy, neighbours=(0, 1))
     assert curve.delta(epsilon=1.0) == pytest.approx(0.416380974675839, abs=1e-12)
@@ -330,6 +330,8 @@ SHARP: list[tuple[str, Any, tuple[Any, Any]]] = [
     ("subsets", local.SubsetSelection(categories=9, epsilon=1.0), (2, 5)),
     ("hashing", local.LocalHashing(categories=9, epsilon=1.0), (2, 5)),
     ("RAPPOR", local.Rappor(categories=5, f=0.5, p=0.25, q=0.75), (0, 1)),
+    ("count-mean sketch", local.CountMeanSketch(width=64, hashes=2, epsilon=1.0), ("pear", "fig")),
+    ("Hadamard sketch", local.HadamardSketch(width=64, hashes=2, epsilon=1.0), ("pear", "fig")),
     ("Duchi", local.DuchiMean(low=0, high=1, epsilon=1.0), (0.0, 1.0)),
     ("piecewise", local.PiecewiseMean(low=0, high=1, epsilon=1.0), (0.0, 1.0)),
     ("hybrid", local.HybridMean(low=0, high=1, epsilon=1.0), (0.0, 1.0)),

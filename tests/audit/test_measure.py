@@ -8,6 +8,7 @@ import random
 import re
 import threading
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -553,3 +554,19 @@ def test_one_value_has_no_neighbour_in_itself(name: str) -> None:
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_values_that_a_mechanism_can_tell_apart_are_neighbours(name: str) -> None:
     assert measuring._pair(DIFFERENT[name]) == DIFFERENT[name] or name == "long arrays"
+
+
+@pytest.mark.parametrize("size", [1e120, 1e200, 1.7e308])
+def test_huge_numbers_are_told_apart_without_a_warning(size: float) -> None:
+    """Squares of what a compressed answer looks like as numbers overflowed, and NumPy said so in the midst of it."""
+    rng = np.random.default_rng(5)
+
+    def mechanism(x: float) -> tuple[float, float, float]:
+        return (size * rng.choice([-1, 1]), size * rng.random(), size * (x if rng.random() < 0.9 else 1 - x))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        finding = audit.measure(
+            mechanism, neighbours=(0.0, 1.0), claim=curves.pure(epsilon=0.1), trials=400, confidence=0.999
+        )
+    assert finding.refuted

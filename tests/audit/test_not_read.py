@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import ctypes
 import enum
 import json
 import math
+import random
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -222,6 +225,19 @@ def caused(value: int) -> Exception:
     return found
 
 
+class Sort(int):
+    """A whole number of another class."""
+
+
+def varied() -> str:
+    """A number of a random length, so that lengths do not tell of a letter more."""
+    return f"{random.random():.{random.randrange(1, 60)}f}"
+
+
+class Both(ctypes.Structure):
+    _fields_ = (("left", ctypes.c_int), ("right", ctypes.c_double))
+
+
 HELD: dict[str, Callable[[int], Any]] = {
     "closure": closure,
     "default of a function": default,
@@ -240,6 +256,13 @@ HELD: dict[str, Callable[[int], Any]] = {
     "order in memory": lambda value: np.zeros((2, 2), order="F" if value else "C"),
     "datetime64": lambda value: np.datetime64(10**18 + value, "ns"),
     "timedelta64": lambda value: np.timedelta64(10**18 + value, "ns"),
+    "class of a whole number": lambda value: [0.5, Sort(1) if value else 1],
+    "array of C": lambda value: (ctypes.c_int * 2)(3, value),
+    "structure of C": lambda value: Both(3, value),
+    "text in XML": lambda value: ElementTree.fromstring(f"<a n='1'><b>{value}</b></a>"),
+    "blank after a number": lambda value: varied() + " " * value,
+    "plus before a number": lambda value: ("+" if value else "") + varied(),
+    "blanks in JSON": lambda value: f"[{varied()},{' ' * value}0]",
     "array of datetime64": lambda value: np.array([10**18 + value, 5], dtype="datetime64[ns]"),
 }
 
@@ -295,6 +318,10 @@ def test_dates_of_any_unit_keep_their_digits() -> None:
 @pytest.mark.slow
 def test_frames_and_tensors_are_read_with_what_they_carry() -> None:
     pandas, torch = pytest.importorskip("pandas"), pytest.importorskip("torch")
+    arrow, polars = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    sparse = pytest.importorskip("scipy.sparse")
+    stored = (([1.0], ([0], [0])), ([1.0, 0.0], ([0, 0], [0, 1])))
+    lists = (polars.List(polars.String), polars.List(polars.Categorical))
 
     def attrs(value: int) -> Any:
         found = pandas.DataFrame({"n": [1]})
@@ -310,6 +337,14 @@ def test_frames_and_tensors_are_read_with_what_they_carry() -> None:
         "attrs": attrs,
         "attrs of a column": lambda value: attrs(value)["n"],
         "grad": gradient,
+        "name of an index": lambda value: pandas.DataFrame({"n": [1]}).rename_axis(str(value)),
+        "name of all columns": lambda value: pandas.DataFrame({"n": [1]}).rename_axis(columns=str(value)),
+        "categories": lambda value: pandas.Series(pandas.Categorical([1], categories=range(2 + value))),
+        "type of a column": lambda value: pandas.DataFrame({"n": ["a"]}, dtype="string" if value else object),
+        "metadata": lambda value: arrow.table({"n": [1]}).replace_schema_metadata({"note": str(value)}),
+        "type of an Arrow column": lambda value: arrow.table({"n": arrow.array([1], f"int{32 * (value + 1)}")}),
+        "type of a Polars column": lambda value: polars.DataFrame({"n": [["a"]]}, {"n": lists[value]}),
+        "stored zero": lambda value: sparse.csr_matrix(stored[value], shape=(1, 3)),
         "dates": lambda value: pandas.Series(pandas.to_datetime([10**18 + value], unit="ns")),
         "dates in an index": lambda value: pandas.DatetimeIndex([10**18 + value]),
         "dates in a zone": lambda value: pandas.Series(pandas.to_datetime([10**18 + value], unit="ns", utc=True)),
@@ -392,5 +427,5 @@ def test_a_traceback_is_no_part_of_an_error() -> None:
             raise ValueError("no")
         return HONEST.release(exact)
 
-    found = audit.measure(told, neighbours=(0, 1), claim=CLAIM, trials=1500, confidence=SURE)
+    found = audit.measure(told, neighbours=(0, 1), claim=CLAIM, trials=5000, confidence=SURE)
     assert found.verdict == "consistent", found.sentence

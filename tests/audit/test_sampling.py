@@ -49,7 +49,7 @@ def test_added_noise_is_drawn_in_one_go(
     assert np.shape(answers[0]) == shape
     moved = np.array([[float(y - x) for y, x in zip(np.ravel(a).tolist() if shape else [a], np.ravel(value).tolist() if shape else [value], strict=True)] for a in answers])  # fmt: skip
     assert abs(moved.mean()) < 7 * math.sqrt(2) / math.sqrt(moved.size)
-    assert np.std(moved) == pytest.approx(float(mechanism._level) * (1 if "Gauss" in repr(mechanism) else math.sqrt(2)), rel=0.2)  # fmt: skip
+    assert np.std(moved) == pytest.approx(float(mechanism.level) * (1 if "Gauss" in repr(mechanism) else math.sqrt(2)), rel=0.2)  # fmt: skip
     assert not any(isinstance(a, Raised) for a in answers)
 
 

@@ -178,7 +178,7 @@ def noisy_step(rng: np.random.Generator, mistake: str, count: int) -> tuple[Any,
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["none", "divided twice", "clipped as a whole"])
 def test_one_run_of_training_shows_what_was_done_wrong(mistake: str) -> None:
-    """REDTEAM 23 (Tramèr et al. 2022). The claim is Gaussian with σ = 2: μ = 0.5, ε = 1.99 at δ = 1e-5. A sound run is
+    """Tramèr et al. (2022). The claim is Gaussian with σ = 2: μ = 0.5, ε = 1.99 at δ = 1e-5. A sound run is
     refuted once in a billion; of the broken ones nearly all canaries are guessed, and one run refutes every μ up to 0.7,
     give or take 0.02: the claim. (Its ε alone is not refuted so surely: all may be told with probability δ.) (That batches were shuffled and not sampled shows at a large δ only, where one run may be all luck: see the zoo.)
     """

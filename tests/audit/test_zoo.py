@@ -1,4 +1,4 @@
-"""The zoo: every broken one is caught, no sound one is blamed, and the truths are what REDTEAM and FACTS say."""
+"""The zoo: every broken one is caught, no sound one is blamed, and the truths are what papers and closed forms say."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_sound_are_left_alone(name: str) -> None:
     ],
 )
 def test_the_truths_are_known_from_elsewhere(name: str, truth: float) -> None:
-    """REDTEAM's table, FACTS B40, Balle & Wang."""
+    """Lyu, Su & Li (2017), Ding et al. (2018), Balle & Wang (2018), and closed forms."""
     assert zoo.entries[name].truth == pytest.approx(truth, rel=1e-3)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import warnings
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -48,6 +50,30 @@ def in_defaults(mean, kept=[torch.zeros(4)]):  # noqa: B006, B008  # the mistake
 def attributed(mean):
     was, attributed.mean = getattr(attributed, "mean", torch.zeros(4)), mean
     return was
+
+
+def in_named_defaults(mean, *, kept=[torch.zeros(4)]):  # noqa: B006, B008  # the mistake that is looked for
+    was, kept[0] = kept[0], mean
+    return was
+
+
+behind = torch.zeros(4)
+elsewhere = ModuleType("elsewhere")
+"""Stands for another package, which is not looked into: it calls what it was given."""
+
+
+def wrapped_inside(mean):
+    global behind
+    was, behind = behind, mean
+    return was
+
+
+@functools.wraps(wrapped_inside)
+def wrapped(mean):
+    return elsewhere.called(mean)
+
+
+elsewhere.called = wrapped_inside
 
 
 def enclosed():
@@ -124,6 +150,12 @@ class Outsider(Base):
     def defaults(self, mean):
         return in_defaults(mean)
 
+    def named_defaults(self, mean):
+        return in_named_defaults(mean)
+
+    def wrapped_function(self, mean):
+        return wrapped(mean)
+
     def function_attribute(self, mean):
         return attributed(mean)
 
@@ -133,7 +165,7 @@ class Outsider(Base):
 
 PLACES = (
     "own_class", "class_above", "list_of_the_class", "other_class", "list_of_another_class", "a_global", "global_table",
-    "global_array", "function", "defaults", "function_attribute", "closure",
+    "global_array", "function", "defaults", "named_defaults", "wrapped_function", "function_attribute", "closure",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from torch import nn  # noqa: E402
 from deniable import learn  # noqa: E402
 from deniable.errors import InvalidParameter  # noqa: E402
 from deniable.learn.torch import Trainer, rules  # noqa: E402
+from deniable.learn.torch.apart import Trace  # noqa: E402
 from deniable.learn.torch.domains import Given, Mixed, Rows, Same  # noqa: E402
 
 torch.set_num_threads(1)
@@ -187,6 +188,24 @@ class Bag(nn.Module):
 @pytest.mark.parametrize("how", ["mean", "sum", "max", "weighted"])
 def test_bags_of_embeddings_stay_whole_where_each_has_its_own_example(how):
     assert _trained(Bag(how), torch.randint(0, 20, (30, 7)), _picked) is None
+
+
+def test_bags_whose_last_offset_ends_the_last_one_are_fewer_than_the_examples():
+    """Offsets 0, 7, 14, ... look like one bag for each example; if the last one is an end, one example has none."""
+    ids, weights = torch.randint(0, 20, (6, 7)), torch.randn(20, 6)
+    for is_end in (False, True):
+        trace = Trace([ids], len(ids))
+        trace.__enter__()
+        try:
+            flat, offsets = ids.flatten(), torch.arange(0, ids.numel(), 7)
+            bags = nn.functional.embedding_bag(flat, weights, offsets, mode="sum", include_last_offset=is_end)
+        finally:
+            trace.end()
+        assert len(bags) == len(offsets) - is_end
+        assert isinstance(trace.of(bags), Mixed if is_end else Rows)
+        args = (weights, flat, offsets, False, 0, False, None, is_end)
+        given = Given(torch.ops.aten._embedding_bag.default, args, {}, trace.of, len(ids))
+        assert (rules._bagged(given, [bags]) is None) == is_end, "the rule itself, whatever looks at shapes after it"
 
 
 @pytest.mark.parametrize("how", ["bags across examples", "bags of others", "one bag", "weights by place"])

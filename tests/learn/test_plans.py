@@ -296,6 +296,7 @@ def told_by_one_step(rate, noise, steps, epsilon):
         return most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1e-15, 1e-12, 1e-9, 1e-6])
 @pytest.mark.parametrize("steps", [1, 7, 100])
 def test_tiny_rates_are_calibrated_on_the_safe_side(rate, steps):

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 pytestmark = pytest.mark.torch
 
 from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 
 from deniable import learn  # noqa: E402
 from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
@@ -57,6 +58,60 @@ def test_models_that_mix_examples_are_refused(model):
     trainer = made(model, learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0))
     with pytest.raises(InvalidParameter, match=r"other examples|cannot be told apart"):
         run(trainer)
+
+
+UNFOLLOWED = {
+    "vmap": lambda y: torch.vmap(torch.sin)(y),
+    "vmap, minus": lambda y: torch.vmap(lambda each: each - 1)(y),
+    "vmap, from the right": lambda y: torch.vmap(lambda each: 1 - each)(y),
+    "vmap, compared": lambda y: torch.vmap(lambda each: each * (1.0 if (each == each) is False else 2.0))(y),
+    "jvp": lambda y: torch.func.jvp(torch.sin, (y,), (torch.ones_like(y),))[0],
+    "grad": lambda y: torch.func.grad(lambda each: each.sin().sum())(y),
+    "cond": lambda y: torch.cond(torch.tensor(True), torch.sin, torch.cos, (y,)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, in jvp
+@pytest.mark.parametrize("name", UNFOLLOWED)
+def test_transforms_of_functions_are_refused_with_a_remedy(name):
+    """torch's bare NotImplementedError said nothing of what to do. An operator took our TypeError for "cannot do that":
+    `-` ended in a bare TypeError, and `==` went on as False.
+    """
+
+    class Transformed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return UNFOLLOWED[name](self.inner(x))
+
+    with pytest.raises(InvalidParameter, match=r"(vmap|cond).*write it with operations on the whole batch"):
+        run(made(Transformed(), learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0)))
+
+
+NORMS = {
+    "functional": lambda y: F.batch_norm(y, None, None, training=True),
+    "torch": lambda y: torch.batch_norm(y, None, None, None, None, True, 0.1, 1e-5, False),
+}
+
+
+@pytest.mark.parametrize("shape", [(-1, 8), (-1, 2, 4)])
+@pytest.mark.parametrize("function", NORMS)
+def test_batch_statistics_are_refused_in_our_words(function, shape):
+    """The examples came again one by one, and torch's bare ValueError said that one value a channel is too few."""
+
+    class Normed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.head = nn.Linear(4, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            return self.head(NORMS[function](self.inner(x).view(shape)).flatten(1))
+
+    with pytest.raises(InvalidParameter, match=r"batch_norm with training=True depends on the other.*group_norm"):
+        run(made(Normed(), learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0)))
 
 
 @pytest.mark.parametrize(

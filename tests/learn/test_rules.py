@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
@@ -12,6 +14,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from deniable.learn.torch.apart import Trace  # noqa: E402
 from deniable.learn.torch.domains import Mixed, Rows  # noqa: E402
+from deniable.learn.torch.rules import _recurrent  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -255,3 +258,68 @@ def test_losses_that_a_number_of_the_data_picks_are_not_apart():
     finally:
         trace.end()
     assert isinstance(trace.of_losses(losses, nn.Linear(1, 1)), Mixed)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_states_of_recurrent_layers_have_their_examples_before_their_width(kind, batch_first):
+    """Layers and directions in front, then examples: another one there changes the states of no other."""
+    torch.manual_seed(0)
+    layer = kind(5, 3, num_layers=2, bidirectional=True, batch_first=batch_first)
+
+    def states(x):
+        last = layer(x if batch_first else x.transpose(0, 1))[1]
+        return list(last) if isinstance(last, tuple) else [last]
+
+    x = torch.randn(B, 4, 5)
+    trace = Trace([x], B)
+    trace.__enter__()
+    try:
+        found = states(x)
+    finally:
+        trace.end()
+    other = x.clone()
+    other[2] = torch.randn(4, 5) * 5
+    assert len(found) == (2 if kind is nn.LSTM else 1)
+    for state, changed in zip(found, states(other), strict=True):
+        assert trace.of(state) == Rows(1, 1)
+        assert (changed - state).abs().amax((0, 2)).nonzero().flatten().tolist() == [2]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_norm_by_a_number_of_each_example_is_not_apart(training):
+    """With as many channels as examples, a number of each example would scale or move one channel of all of them."""
+    x = torch.randn(B, B, 7)
+    alike, ones, zeros = torch.ones(B, B, 7), torch.ones(B), torch.zeros(B)
+    trace = Trace([x], B)
+    trace.__enter__()
+    try:
+        own = x[:, 0, 0]
+        assert trace.of(own) == Rows(0, 1)
+        mixed = [
+            F.batch_norm(given, zeros, ones, weight=weight, bias=bias, training=training)
+            for given in (x, alike)
+            for weight, bias in ((own, zeros), (ones, own))
+        ]
+        apart = F.batch_norm(x, zeros, ones, weight=ones, bias=zeros, training=False)
+    finally:
+        trace.end()
+    assert [isinstance(trace.of(each), Mixed) for each in mixed] == [True] * 4
+    assert trace.of(apart) == Rows(0, 1)
+
+
+def test_states_of_all_layers_at_once_have_their_examples_in_the_middle():
+    """As cuDNN gives them; on a CPU each layer comes alone, with its examples in front."""
+    x, values = torch.randn(4, B, 5), {"batch_first": False, "batch_sizes": [], "hx": None, "cx": None}
+    given = SimpleNamespace(
+        first=(x, Rows(1, 1)),
+        name="aten::_cudnn_rnn",
+        tensors=[x],
+        domains=[Rows(1, 1)],
+        value=lambda *names: next((values[name] for name in names if name in values), None),
+    )
+    made = [torch.zeros(4, B, 3), torch.zeros(2, B, 3), torch.zeros(2, B, 3), torch.zeros(9)]
+    out, state, cell, inside = _recurrent(given, made)
+    assert [out, state, cell] == [Rows(1, 1)] * 3
+    assert isinstance(inside, Mixed)
+    assert _recurrent(given, [made[0], torch.zeros(B, 3), torch.zeros(B, 3)])[1:] == [Rows(0, 1)] * 2

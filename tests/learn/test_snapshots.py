@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict, deque
+from pathlib import Path
+from types import CellType
 
 import numpy as np
 import pytest
@@ -13,7 +15,12 @@ pytestmark = pytest.mark.torch
 
 from torch import nn  # noqa: E402
 
+from deniable import learn  # noqa: E402
 from deniable.errors import InvalidParameter  # noqa: E402
+from deniable.learn.torch import Trainer  # noqa: E402
+from deniable.learn.torch.border import check_model  # noqa: E402
+from deniable.learn.torch.following import FOLLOWED, KEPT  # noqa: E402
+from deniable.learn.torch.snapshots import NOTHING, held_by, put_into  # noqa: E402
 from deniable.learn.torch.state import State  # noqa: E402
 
 torch.set_num_threads(1)
@@ -199,3 +206,72 @@ def test_a_counter_is_told_from_other_numbers():
     model.number += 1
     assert state.changed() == [("number", True)]
     assert state.counters() == [(model.__dict__, "number", 1001)]
+
+
+TENSORS = {
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "sparse rows": lambda: torch.eye(3).to_sparse_csr(),
+    "meta": lambda: torch.empty(3, device="meta"),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*(sparse|Sparse|nested|prototype|beta).*")
+@pytest.mark.parametrize("kind", TENSORS)
+@pytest.mark.parametrize("place", ["attribute", "list", "buffer"])
+def test_tensors_that_cannot_be_compared_have_a_remedy(kind, place):
+    """Of a sparse buffer, a sparse attribute and a meta attribute torch itself said that something is not implemented."""
+    model, tensor = nn.Linear(3, 1), TENSORS[kind]()
+    if place == "buffer":
+        model.register_buffer("held", tensor)
+    else:
+        model.held = tensor if place == "attribute" else [tensor]
+    check = check_model if place == "buffer" else lambda model: State(model).begin()
+    with pytest.raises(InvalidParameter, match=r"real device|make it dense") as refused:
+        check(model)
+    assert "held" in str(refused.value)
+
+
+def test_the_guarantee_names_every_place_that_the_page_calls_unseen():
+    """The page listed more than the guarantee assumed: what nobody looks at must be assumed where it is printed."""
+    page = Path(learn.__file__).parents[3] / "docs" / "learn.md"
+    [row] = [
+        line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| state in other places:")
+    ]
+    places = (
+        "modules of Python", "more than 4096 members in globals", "objects without a __dict__", "iterators", "slots",
+        "lru_cache", "globals that a function in an attribute names", "hooks", "more than 65 536 numbers", ".data",
+    )  # fmt: skip
+    for each in places:
+        assert each in row.replace("`", ""), each
+        assert each in KEPT, each
+    [hooks] = [line for line in page.read_text(encoding="utf-8").splitlines() if "grad_fn.register_hook" in line]
+    assert "other threads of Python" in hooks
+    assert "in another thread" in FOLLOWED
+    assert "a hook on a node of autograd's graph" in FOLLOWED
+
+
+@pytest.mark.parametrize("path", [5, b"run.pt", None, ""])
+def test_a_checkpoint_that_is_no_path(path):
+    """A bare TypeError."""
+    model = nn.Linear(3, 1)
+    plan = learn.DPSGD(clip=1.0, rate=0.5, steps=2, noise=1.0)
+    data = torch.zeros(4, 3), torch.zeros(4, 1)
+    trainer = Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, data, progress=False)
+    for call in (trainer.load, trainer.save):
+        with pytest.raises(InvalidParameter, match="path of a file"):
+            call(path)
+
+
+def test_a_cell_that_was_empty_is_emptied_again():
+    """A closure whose variable the forward pass sets first: the next one must not find it."""
+    for held in ((), (3.0,)):
+        cell = CellType(*held)
+        before = held_by(cell)
+        for after in ((), (5.0,)):
+            del cell.cell_contents
+            if after:
+                cell.cell_contents = after[0]
+            put_into(cell, before)
+            assert held_by(cell) is before
+    assert held_by(CellType()) is NOTHING

@@ -13,7 +13,7 @@ import numpy as np
 
 from deniable import Unit, curves, local, mechanisms, testing
 from deniable.mechanisms import cautionary
-from tests.audit.cases import hashed
+from tests.audit.cases import ALONE, STAR, entry_ratio, hashed
 
 Pmf = Callable[[int], float]
 Case = tuple[Any, tuple[Any, Any], dict[str, Any]]
@@ -77,6 +77,12 @@ def peeled(selection: Any) -> Callable[[Any], Mapping[tuple[int, int], float]]:
         return found
 
     return law
+
+
+def memoised_law(x: float) -> Mapping[int, float]:
+    """One report at ε = 2 and a flip of 1/10: a line in the answer, from one end of the odds to the other."""
+    one = 0.1 + 0.8 * (1 + x * math.expm1(2)) / (1 + math.exp(2))
+    return {1: one, 0: 1 - one}
 
 
 def kept_bits(own: float, other: float, bits: int) -> Callable[[int], Mapping[Any, float]]:
@@ -163,6 +169,14 @@ def person(protocol: Any) -> testing.OnePerson:
     return testing.OnePerson(protocol)
 
 
+SKETCH = local.HadamardSketch(width=8, hashes=1, epsilon=3.0)
+
+
+def read_entry(report: Any) -> float:
+    """Whether a report speaks for one text and not for the other."""
+    return entry_ratio(SKETCH, "pear", "fig")(report)
+
+
 def read_hash(report: Any) -> float:
     """Whether a report speaks for 0 or for 1."""
     return hashed(0, 1, HASHING.buckets)(report)
@@ -238,6 +252,11 @@ OURS: dict[str, Case] = {
             "distance": lambda data, y: MEDIAN.distances(data)[MEDIAN.answers.index(y)],
             "trials": 1000,
         },
+    ),
+    "BinaryMedian": (
+        mechanisms.BinaryMedian(epsilon=2),
+        ([0, 0, 1], [0, 1, 1]),
+        {"law": lambda rows: {1: 1 / (1 + math.exp(3 - 2 * sum(rows))), 0: 1 / (1 + math.exp(2 * sum(rows) - 3))}},
     ),
     "BinaryInverseSensitivity": (
         MAJORITY,
@@ -344,6 +363,21 @@ OURS: dict[str, Case] = {
     ),
     "NameAndShame": (cautionary.NameAndShame(records=4), ([1, 0, 0, 1], [1, 0, 0, 0]), {"trials": 1000}),
     "Subsampling": (cautionary.Subsampling(rate=0.25), ([1, 0, 0], [1, 0, 2]), {"trials": 1000}),
+    "EdgeCount": (
+        mechanisms.graphs.EdgeCount(unit=mechanisms.graphs.GraphUnit.node(), degree=2, epsilon=1),
+        (STAR, ALONE),
+        {"trials": 1500, "law": lambda graph: geometric(2.0)(2 if graph == STAR else 0)},
+    ),
+    "DegreeSequence": (
+        mechanisms.graphs.DegreeSequence(nodes="abcd", unit=mechanisms.graphs.GraphUnit.node(), degree=2, epsilon=4),
+        (STAR, ALONE),
+        {"trials": 3000},
+    ),
+    "DegreeHistogram": (
+        mechanisms.graphs.DegreeHistogram(degree=2, unit=mechanisms.graphs.GraphUnit.node(), epsilon=4),
+        (STAR, ALONE),
+        {"trials": 3000},
+    ),
     # -- local protocols
     "RandomizedResponse": (
         person(local.RandomizedResponse(epsilon=1.0)),
@@ -389,7 +423,19 @@ OURS: dict[str, Case] = {
         ("pear", "plum"),
         {"trials": 1000},
     ),
+    "CountMeanSketch": (
+        person(local.CountMeanSketch(width=8, hashes=1, epsilon=4.0)),
+        ("pear", "fig"),
+        {"trials": 2000},
+    ),
+    # Which entry of the row it is, is public: who works it out reads the report.
+    "HadamardSketch": (person(SKETCH).then(read_entry), ("pear", "fig"), {"trials": 2000}),
     "DuchiMean": (person(local.DuchiMean(low=-1, high=1, epsilon=1.0)), (-1.0, 1.0), {"trials": 1500}),
+    "MemoisedMean": (
+        person(local.MemoisedMean(low=0, high=1, epsilon=2.0, points=4, flip=0.1)),
+        (0.0, 1.0),
+        {"law": memoised_law, "trials": 1500},
+    ),
     "PiecewiseMean": (person(local.PiecewiseMean(low=-1, high=1, epsilon=1.0)), (-1.0, 1.0), {"trials": 1500}),
     "HybridMean": (person(local.HybridMean(low=-1, high=1, epsilon=3.0)), (-1.0, 1.0), {"trials": 600}),
 }

@@ -73,7 +73,10 @@ class Seen:
         types = ", ".join(self.types[:SHOWN]) + (", …" if len(self.types) > SHOWN else "")
         parts = [_counted(self.numbers, "number"), _counted(self.words, "word")]
         found = " and ".join(part for part in parts if part) or "nothing"
-        said = f"Read in {self.answers:,} answers ({types}): {found}, {self.changing:,} of them changing."
+        changes = f"{self.changing:,} of them changing"
+        if self.numbers + self.words == 1:
+            changes = "which changes" if self.changing else "the same in all of them"
+        said = f"Read in {self.answers:,} answers ({types}): {found}, {changes}."
         return said if not self.shut else f"{said} Not read: {', '.join(self.shut)}, {UNREADABLE}."
 
 

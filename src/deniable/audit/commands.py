@@ -10,17 +10,18 @@ import os
 import shutil
 import sys
 import textwrap
+import traceback
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from deniable.audit import finding, zoo
 from deniable.audit.finding import Finding
 from deniable.audit.measuring import LEAST, SECONDS, Progress, measure
 from deniable.curves import Curve, check, parse
 from deniable.curves.looks import rounded_down
-from deniable.errors import NOTHING, InvalidParameter, MissingExtra
+from deniable.errors import NOTHING, InvalidParameter, MissingExtra, NotCertifiable
 
 REFUTED: Final = 3
 """The exit code when the claim is refuted: not a failure of the audit, and not to be overlooked by a script."""
@@ -53,7 +54,7 @@ def audit_command(
     if plot is not None:
         _can_draw(plot)
     promise = None if claim is None else parse(claim)
-    with _prints_aside(as_json), _bar("asking the mechanism", show=not as_json) as progress:
+    with _prints_aside(as_json), _stays(), _bar("asking the mechanism", show=not as_json) as progress:
         mechanism = imported(target)
         found = measure(
             mechanism,
@@ -65,6 +66,8 @@ def audit_command(
             seconds=seconds,
             progress=progress,
         )
+    if sys.stdout.closed:
+        raise NotCertifiable("the mechanism closed the standard output, where the finding is written; so there is none")
     if plot is not None:
         from deniable import plots
 
@@ -93,9 +96,53 @@ def audit_command(
     return {finding.REFUTED: REFUTED, finding.NOTHING_SEEN: NOTHING_SEEN}.get(found.verdict, 0)
 
 
+class _Kept:
+    """An output that their code may write to, and not close."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def close(self) -> None:
+        """Not for them to do."""
+
+
 def _prints_aside(as_json: bool) -> AbstractContextManager[object]:
     """What the mechanism and its module print goes to the other channel where JSON is read from this one."""
-    return redirect_stdout(sys.stderr) if as_json else nullcontext()
+    kept: Any = _Kept(sys.stderr if as_json else sys.stdout)
+    return redirect_stdout(kept)
+
+
+@contextmanager
+def _stays() -> Iterator[None]:
+    """Code that leaves Python while it is looked at gives no exit code of ours: 0 would say that all is well."""
+    process, leave = os.getpid(), os._exit
+
+    def left(status: int) -> NoReturn:
+        if os.getpid() != process:  # a child that their code has made ends as it is used to
+            leave(status)
+        raise SystemExit(status)
+
+    os._exit = left
+    try:
+        yield
+    except SystemExit:
+        rule = (
+            "the mechanism or one of its answers left Python (sys.exit) during the audit, so the audit has no finding"
+        )
+        raise NotCertifiable(rule) from None
+    finally:
+        os._exit = leave
+
+
+def said_by(error: BaseException) -> str:
+    """What an error of their code says; nothing where it cannot say it."""
+    try:
+        return str(error)
+    except Exception:  # their __str__ may raise anything, and that must not end the audit
+        return ""
 
 
 def fitted(text: str, width: int | None) -> str:
@@ -130,8 +177,31 @@ def imported(target: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise InvalidParameter("target", target, f"cannot be imported: {error}") from None
+        raise InvalidParameter("target", target, f"cannot be imported: {said_by(error)}") from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module is a program: it may raise anything, or leave
+        raise _not_imported(target, error) from None
     return found
+
+
+def _not_imported(target: str, error: BaseException) -> InvalidParameter:
+    """What a module does that cannot be imported, and where; what its error says stands beside it, as a note."""
+    if isinstance(error, SyntaxError):
+        known = error.filename is not None and error.lineno is not None
+        where = f"{os.path.basename(error.filename or '')}, line {error.lineno}" if known else "its file as a whole"
+    else:
+        *_, last = traceback.extract_tb(error.__traceback__)
+        where = f"{os.path.basename(last.filename)}, line {last.lineno}"
+    if isinstance(error, SystemExit):
+        rule = f"cannot be imported: it leaves Python by sys.exit() ({where})"
+        remedy = 'put what its file runs as a program under if __name__ == "__main__":'
+        return InvalidParameter("target", target, rule, remedy)
+    rule = f"cannot be imported: it raises {type(error).__name__} ({where})"
+    failed = InvalidParameter("target", target, rule, "see that python -c 'import ...' runs")
+    if said := said_by(error):
+        failed.add_note(f"It said: {said}")
+    return failed
 
 
 def literal(text: str) -> Any:
@@ -270,7 +340,7 @@ def zoo_command(
         and_unseen = f", nothing seen of {unseen}" if unseen else ""
         console.print(
             f"\n{found_out} of {len(zoo.broken())} broken ones caught, {blamed} of {len(zoo.sound())} sound ones "
-            f"blamed{and_unseen}; {trials:,} trials, confidence {confidence:.10g}."
+            f"blamed{and_unseen}; {trials:,} trials, confidence {float(confidence)!r}."
         )
     if any(not one.as_it_should and not _is_unseen(one) for one in looks):
         return 1

@@ -93,7 +93,7 @@ class Finding:
     @property
     def sentence(self) -> str:
         """The finding in plain words."""
-        sure, level = f"{self.confidence:.10g}", f"δ = {self.delta:.3g}"
+        sure, level = f"{float(self.confidence)!r}", f"δ = {self.delta:.3g}"
         measured = f"ε is at least {rounded_down(self.epsilon, 4)} at {level}"
         if self.verdict == NOTHING_SEEN:
             return self._partly(sure, measured) if self.seen else self._nothing(sure, level)

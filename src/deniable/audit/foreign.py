@@ -84,11 +84,22 @@ def _pandas(value: Any) -> Parts | None:
     if _is(value, "pandas", "DataFrame"):
         named: Parts = [((f"[{name!r}]",), _column(value.iloc[:, i])) for i, name in enumerate(value.columns)]
         about: Parts = [((".columns",), [str(name) for name in value.columns]), ((".attrs",), value.attrs)]
-        return [*named, ((".index",), _column(value.index)), *about]
+        types: Parts = [((".types", i), _pandas_type(kind)) for i, kind in enumerate(value.dtypes)]
+        names: Parts = [((".names",), [*map(str, value.index.names), *map(str, value.columns.names)])]
+        return [*named, ((".index",), _column(value.index)), *about, *types, *names]
     if _is(value, "pandas", "Series"):
-        named = [((".name",), value.name), ((".attrs",), value.attrs)]
-        return [((), _column(value)), ((".index",), _column(value.index)), *named]
-    return [((), _column(value))] if _is(value, "pandas", "Index") else None
+        named = [((".name",), value.name), ((".attrs",), value.attrs), ((".type",), _pandas_type(value.dtype))]
+        names = [((".names",), list(map(str, value.index.names)))]
+        return [((), _column(value)), ((".index",), _column(value.index)), *named, *names]
+    if _is(value, "pandas", "Index"):
+        return [((), _column(value)), ((".names",), list(map(str, value.names))), ((".type",), str(value.dtype))]
+    return None
+
+
+def _pandas_type(kind: Any) -> list[Any]:
+    """Its name, and the categories that there are, also those that no cell has."""
+    categories = getattr(kind, "categories", None)
+    return [str(kind), getattr(kind, "ordered", None), None if categories is None else list(categories)]
 
 
 def _polars(value: Any) -> Parts | None:
@@ -96,8 +107,10 @@ def _polars(value: Any) -> Parts | None:
         value = value.collect()
     if _is(value, "polars", "DataFrame"):
         named: Parts = [((f"[{column.name!r}]",), _whole(column)) for column in value.get_columns()]
-        return [*named, ((".columns",), list(value.columns))]
-    return [((), _whole(value)), ((".name",), value.name)] if _is(value, "polars", "Series") else None
+        return [*named, ((".columns",), list(value.columns)), ((".types",), list(map(repr, value.dtypes)))]
+    if _is(value, "polars", "Series"):
+        return [((), _whole(value)), ((".name",), value.name), ((".type",), repr(value.dtype))]
+    return None
 
 
 def _whole(column: Any) -> Any:
@@ -108,10 +121,12 @@ def _pyarrow(value: Any) -> Parts | None:
     names = getattr(value, "column_names", None)
     if names is not None:
         named: Parts = [((f"[{name!r}]",), value.column(i).to_pylist()) for i, name in enumerate(names)]
-        return [*named, ((".columns",), list(names))]
+        types = [(str(one.type), one.nullable, dict(one.metadata or {})) for one in value.schema]
+        about: Parts = [((".types",), types), ((".metadata",), dict(value.schema.metadata or {}))]
+        return [*named, ((".columns",), list(names)), *about]
     for name in ("to_pylist", "as_py"):
         if callable(getattr(value, name, None)):
-            return [((), getattr(value, name)())]
+            return [((), getattr(value, name)()), ((".type",), str(getattr(value, "type", "")))]
     return None
 
 
@@ -134,7 +149,26 @@ def _tensor(value: Any) -> Any:
 
 
 def _scipy(value: Any) -> Parts | None:
-    return [((), value.toarray())] if callable(getattr(value, "toarray", None)) else None
+    if not callable(getattr(value, "toarray", None)):
+        return None
+    # A zero may be stored or not.
+    return [((), value.toarray()), ((".format",), value.format), ((".nnz",), value.nnz)]
+
+
+def _ctypes(value: Any) -> Parts | None:
+    """What is stored there, byte by byte, and the fields of a structure."""
+    fields: Parts = [((f".{name}",), getattr(value, name)) for name, *_ in getattr(type(value), "_fields_", ())]
+    items: Parts = [(("items",), list(value))] if hasattr(value, "_length_") else []
+    return [(("bytes",), bytes(memoryview(value).cast("B"))), *fields, *items]
+
+
+def _xml(value: Any) -> Parts | None:
+    """An element, with all that is below it."""
+    if not _is(value, "xml.etree.ElementTree", "Element"):
+        return None
+    library = sys.modules["xml.etree.ElementTree"]
+    named: Parts = [((f".{name}",), getattr(value, name)) for name in ("tag", "text", "tail", "attrib")]
+    return [((), library.tostring(value, encoding="unicode")), *named, ((".below",), list(value))]
 
 
 def _asked(value: Any) -> Parts | None:
@@ -150,4 +184,7 @@ OPENERS: Final[dict[str, Callable[[Any], Parts | None]]] = {
     "duckdb": _asked,
     "_duckdb": _asked,
     "sqlite3": _asked,
+    "_ctypes": _ctypes,
+    "ctypes": _ctypes,
+    "xml": _xml,
 }

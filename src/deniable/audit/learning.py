@@ -137,7 +137,7 @@ def last_digits(first: Answers, second: Answers, best: Telling) -> list[Score]:
 def _logistic(first: Answers, second: Answers, paths: tuple[Path, ...]) -> Combined:
     """Logistic regression by Newton's method, a little pulled towards 0."""
     both = np.concatenate([side.numbers.rows(paths) for side in (first, second)])
-    both = np.nan_to_num(both, posinf=0.0, neginf=0.0)
+    both = np.clip(np.nan_to_num(both, posinf=0.0, neginf=0.0), -1e100, 1e100)  # else their squares overflow
     # Ranks would be robust; clipping far tails is nearly so and keeps the sum a sum.
     low, high = np.quantile(both, [0.001, 0.999], axis=0)
     both = np.clip(both, low, high)

@@ -12,7 +12,9 @@ import numpy as np
 from deniable.errors import InvalidOperation
 from deniable.local import (
     BloomRappor,
+    CountMeanSketch,
     DuchiMean,
+    HadamardSketch,
     HybridMean,
     KaryRandomizedResponse,
     LocalHashing,
@@ -51,6 +53,8 @@ def local_factors(protocol: Protocol, a: Any, b: Any) -> Factors:
         return [_coin(own, other), _coin(other, own)]
     if isinstance(protocol, BloomRappor):
         return [_filters(protocol, a, b)]
+    if isinstance(protocol, CountMeanSketch | HadamardSketch):
+        return [_sketches(protocol, a, b)]
     if isinstance(protocol, SubsetSelection):
         return [_subsets(float(protocol.odds.number), protocol.categories, protocol.size)]
     if isinstance(protocol, LocalHashing):
@@ -147,6 +151,27 @@ def _filters(protocol: BloomRappor, a: str, b: str) -> tuple[Law, Law]:
                 for j in range(right + 1):
                     share = _binomial(i, left, mine) * _binomial(j, right, theirs)
                     law[left, right, i, j] = cohorts / protocol.cohorts * share
+        laws.append(law)
+    return laws[0], laws[1]
+
+
+def _sketches(protocol: CountMeanSketch | HadamardSketch, a: str, b: str) -> tuple[Law, Law]:
+    """A report tells nothing where the drawn hash function puts both texts at one place. Otherwise two bits count, or
+    one entry in two of a Hadamard row.
+    """
+    places = ((protocol.place_of(a, number=j), protocol.place_of(b, number=j)) for j in range(protocol.hashes))
+    apart = sum(one != two for one, two in places) / protocol.hashes
+    if isinstance(protocol, HadamardSketch):
+        kept, told = 1 - 1 / (1 + float(protocol.odds.number)), apart / 2
+        here, there = ({None: 1 - told, True: told * p, False: told * (1 - p)} for p in (kept, 1 - kept))
+        return here, there
+    kept = 1 - 1 / (1 + float(protocol.odds.root().number))
+    laws: list[Law] = []
+    for mine, theirs in ((kept, 1 - kept), (1 - kept, kept)):
+        law: dict[Any, float] = {None: 1 - apart}
+        for i in (0, 1):
+            for j in (0, 1):
+                law[i, j] = apart * (mine if i else 1 - mine) * (theirs if j else 1 - theirs)
         laws.append(law)
     return laws[0], laws[1]
 

@@ -21,6 +21,8 @@ from deniable.errors import NOTHING, InvalidParameter
 
 LEAST: Final = 100
 """Fewest trials: less proves nothing."""
+MOST: Final = 10**9
+"""Most trials: their answers would not fit into the memory of most machines."""
 PILOT: Final = 0.25
 """The part of all trials that looks for the best pair of neighbours."""
 SECONDS: Final = 600.0
@@ -326,7 +328,10 @@ class _Question:
 
 
 def _count(trials: Any, name: str = "trials") -> int:
-    return check.integer(name, trials, LEAST)
+    count = check.integer(name, trials, LEAST)
+    if count > MOST:
+        raise InvalidParameter(name, count, f"must be at most {MOST:,}: all answers are kept")
+    return count
 
 
 def _claim(mechanism: Any, claim: Any) -> Curve | None:

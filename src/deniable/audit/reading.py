@@ -230,9 +230,8 @@ def read(answer: Any) -> Read:
             parts = list(_parts(found, path, value))
         except Endless:
             raise
-        except (
-            Exception
-        ):  # anybody's object: its methods may raise whatever they like, and then it is known by its type
+        except Exception:
+            # Anybody's object: its methods may raise whatever they like, and then it is known by its type.
             found.closed(path, value)
             continue
         if parts:
@@ -250,14 +249,12 @@ def _parts(found: Read, path: Path, value: Any) -> Parts:
         found.word(path, type(value).__name__, value.name, value.name)
         return [((*path, ".value"), value.value)]
     if isinstance(value, np.ndarray | np.generic):
-        more = (
-            _attributes(path, value)
-            if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
-            else []
-        )
+        is_plain = isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
+        more = _attributes(path, value) if is_plain else []
         return [*_array(found, path, value), *more]
     for base in BASES:
         if isinstance(value, base):
+            found.type(path, type(value).__qualname__)
             SIMPLE[base](found, path, value)
             return _attributes(path, value)
     if isinstance(value, SHUT):
@@ -384,6 +381,9 @@ def _below(path: Path, parts: Parts) -> Parts:
 def _text(found: Read, path: Path, value: str, kind: str = "str") -> None:
     found.word(path, kind, value, value)
     found.number((*path, LENGTH), LENGTH, float(len(value)))
+    pattern = re.sub(r"\d+", "#", value)  # signs, points and blanks are left
+    if pattern != value:
+        found.word((*path, PATTERN), PATTERN, pattern, pattern)
     text = value.replace("\N{MINUS SIGN}", "-").strip()
     if _one_number(found, path, text, f"{kind} number"):
         return
@@ -394,7 +394,7 @@ def _text(found: Read, path: Path, value: str, kind: str = "str") -> None:
     matches = list(NUMBER.finditer(text))
     if not matches:
         return
-    found.word((*path, PATTERN), PATTERN, (pattern := NUMBER.sub("#", text)), pattern)
+    found.word((*path, "signless"), PATTERN, (signless := NUMBER.sub("#", text)), signless)
     for i, match in enumerate(matches):
         _one_number(found, (*path, f"number {i + 1}"), match.group(), "number")
     for i, match in enumerate(GROUPED.finditer(text)):  # 1,234 is one number or two

@@ -109,7 +109,7 @@ class Combined(Score):
         weights = np.array(self.weights)
         for start in range(0, len(weights), BLOCK):
             block = answers.numbers.rows(self.paths[start : start + BLOCK])
-            with np.errstate(invalid="ignore"):
+            with np.errstate(invalid="ignore", over="ignore"):  # a sum beyond all floats is infinite, and stays so
                 # One by one: a product of matrices rounds as the number of rows wants it, and so not each row alike.
                 for column, weight in zip(block.T, weights[start : start + BLOCK].tolist(), strict=True):
                     total += weight * np.where(np.isnan(column), 0.0, column)

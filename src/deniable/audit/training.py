@@ -74,7 +74,7 @@ class OneRun:
     def sentence(self) -> str:
         """The finding in plain words."""
         share = f"{self.right:,} of {self.guesses:,} guesses about {self.canaries:,} canaries were right"
-        sure = f"with confidence {self.confidence:.10g}"
+        sure = f"with confidence {float(self.confidence)!r}"
         found = f"{share}: {sure}, ε is at least {rounded_down(self.epsilon, 4)} at δ = {self.delta:.3g}"
         if not self.seen:
             said = f"W{sure[1:]}, the guesses prove no leak at δ = {self.delta:.3g}"

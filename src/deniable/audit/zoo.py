@@ -233,7 +233,7 @@ def _two_batches(sigma: float, delta: float) -> float:
 CLASSIC: Final = math.sqrt(2 * math.log(1.25 / SMALL))
 """The classic Gaussian's σ × ε."""
 PRINTED: Final = 2 * math.sqrt(2 * 500 * math.log(1 / SMALL))
-"""Advanced composition as printed in source 004, for 500 releases of ε = 1."""
+"""Advanced composition as Near & Abuah (2021) print it, for 500 releases of ε = 1."""
 LYU: Final = "Lyu, Su & Li 2017"
 
 _LIST: list[Entry] = []
@@ -261,7 +261,7 @@ _add("half the sensitivity", samplers.noisy(1.0), (0.0, 2.0), curves.laplace(sca
      _constant(2.0), "The scale follows the sensitivity; half of it is twice the ε.", "Dwork & Roth 2014")  # fmt: skip
 _add("histogram, a row replaced", samplers.noisy(1.0), ([1.0, 0.0], [0.0, 1.0]), ONE,
      lambda: curves.laplace(scale=1.0) ** 2, "A replaced row leaves one bin and enters another.",
-     "FACTS B4")  # fmt: skip
+     "Dwork & Roth 2014, 3.3")  # fmt: skip
 _add("sparse vector 3: shows the value",
      samplers.sparse_vector(threshold_scale=2.0, answer_scale=2.0, positives=1, values=True),
      ([0] * 6, [1] * 5 + [0]), ONE, lambda: _value_too(5),
@@ -286,7 +286,7 @@ _add("noisy max with its value, one-sided", samplers.largest_value("exponential"
      "Ding et al. 2018")  # fmt: skip
 _add("noisy max, scale 1/ε, any scores", samplers.largest_index("laplace", 1.0), ([0, 5], [1, 4]), ONE,
      _pmf(_probabilities(MonotoneNoisyMax(sensitivity=1, epsilon=1)), ([0, 5], [1, 4])),
-     "Without monotone scores two scores move apart by 2.", "FACTS B2")  # fmt: skip
+     "Without monotone scores two scores move apart by 2.", "Dwork & Roth 2014, 3.9")  # fmt: skip
 _add("exponential mechanism without the 1/2", samplers.largest_index("gumbel", 1.0),
      ([0] + [1] * 9, [1] + [0] * 9), ONE,
      _pmf(_probabilities(Exponential(sensitivity=1, scale=1)), ([0] + [1] * 9, [1] + [0] * 9)),
@@ -319,10 +319,11 @@ _add("RAPPOR without memory", samplers.repeated_response(1.0, 10), (False, True)
      _pmf(_binomial(1.0, 10), (False, True)), "Fresh noise in every report: ten reports cost ten times.",
      "Erlingsson et al. 2014")  # fmt: skip
 _add("averaging", samplers.noisy(1.0), ([0.0] * 10, [1.0] * 10), curves.laplace(scale=1.0),
-     lambda: curves.laplace(scale=1.0) ** 10, "Asking ten times averages the noise away.", "FACTS 11")  # fmt: skip
+     lambda: curves.laplace(scale=1.0) ** 10, "Asking ten times averages the noise away.",
+     "Dwork et al. 2006")  # fmt: skip
 _add("advanced composition as printed", None, (0, 1), curves.approximate(epsilon=PRINTED, delta=SMALL),
      lambda: curves.laplace(scale=1.0) ** 500, "2ε√(2k log 1/δ) holds for kε² <= 8 log 1/δ only.",
-     "FACTS B40", delta=SMALL)  # fmt: skip
+     "Near & Abuah 2021", delta=SMALL)  # fmt: skip
 _add("a sum that wraps around", samplers.wrapping_sum, ([2**31 - 1], [2**31 - 1, 1]), curves.laplace(scale=1.0),
      _constant(float(2**32 - 1)), "Machine sums overflow: one person moves them by 2³².",
      "Casacuberta et al. 2022")  # fmt: skip
@@ -362,7 +363,7 @@ _add("RAPPOR with memory", samplers.remembered_response(1.0, 10), (False, True),
      "Erlingsson et al. 2014", sound=True)  # fmt: skip
 _add("classic Gaussian at ε = 2", None, (0.0, 1.0), curves.approximate(epsilon=2.0, delta=SMALL),
      lambda: curves.gaussian(sigma=CLASSIC / 2), "Not proved at ε = 2, and yet true: folklore blames it wrongly.",
-     "FACTS B10", delta=SMALL, sound=True)  # fmt: skip
+     "Balle & Wang 2018", delta=SMALL, sound=True)  # fmt: skip
 
 
 @final

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Self, final
 
 from deniable.curves import check
+from deniable.curves.advice import warn_if_weak, weaknesses
 from deniable.curves.looks import rounded_up
 from deniable.errors import InvalidParameter
 from deniable.units import Guarantee, Unit
@@ -74,6 +75,8 @@ class OutputPerturbation:
     def calibrate(self, *, epsilon: float, delta: float) -> Self:
         """The same with the least noise that is (ε, δ)-DP."""
         from deniable.curves import calibrate
+
+        warn_if_weak(epsilon=epsilon, delta=delta)
 
         def with_noise(noise: float) -> Self:
             return type(self)(
@@ -166,6 +169,7 @@ class ObjectivePerturbation:
     def calibrate(self, *, epsilon: float) -> Self:
         """The same with the least noise for which the minimiser is (ε, delta)-DP."""
         target = check.positive("epsilon", epsilon)
+        warn_if_weak(epsilon=target, delta=self.delta)
         least = math.log1p(self.smoothness / self.regularisation * SLACK) * SLACK
         if least >= target:
             rule = f"must exceed log(1 + smoothness/regularisation) = {rounded_up(least)}"
@@ -196,10 +200,11 @@ class ObjectivePerturbation:
 
     def explain(self) -> str:
         """The plan in plain words."""
-        return (
+        said = (
             f"A random linear term of standard deviation {rounded_up(_chosen(self.noise))} in each coordinate is added "
             f"before minimising: ε = {rounded_up(self.epsilon)} at δ = {self.delta:g}."
         )
+        return "\n".join([said, *weaknesses(epsilon=self.epsilon, delta=self.delta)])
 
 
 def _chosen(noise: float | None) -> float:

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Self, final
 
 from deniable.curves import check
+from deniable.curves.advice import weaknesses
 from deniable.curves.looks import rounded_up
 from deniable.errors import InvalidParameter
 from deniable.learn.plans import Clipping, Flat, Plan, clipping
@@ -204,10 +205,12 @@ class DPFTRL(Plan):
             f"Sums of gradients are noisy by {self.amplitude * self.sigma:.4g} at most; independent noise of the same "
             f"promise would make it {independent * self.sigma / self.sensitivity:.4g}."
         )
+        epsilon = self.curve.epsilon(delta=delta)
         lines.append(
             "Between data that differ by one record blanked, whoever sees every step reaches "
-            f"ε = {rounded_up(self.curve.epsilon(delta=delta))} at δ = {delta:g}."
+            f"ε = {rounded_up(epsilon)} at δ = {delta:g}."
         )
+        lines += weaknesses(epsilon=epsilon, delta=delta, people=self.records)
         return "\n".join(lines)
 
     def __repr__(self) -> str:

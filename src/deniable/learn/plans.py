@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Self, final
 
 from deniable.curves import check
+from deniable.curves.advice import warn_if_weak, weaknesses
 from deniable.curves.looks import rounded_up
 from deniable.errors import InvalidParameter
 from deniable.numbers import up
@@ -120,9 +121,12 @@ class Plan(ABC):
         return self.noise
 
     def calibrate(self, *, epsilon: float, delta: float) -> Self:
-        """The same plan with the least noise for which the whole run is (ε, δ)-DP, by the certified curve."""
+        """The same plan with the least noise for which the whole run is (ε, δ)-DP, by the certified curve. Warns of an
+        ε or a δ that protects little; `records`, where it is given, is the number of people.
+        """
         from deniable.curves import calibrate
 
+        warn_if_weak(epsilon=epsilon, delta=delta, people=self.records)
         least = calibrate(lambda noise: self._with(noise).curve, epsilon=epsilon, delta=delta)
         return self._with(least)
 
@@ -277,7 +281,8 @@ class DPSGD(Plan):
             return "\n".join(lines)
         spread = rounded_up(self.sigma)
         lines.append(f"{self.clip.describe()}; their sum gets Gaussian noise of standard deviation {spread}.")
-        found = {name: rounded_up(value) for name, value in self.compare(delta=delta).items()}
+        compared = self.compare(delta=delta)
+        found = {name: rounded_up(value) for name, value in compared.items()}
         lines.append(
             "Between data that differ by one record, whoever sees every step reaches "
             f"ε = {found['certified']} at δ = {delta:g}."
@@ -286,6 +291,7 @@ class DPSGD(Plan):
             f"By the Rényi route the same run would have to say ε = {found['Rényi']}, "
             f"by Abadi's moments accountant ε = {found['moments accountant']}."
         )
+        lines += weaknesses(epsilon=compared["certified"], delta=delta, people=self.records)
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from deniable.audit.answers import numbers_of, plain
-from deniable.audit.exactly import exact
+from deniable.audit.exactly import exact, own_law
 from deniable.audit.promise import Promise
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter, NotPrivateWarning
@@ -149,7 +149,7 @@ class _Case:
 
 
 def _laws(mechanism: Any, law: Laws | None, neighbours: tuple[Any, Any]) -> tuple[Law, Law] | None:
-    given = law if law is not None else getattr(mechanism, "law", None)
+    given = law if law is not None else own_law(mechanism)
     if given is None:
         return None
     if not callable(given):

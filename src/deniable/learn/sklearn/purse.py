@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable import curves
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.curves.advice import warn_if_weak
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
 from deniable.mechanisms import Gaussian, exact
 from deniable.mechanisms.additive import gaussian_mu
 from deniable.numbers import root_up
@@ -167,6 +168,7 @@ class Account:
         if delta is None:
             raise InvalidParameter("delta", NOTHING, "is missing", "Gaussian noise has no pure ε; " + SAY)
         level = exact.down(exact.positive("epsilon", epsilon)), exact.chance_at_most("delta", delta)
+        warn_if_weak(epsilon=level[0], delta=level[1])
         return cls(gaussian_mu(*level), Unit.row())
 
     @classmethod
@@ -176,7 +178,7 @@ class Account:
             raise InvalidParameter("session", session, "does not travel with a pickled estimator", remedy)
         ledger: Ledger = getattr(session, "ledger", session)
         if not callable(getattr(ledger, "reserve", None)):
-            raise InvalidParameter("session", type(session).__name__, "must be a session or a ledger")
+            raise InvalidParameter("session", type_of(session), "must be a session or a ledger")
         if delta is not None:
             raise InvalidParameter("delta", delta, "is the budget's to say", "leave it out beside session=")
         if (epsilon is None) == (mu is None):

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from deniable import curves, noise
 from deniable.curves import check
-from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.errors import InvalidOperation, InvalidParameter, type_of
 from deniable.learn.sklearn import incoming
 from deniable.learn.sklearn.base import Private, places_of
 from deniable.learn.sklearn.descent import FINE, REACH, UNIT, Logistic
@@ -42,7 +42,7 @@ def parts_of(model: Any) -> Iterator[Private]:
     else:
         rule = "learns from rows without privacy, so nothing can be promised about the whole"
         remedy = "use the estimators of deniable.learn.sklearn, its GridSearch, and FunctionTransformer for fixed steps"
-        raise InvalidParameter("estimator", type(model).__name__, rule, remedy)
+        raise InvalidParameter("estimator", type_of(model), rule, remedy)
 
 
 def _steps_of(pipeline: Pipeline) -> list[Any]:
@@ -180,10 +180,10 @@ class GridSearch(MetaEstimatorMixin, Private):
         steps = list(parts_of(made))
         for step in steps:
             if isinstance(step, GridSearch):
-                raise InvalidParameter("estimator", type(step).__name__, "searches itself", "put both grids into one")
+                raise InvalidParameter("estimator", type_of(step), "searches itself", "put both grids into one")
             if not (step.epsilon is step.delta is step.mu is step.session is None):
                 rule = "says what to spend, and the search does too"
-                raise InvalidParameter("estimator", type(step).__name__, rule, "leave it out")
+                raise InvalidParameter("estimator", type_of(step), rule, "leave it out")
             step.set_params(mu=root_down(Fraction(level) ** 2 / len(steps)))
         return made
 
@@ -246,7 +246,7 @@ def _gains(model: Any, X: Any, y: Any) -> Ints:
         return np.zeros(0, dtype=np.int64)
     if not is_classifier(last):
         if not hasattr(last, "target_box_"):
-            raise InvalidParameter("estimator", type(last).__name__, "has no score that a search could use")
+            raise InvalidParameter("estimator", type_of(last), "has no score that a search could use")
         box, target = last.target_box_, incoming.numbers(np.asarray(y))
         missed = np.abs(model.predict(X) - box.clamp(target[:, None])[:, 0]) / (box.high - box.low)
         known = np.clip(np.nan_to_num(missed, nan=1.0), 0.0, 1.0)

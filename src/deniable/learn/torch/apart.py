@@ -16,17 +16,20 @@ losses whose graph has hooks or functions of Python in it are Mixed. Hooks on si
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._ops import HigherOrderOperator
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.torch import rules
 from deniable.learn.torch.domains import Domain, Frame, Given, Mixed, Rows, Same, frame_of
 from deniable.learn.torch.watch import parts_of
@@ -38,6 +41,9 @@ PEEKS = ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
 READS = frozenset({"__deepcopy__", "__reduce_ex__", "apply_", "map_", "map2_", "__repr__", "__format__"})
 """What takes numbers out of a tensor past torch's operations, though some of these may run meanwhile."""
 
+NOWHERE = -1
+"""In place of the storage of a tensor that has none."""
+
 WITH_OPERATIONS = (Tensor, tuple, type(None), type(NotImplemented))
 """What a function may give that has run operations, beside what these show."""
 
@@ -48,6 +54,9 @@ PLAIN = (
     "result_type", "_version", "_backward_hooks", "_base", "__len__", "__dir__", "__dlpack_device__",
 )  # fmt: skip
 """What says nothing of the numbers in a tensor, and runs no operation; as does what begins with `is_`."""
+
+NORMS = frozenset({"batch_norm", "native_batch_norm"})
+"""What has its statistics of the examples in front; `training` is the sixth argument of each."""
 
 HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
 """What puts a function of Python into a backward pass: no rule sees what it does."""
@@ -101,9 +110,11 @@ def _states() -> list[Tensor]:
 class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types where they are checked
     """What became of a batch of `count` examples while this was entered."""
 
-    def __init__(self, batch: Any, count: int) -> None:
+    def __init__(self, batch: Any, count: int, buffers: Mapping[int, str] | None = None) -> None:
         super().__init__()
         self._count = count
+        self._buffers = buffers
+        """The names of the model's buffers, by the id of the tensor; None where no model is trained, only followed."""
         self._known = WeakTensorKeyDictionary()
         self._homes = WeakTensorKeyDictionary()
         """The storage of each of these: somebody may give a tensor another one."""
@@ -112,8 +123,9 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         self._uneven: dict[int, tuple[Tensor, bool]] = {}
         """By storage: parts of it that were written one by one, with nothing of the data, and whether all of them alike
         for all examples in front."""
-        self._places: dict[int, StorageWeakRef] = {}
-        """Storages with something of the data."""
+        self._places: dict[int, StorageWeakRef | None] = {}
+        """Storages with something of the data, held so that no other gets their number; NOWHERE stands for all that is
+        without."""
         self._memory: dict[int, StorageWeakRef] = {}
         """The same by their place in memory, which storages of other libraries may share."""
         self._operations = 0
@@ -143,12 +155,21 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
             self._hooked = self._hooked or Mixed(f"a hook on the backward pass ({name})")
             return func(*args, **kwargs)
         given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
+        if any(is_functorch_wrapped_tensor(each) for each in given):
+            raise _unfollowed("torch.vmap or a transform of torch.func")
+        if self._buffers is not None and name in NORMS and self._is_over_examples(args, kwargs):
+            rule = f"in the forward pass, {name} with training=True depends on the other examples of the batch"
+            remedy = "use F.group_norm or F.layer_norm, or fixed statistics with training=False"
+            held = [self._buffers[id(each)] for each in given if id(each) in self._buffers]
+            raise InvalidParameter("model", held[0] if held else NOTHING, rule, remedy)
         has_data, before = not all(isinstance(self.of(each), Same) for each in given), self._operations
         try:
             out = self._one_hot(func, *args, **kwargs) if name == "one_hot" else func(*args, **kwargs)
-        except Exception:  # whatever it is, the model may catch it and so learn something of the data
+        except Exception as error:  # whatever it is, the model may catch it and so learn something of the data
             if has_data:
                 self._peek(f"an error that the data may have led to ({name})")
+            if isinstance(func, HigherOrderOperator) and isinstance(error, NotImplementedError):
+                raise _unfollowed(f"the operator {name}, which takes functions") from None
             raise
         if name == "data":
             for each in given[:1]:
@@ -161,6 +182,14 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         if has_data and (is_read or name in READS):
             self._peek(f"numbers of the data that were read past torch's operations ({name})")
         return out
+
+    def _is_over_examples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether statistics are those of this batch: one example alone has none, which torch would refuse."""
+        batch = args[0] if args else kwargs.get("input")
+        is_training = args[5] if len(args) > 5 else kwargs.get("training", kwargs.get("train", False))
+        if not isinstance(batch, Tensor) or not is_training or batch.dim() < 2 or batch.shape[0] != self._count:
+            return False
+        return not isinstance(self.of(batch), Same)
 
     def _is_among(self, value: Any, given: list[Tensor]) -> bool:
         """Whether this went in, or is a tensor that is known."""
@@ -263,6 +292,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
             domain = self._peeked if self._peeked is not None and isinstance(found, Rows) else found
             if given.is_in_place:
                 domain = self._written_into(tensor, domain)
+            if isinstance(domain, Rows) and _place(tensor)[0] == NOWHERE:
+                domain = Mixed(f"a tensor without strides ({given.name})")
             self._set(tensor, domain)
         for tensor in given.written if given.is_in_place else ():
             if not any(tensor is each for each in made):
@@ -271,14 +302,18 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
     def _set(self, tensor: Tensor, domain: Domain) -> None:
         place, memory = _place(tensor)
         self._known[tensor], self._homes[tensor] = domain, place
-        if not isinstance(domain, Same) and place not in self._places:
-            self._places[place] = StorageWeakRef(tensor.untyped_storage())
-            if memory:  # without numbers there is no place in memory
-                self._memory[memory] = self._places[place]
+        if isinstance(domain, Same) or place in self._places:
+            return
+        held = self._places[place] = None if place == NOWHERE else StorageWeakRef(tensor.untyped_storage())
+        if memory and held is not None:  # without numbers there is no place in memory
+            self._memory[memory] = held
 
     def _written_into(self, tensor: Tensor, domain: Domain) -> Domain:
         """What a tensor is that this was written into. What is written into a part is found again in the whole."""
         was, (place, _) = self.of(tensor), _place(tensor)
+        if place == NOWHERE:
+            alike = isinstance(was, Same) and isinstance(domain, Same)
+            return domain if alike else Mixed("a tensor without strides that something was written into")
         before, uneven = self._written.get(place), self._uneven.get(place)
         if isinstance(was, Same) and isinstance(domain, Same):
             if set(domain.periods) <= {1} and _is_whole(tensor):
@@ -314,10 +349,24 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         return bool(tensor.stride(0) * self._count * tensor.itemsize == tensor.untyped_storage().nbytes())
 
 
+def _unfollowed(what: str) -> InvalidParameter:
+    """Not a TypeError: torch takes that for "this operator cannot do it", and `x == y` would go on as False."""
+    return InvalidParameter(
+        "model",
+        NOTHING,
+        f"the forward pass uses {what}, where examples cannot be followed through single operations",
+        "write it with operations on the whole batch (torch.where for torch.cond), or do this part before the batch is "
+        "made",
+    )
+
+
 def _place(tensor: Tensor) -> tuple[int, int]:
-    """The storage of a tensor, and where it is in memory."""
+    """The storage of a tensor, and where it is in memory; NOWHERE for one that has none of its own."""
     with torch._C.DisableTorchFunction():  # this asks for itself
-        storage = tensor.untyped_storage()
+        try:
+            storage = tensor.untyped_storage()
+        except NotImplementedError:  # it is sparse, and its parts have storages
+            return NOWHERE, 0
         return storage._cdata, storage.data_ptr()
 
 

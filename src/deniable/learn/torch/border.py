@@ -10,10 +10,11 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
 
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
 from deniable.learn.factorised import DPFTRL
 from deniable.learn.plans import Plan
 from deniable.learn.torch.calls import shown
+from deniable.learn.torch.snapshots import check_numbers
 
 if TYPE_CHECKING:
     from deniable.ledger import Ledger
@@ -28,9 +29,7 @@ def check_plan(plan: Any) -> Plan:
     """A plan of steps whose noise is chosen."""
     if not isinstance(plan, Plan):
         rule = "must be a plan of steps"
-        raise InvalidParameter(
-            "plan", type(plan).__name__, rule, "give Trainer a learn.DPSGD(...) or learn.DPFTRL(...)"
-        )
+        raise InvalidParameter("plan", type_of(plan), rule, "give Trainer a learn.DPSGD(...) or learn.DPFTRL(...)")
     plan.calibrated()
     return plan
 
@@ -44,21 +43,21 @@ def check_ledger(ledger: Any, session: Any) -> Ledger | None:
     if found is not None and not callable(getattr(found, "reserve", None)):
         name = "session" if ledger is None else "ledger"
         remedy = "deniable.ledger.Ledger.open(...) opens one"
-        raise InvalidParameter(name, type(given).__name__, "must be a session or a ledger", remedy)
+        raise InvalidParameter(name, type_of(given), "must be a session or a ledger", remedy)
     return found
 
 
 def check_callable(name: str, given: Any) -> Any:
     """A function, or none."""
     if given is not None and not callable(given):
-        raise InvalidParameter(name, type(given).__name__, "must be a function")
+        raise InvalidParameter(name, type_of(given), "must be a function")
     return given
 
 
 def check_model(model: Any) -> nn.Module:
     """A model whose answer for one example can be its own."""
     if not isinstance(model, nn.Module):
-        raise InvalidParameter("model", type(model).__name__, "must be an nn.Module")
+        raise InvalidParameter("model", type_of(model), "must be an nn.Module")
     for path, module in model.named_modules():
         kind = type(module).__name__
         if kind in _WRAPPERS or isinstance(module, torch.jit.ScriptModule):
@@ -85,6 +84,7 @@ def check_model(model: Any) -> nn.Module:
         if each.is_meta:
             rule = "is on the meta device: it has no numbers"
             raise InvalidParameter("model", name, rule, "make the model on a real device, or model.to_empty(device=)")
+        check_numbers(name, each, "is a parameter or a buffer")
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and not parameter.is_leaf:
             rule = "is the result of a computation, not a leaf, so no optimizer can change it"
@@ -94,14 +94,14 @@ def check_model(model: Any) -> nn.Module:
         if parameter.requires_grad and not parameter.is_floating_point():
             raise InvalidParameter("model", name, "is not made of real numbers", "freeze it")
     if not any(each.requires_grad for each in model.parameters()):
-        raise InvalidParameter("model", type(model).__name__, "has nothing to train", "requires_grad_(True) somewhere")
+        raise InvalidParameter("model", type_of(model), "has nothing to train", "requires_grad_(True) somewhere")
     return model
 
 
 def check_optimizer(optimizer: Any, model: nn.Module) -> torch.optim.Optimizer:
     """An optimizer of exactly the parameters that are trained."""
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise InvalidParameter("optimizer", type(optimizer).__name__, "must be a torch.optim.Optimizer")
+        raise InvalidParameter("optimizer", type_of(optimizer), "must be a torch.optim.Optimizer")
     if isinstance(optimizer, torch.optim.LBFGS):
         raise InvalidParameter("optimizer", "LBFGS", "asks for gradients several times a step", "use SGD or Adam")
     names = {id(each): name for name, each in model.named_parameters()}
@@ -128,18 +128,18 @@ def check_dataset(dataset: Any) -> Any:
     if isinstance(dataset, DataLoader | Sampler):
         rule = "brings a sampler of its own, and the guarantee needs each record drawn by its own coin"
         remedy = "give the dataset itself (loader.dataset), and collate=loader.collate_fn if you wrote one"
-        raise InvalidParameter("dataset", type(dataset).__name__, rule, remedy)
+        raise InvalidParameter("dataset", type_of(dataset), rule, remedy)
     if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):
         rule = "must have a length and records by number: a stream cannot be sampled"
-        raise InvalidParameter("dataset", type(dataset).__name__, rule, "list(stream) is one, if it fits into memory")
+        raise InvalidParameter("dataset", type_of(dataset), rule, "list(stream) is one, if it fits into memory")
     if isinstance(dataset, Mapping) or hasattr(dataset, "iloc") or hasattr(dataset, "get_columns"):
         rule = "has its columns by name, and records are drawn by number"
         remedy = "give a tuple of tensors with a row for each record: (x, y)"
-        raise InvalidParameter("dataset", type(dataset).__name__, rule, remedy)
+        raise InvalidParameter("dataset", type_of(dataset), rule, remedy)
     if isinstance(dataset, list | tuple) and _are_columns(dataset):
         return TensorDataset(*_columns(dataset))
     if not hasattr(dataset, "__getitem__"):
-        raise InvalidParameter("dataset", type(dataset).__name__, "must give records by number: dataset[3]")
+        raise InvalidParameter("dataset", type_of(dataset), "must give records by number: dataset[3]")
     return dataset
 
 
@@ -179,7 +179,7 @@ def _columns(parts: Sequence[Any]) -> Sequence[torch.Tensor]:
 def check_losses(losses: Any, count: int) -> torch.Tensor:
     """One loss for each example, with a graph behind it."""
     if not isinstance(losses, torch.Tensor):
-        raise InvalidParameter("losses", type(losses).__name__, "must be a tensor with one loss for each example")
+        raise InvalidParameter("losses", type_of(losses), "must be a tensor with one loss for each example")
     if losses.dim() != 1 or losses.shape[0] != count:
         shape = tuple(losses.shape)
         remedy = "write reduction='none', and average over all axes but the first; a loss that a model gives is a mean"

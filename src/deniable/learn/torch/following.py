@@ -13,20 +13,23 @@ from deniable.learn.torch.bookkeeping import Bookkeeping
 from deniable.learn.torch.calls import Hook
 from deniable.learn.torch.outside import Outside
 from deniable.learn.torch.state import State
+from deniable.learn.torch.threads import Threads
 
 ALONE = "the loss of an example that is computed alone depends on that example and on public numbers alone"
 
 FOLLOWED = (
     "the loss of an example depends on that example and on public numbers alone: torch's operations were followed and "
     "keep examples apart, in one batch of each shape and graph; others of the same shape and graph, and what does not "
-    "go through torch, are assumed to"
+    "go through torch, or goes through it in another thread that was there before or in a hook on a node of autograd's "
+    "graph, are assumed to"
 )
 
 KEPT = (
     "a forward pass keeps nothing for the next one, or keeps it in the model's attributes, in the model's classes, or "
-    "in globals and closures that methods of these classes name, in containers of at most 4096 members, and in none of "
-    "these behind objects without a __dict__, such as iterators; what it draws (dropout) comes from a seed that "
-    "nobody knows, or that it sets itself"
+    "in globals and closures that methods of these classes name; and not in other modules of Python, in containers of "
+    "more than 4096 members in globals, behind objects without a __dict__ (iterators, slots, caches of lru_cache), in "
+    "globals that a function in an attribute names, in hooks that it registers, or through .data in a tensor of more "
+    "than 65 536 numbers; what it draws (dropout) comes from a seed that nobody knows, or that it sets itself"
 )
 
 
@@ -35,12 +38,13 @@ class Following:
     """Follows forward passes where nothing is proved of them yet, and puts back what they set in the model."""
 
     def __init__(self, model: nn.Module, book: Bookkeeping, is_training: Callable[[], bool]) -> None:
-        self._book, self._is_training = book, is_training
+        self._model, self._book, self._is_training = model, book, is_training
         self._state, self._outside = State(model), Outside(model)
         self._kept: str | None = None
         """Something outside of the model's attributes that a forward pass of this batch has set."""
         self._is_inside = False
         """Whether a forward pass has begun and is not over."""
+        self._threads, self._has_threads = Threads(), False
         self._trace: Trace | None = None
         self._is_open = False
         self._is_counting = False
@@ -65,9 +69,10 @@ class Following:
         self.end()
         self._is_open, self._kept = True, None
         self._state.begin()
+        self._threads.begin()
         self.shapes = shapes_of(batch)
         if count > 1 and (follow or self._is_counting or not self._book.is_proved(self.shapes)):
-            self._trace = Trace(batch, count)
+            self._trace = Trace(batch, count, {id(each): name for name, each in self._model.named_buffers()})
             self._book.listener.follow = self._trace.of
             self._trace.__enter__()
 
@@ -75,6 +80,7 @@ class Following:
         """What was followed since then."""
         trace, self._trace, self._book.listener.follow = self._trace, None, None
         self._is_open = False
+        self._has_threads = self._threads.end()
         if trace is not None:
             trace.end()
         return trace
@@ -88,23 +94,26 @@ class Following:
             handle.remove()
 
     def redo(self, trace: Trace | None, count: int) -> str | None:
-        """How a batch must come again whose forward pass set attributes of the model; None if it need not."""
+        """How a batch must come again whose forward pass set attributes of the model, or started threads; None if it
+        need not."""
         changed = self._state.changed()
         kept, self._kept = self._kept, None
         if kept is not None:
             self.go_alone(f"{kept!r}, which the forward pass sets in a class, a global or a function of its own")
+        if self._has_threads:
+            self.go_alone("a thread that was started while the batch was worked on: torch is not followed in it")
         if not changed:
-            return None if kept is None or count == 1 else "alone"
+            return None if not (kept or self._has_threads) or count == 1 else "alone"
         names = [name for name, is_counter in changed if not is_counter or (trace is not None and trace.has_peeked)]
         counters = self._state.counters()
         self._state.restore()
-        if trace is not None and not names and kept is None:
+        if trace is not None and not names and kept is None and not self._has_threads:
             self._is_counting = True  # a forward pass that counts may do something else next time
             self._counters = self._counters or counters
             return None
         if names:
             self.go_alone(f"the attribute {names[0]!r}, which the forward pass sets, and which is put back each time")
-        return None if count == 1 else "alone" if names or kept else "followed"
+        return None if count == 1 else "alone" if names or kept or self._has_threads else "followed"
 
     def end_step(self) -> None:
         """A step is over: counters stand where its first batch brought them."""

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 from torch.utils.data import TensorDataset, default_collate
 
 from deniable import noise
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter, type_of
 from deniable.learn.factorised import DPFTRL
 from deniable.learn.plans import DPSGD, Plan
 
@@ -34,7 +34,7 @@ class Records:
     def check_length(self) -> None:
         if len(self._dataset) != self.count:
             rule = "changed its length during the run, so nobody's chance to take part is known"
-            raise InvalidParameter("dataset", type(self._dataset).__name__, rule, "give Trainer a dataset that stays")
+            raise InvalidParameter("dataset", type_of(self._dataset), rule, "give Trainer a dataset that stays")
 
     def batch(self, places: Places, device: torch.device) -> Any:
         """These records, collated and on the device."""

@@ -15,7 +15,7 @@ from types import BuiltinFunctionType, CellType, FunctionType, MethodType, Modul
 from typing import Any, Final, final
 
 import numpy as np
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor, nn, strided
 
 from deniable.errors import InvalidParameter
 
@@ -123,6 +123,7 @@ class Snapshot:
                 waiting += self._carried(value) if self._functions else ()
                 continue
             if isinstance(value, Tensor):
+                check_numbers(name, value, "is a tensor in an attribute, a class or a global")
                 self._tensors.append((name, value, 0, 0, None))
                 if value.is_leaf and not isinstance(value, nn.Parameter):
                     self._grads.append((value, value.grad))
@@ -304,7 +305,7 @@ def held_by(cell: CellType) -> Any:
 def put_into(cell: CellType, was: Any) -> None:
     if was is not NOTHING:
         cell.cell_contents = was
-    elif held_by(cell) is not NOTHING:
+    else:  # also where there is nothing in it now
         del cell.cell_contents
 
 
@@ -316,6 +317,17 @@ def _put(where: Any, name: Any, was: Any) -> None:
         del where[name]
     else:
         where[name] = was
+
+
+def check_numbers(name: str, tensor: Tensor, where: str) -> None:
+    """Refuse a tensor whose numbers cannot be compared, because they do not lie one after the other, or nowhere."""
+    if tensor.is_meta:
+        rule = f"{where}, and on the meta device: it has no numbers"
+        raise InvalidParameter("model", name, rule, "make it on a real device, or delete it")
+    if tensor.layout is not strided or tensor.is_nested:
+        kind = "nested" if tensor.is_nested else "sparse"
+        rule = f"{where}, and {kind}: whether the data was written into it cannot be seen"
+        raise InvalidParameter("model", name, rule, "make it dense: to_dense(), or to_padded_tensor(0.0)")
 
 
 def _seen(tensor: Tensor) -> tuple[int, int, Tensor | None]:

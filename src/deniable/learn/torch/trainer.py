@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from deniable import noise as chance
 from deniable.curves import check
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_path
 from deniable.learn.factorised import DPFTRL
 from deniable.learn.plans import DPSGD, Flat, Plan
 from deniable.learn.torch import border, checkpoints
@@ -469,7 +469,7 @@ class Trainer:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Model, optimizer and what was spent, in one file; later steps are noted beside it before they begin."""
         self._processes.check_not_forked()
-        place = Path(path)
+        place = Path(require_path("path", path, "run.pt"))
         if not self._processes.is_first:
             return
         for journal in self._journals.values():
@@ -501,7 +501,7 @@ class Trainer:
         A run that its ledger has sealed is over.
         """
         self._processes.check_not_forked()
-        place = Path(path)
+        place = Path(require_path("path", path, "run.pt"))
         record = checkpoints.read(place)
         for name, mine in (("plan", in_full(self.plan)), ("noise", self.plan.calibrated())):
             if record[name] != mine:
