@@ -279,3 +279,15 @@ def test_the_reach_of_a_sum_of_laplace_noises(deviations: tuple[float, ...], con
 def test_the_reach_of_normal_noise() -> None:
     assert reach(Shape.NORMAL, (3.0, 4.0), 0.95) == pytest.approx(5 * 1.959963985, rel=1e-8)
     assert reach(Shape.NORMAL, (0.0,), 0.95) == 0
+
+
+def test_the_note_on_thresholds_names_the_counts_that_decided() -> None:
+    """It spoke of "intervals of counts" also where the count has noise of its own, whose interval is an ordinary one."""
+    frame = pd.DataFrame({"p": list(range(300)) * 2, "w": ["A", "B", "C"] * 200})
+    budget = dn.Budget.gaussian(mu=10, delta=1e-6)
+    with dn.session({"t": frame}, unit=dn.Unit.person("p", rows=2), budget=budget) as s:
+        [note] = [each for each in s.sql("SELECT w, COUNT(*) AS n FROM t GROUP BY w", mu=1).notes if "keys" in each]
+        assert "intervals of" not in note
+        asked = s.sql("SELECT w, COUNT(*) AS n, COUNT(DISTINCT p) * 2 AS twice FROM t GROUP BY w", mu=1)
+        [note] = [each for each in asked.notes if "keys" in each]
+        assert "intervals of twice reach far down" in note

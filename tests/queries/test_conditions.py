@@ -13,7 +13,7 @@ from rich.console import Console
 
 import deniable as dn
 from deniable.errors import DeniableError
-from deniable.queries import notes
+from deniable.queries import notes, question
 from deniable.queries.disjoint import disjoint, empty
 from deniable.queries.session import Session
 from deniable.queries.sql import parse
@@ -156,3 +156,50 @@ def test_a_proof_that_fails_proves_nothing_and_the_answer_is_shown(
     answer = session.sql("SELECT COUNT(*) AS n FROM seen WHERE huge < 0", epsilon=1)
     assert str(answer)
     assert not any("no row can" in each for each in answer.notes)
+
+
+@pytest.mark.parametrize(
+    "source", ["seen", "(SELECT whole, word FROM seen WHERE {0})", "(SELECT whole AS w, word FROM seen WHERE {0})"]
+)
+@pytest.mark.parametrize("name", ["whole", "word"])
+def test_a_long_condition_was_read_once_for_each_of_its_parts(
+    monkeypatch: pytest.MonkeyPatch, source: str, name: str
+) -> None:
+    """Work that grows with the square of a question's length delays everybody else who asks."""
+    read = 0
+    conditions = question._conditions
+
+    def counted(*given: Any) -> Iterator[Any]:
+        nonlocal read
+        for each in conditions(*given):
+            read += 1
+            yield each
+
+    monkeypatch.setattr(question, "_conditions", counted)
+    where = " AND ".join(f"{name} <> {number if name == 'whole' else repr(str(number))}" for number in range(60))
+    above = where.replace("whole", "w") if "AS w" in source else where
+    text = f"SELECT COUNT(*) AS n FROM {source.format(where)} AS s WHERE {above}"
+    assert not empty(parse(text, SCHEMA).relation)
+    assert 60 <= read <= 120
+
+
+@pytest.mark.parametrize(
+    ("text", "is_empty"),
+    [
+        ("SELECT COUNT(*) AS n FROM (SELECT word FROM seen WHERE word <> 'a') AS s WHERE word IN ('a')", True),
+        ("SELECT COUNT(*) AS n FROM (SELECT word FROM seen WHERE word <> 'a') AS s WHERE word IN ('a', 'b')", False),
+        # Two names of one column, and a name that means another column below.
+        (
+            "SELECT COUNT(*) AS n FROM (SELECT flag AS v, word FROM seen WHERE word IN ('a') AND word <> 'a') AS s "
+            "WHERE v",
+            True,
+        ),
+        (
+            "SELECT COUNT(*) AS n FROM (SELECT UPPER(word) AS word FROM seen WHERE word IN ('a') AND word <> 'a') "
+            "AS s WHERE word <> 'B'",
+            True,
+        ),
+    ],
+)
+def test_a_column_that_is_looked_at_once_is_looked_at_whole(text: str, is_empty: bool) -> None:
+    assert empty(parse(text, SCHEMA).relation) is is_empty

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 import deniable as dn
-from deniable.errors import InvalidParameter
+from deniable.errors import EngineFailed, InvalidParameter
 from tests.queries.hospital import GAUSSIAN
 
 SUM = "SELECT COUNT(*) AS n, SUM(x) AS s FROM t"
@@ -106,3 +106,41 @@ def test_a_link_that_leads_nowhere_is_refused_in_words(tmp_path: Path) -> None:
     for name in ("loop.csv", "dangling.csv"):
         with pytest.raises(InvalidParameter, match="symbolic link"):
             added(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x\n1\n\n1\n", (2, 2)),
+        ("x\n1\n\n\n", (1, 1)),
+        ("\n".join(["x", "", "", ""]), (0, 0)),
+        ("x\r\n1\r\n\r\n1\r\n", (2, 2)),
+        ('x\n""\n\n1\n', (2, 1)),
+    ],
+)
+def test_a_blank_line_of_a_file_with_one_column_is_no_record(
+    text: str, expected: tuple[int, int], tmp_path: Path
+) -> None:
+    """It was refused, with the advice to end lines as they ended already; "" in quotes is a record."""
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    assert added(tmp_path / "a.csv") == expected
+
+
+@pytest.mark.slow
+def test_a_table_too_wide_to_be_read_has_a_remedy(tmp_path: Path) -> None:
+    """5,000 columns, of which one was declared: "the engine needed more memory", and nothing to do about it."""
+    from deniable.queries.engines.duckdb import DuckDBEngine
+
+    names = [f"c{at}" for at in range(2_000)]
+    (tmp_path / "a.csv").write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n", encoding="utf-8")
+    declared = dn.Domain.integer(0, 1)
+    with (
+        DuckDBEngine(memory="30MB", threads=1) as engine,
+        pytest.raises(EngineFailed, match=r"name the columns that are asked about in a schema file.*all 2,000 columns"),
+    ):
+        dn.session(
+            {"t": tmp_path / "a.csv"}, unit=dn.Unit.row(), budget=GAUSSIAN, schema={"c1": declared}, engine=engine
+        )
+    whole = {"tables": {"t": {"columns": {"c1": {"kind": "integer", "low": 0, "high": 1}}}}}
+    with dn.session({"t": tmp_path / "a.csv"}, unit=dn.Unit.row(), budget=GAUSSIAN, schema=whole) as session:
+        assert round(session.sql("SELECT SUM(c1) AS s FROM t", mu=MU).rows[0][0]) == 1

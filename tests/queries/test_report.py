@@ -129,3 +129,19 @@ def test_ids_that_pandas_made_reals_are_refused_with_what_to_do() -> None:
         opened(frame, dn.Unit.person("who", rows=2))
     with opened(frame.assign(who=frame["who"].astype("Int64")), dn.Unit.person("who", rows=2)) as session:
         assert session.registration["visits"].people == 2
+
+
+def test_the_owner_is_told_of_records_that_span_lines(tmp_path: Path) -> None:
+    """Two stray quotes pair up to one legal field, and the rows between them were gone without a word."""
+    path = tmp_path / "visits.csv"
+    path.write_text('who,note,age\na,"a,3\nb,x,4\nc,x,5\nd,a",6\ne,"two\nlines",7\nf,x,8\n', encoding="utf-8")
+    with opened(path, dn.Unit.person("who", rows=2), age=dn.Domain.integer(0, 100)) as session:
+        report = session.registration["visits"]
+        assert (report.read, report.spanning, report.widest) == (3, 2, 4)
+        assert report.to_dict()["several_lines"] == {"records": 2, "longest": 4}
+        assert "2 records have several lines, the longest 4: check that these are texts" in report.describe()
+        assert "2" not in repr(report)
+    path.write_text("who,note,age\na,x,3\n", encoding="utf-8")
+    with opened(path, dn.Unit.person("who", rows=2), age=dn.Domain.integer(0, 100)) as session:
+        assert session.registration["visits"].spanning == 0
+        assert "lines" not in session.registration["visits"].describe()

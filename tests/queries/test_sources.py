@@ -14,8 +14,8 @@ from deniable.ledger import Ledger
 from deniable.queries import DatabaseTable
 from deniable.tables.kinds import Kind
 from tests.queries.hospital import GAUSSIAN, SCHEMA, UNIT, opened, visits
-from tests.tables.test_wellformed import BAD, GOOD, python, same
-from tests.tables.test_wellformed import read as rows_read
+from tests.test_wellformed import BAD, GOOD, python, same
+from tests.test_wellformed import read as rows_read
 
 WARDS = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 MU = 1000  # with every row its own person, half a row is 500 standard deviations
@@ -51,7 +51,7 @@ def test_what_is_near_to_a_table_of_a_database_is_refused_in_our_words(database:
     with duckdb.connect(str(database), read_only=True) as connection:
         for source, rule in (
             (connection.table("visits"), "DatabaseTable"),
-            (connection, "must be a dataframe"),
+            (connection, "must be a path"),
             (database, r"deniable\.queries\.DatabaseTable\(path, table\)"),
             (DatabaseTable(database, "visit"), "it has my wards, visits"),
             (DatabaseTable(database.with_name("x.duckdb"), "visits"), "no such file"),

@@ -78,6 +78,31 @@ def test_whenever_a_run_fails_its_answer_comes_at_one_time(took: float, monkeypa
     assert waited == [max(0.0, 6.0 - took)]
 
 
+@pytest.mark.parametrize("fails", [0, 1], ids=["the first", "the second"])
+def test_tables_that_are_measured_together_have_a_time_for_all_their_runs(
+    fails: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run may take its whole time. With the time of one run for both, the answer told which of them had failed."""
+    now, waited, runs = [100.0], [], []
+
+    class Fails(Tripwire):
+        patience = 6.0  # type: ignore[assignment]
+
+        def collect(self, question: Collect) -> Any:
+            now[0] += 5.0
+            runs.append(question)
+            if len(runs) == fails + 1:
+                raise EngineFailed("time")
+            return self.nothing(question)
+
+    monkeypatch.setattr("deniable.queries.session.monotonic", lambda: now[0])
+    monkeypatch.setattr("deniable.queries.session.sleep", waited.append)
+    with opened(engine=Fails()) as s:
+        s.batch([WARDS, WARDS.replace("ward", "sex")], mu=1)
+    assert len(runs) == fails + 1
+    assert waited == [12.0 - 5.0 * len(runs)]
+
+
 def test_the_fixed_time_of_an_answer_begins_when_the_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not while it waits for its turn: then the answer of a run that failed came the later the more others ran. What
     stands in for its answer is worked out before its turn is over, and nobody's turn is spent on waiting.
@@ -109,6 +134,30 @@ def test_the_fixed_time_of_an_answer_begins_when_the_run_does(monkeypatch: pytes
     with opened(engine=Crowded()) as s:
         s.sql(WARDS, mu=1)
     assert events == ["turn", "ran", "nobody", "turn is over", 3.0]
+
+
+@pytest.mark.parametrize("took", [0.0, 2.5, 5.5])
+def test_what_empty_tables_cannot_answer_either_is_told_at_one_time(
+    took: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told as soon as both runs had failed, so its time said when the first had."""
+    now, waited = [100.0], []
+
+    class Fails(Tripwire):
+        patience = 6.0  # type: ignore[assignment]
+
+        def collect(self, question: Collect) -> Any:
+            now[0] += took
+            raise EngineFailed("space")
+
+        def nothing(self, question: Collect) -> Any:
+            raise EngineFailed("engine")
+
+    monkeypatch.setattr("deniable.queries.session.monotonic", lambda: now[0])
+    monkeypatch.setattr("deniable.queries.session.sleep", waited.append)
+    with opened(engine=Fails()) as s, pytest.raises(EngineFailed):
+        s.sql(WARDS, mu=1)
+    assert waited == [6.0 - took]
 
 
 def test_failures_are_told_to_whom_the_owner_says() -> None:

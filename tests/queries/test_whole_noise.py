@@ -13,7 +13,7 @@ import pytest
 
 import deniable as dn
 from deniable.queries.answers import Answer, Receipt
-from deniable.queries.intervals import Shape, Share, smooth_reach
+from deniable.queries.intervals import Shape, Share, _smooth, _summed, smooth_reach
 from deniable.queries.planner import noise, plan
 from deniable.queries.ratios import Move, Quotient, interval
 from deniable.queries.release import Released, release
@@ -186,3 +186,17 @@ def test_a_smooth_reach_is_never_too_short(kind: str) -> None:
                 far = smooth_reach(shape, shares, confidence)
                 chance = held(kind, [1.0, weight], [width, width * other], far)
                 assert chance >= confidence, (shares, confidence, chance)
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("cells", [1, 2, 5])
+def test_noise_with_small_steps_has_the_law_of_whole_noise(shape: Shape, cells: int) -> None:
+    """The characteristic function between whole numbers is Σ P(k)·cos(k·w·t) of the whole ones, but for the steps:
+    these are 1/60 of the noise, and move it by less than 1e-3.
+    """
+    share = Share(weight=0.25, width=60.0, cells=cells)
+    at, law = _summed(shape, share)
+    frequencies = np.linspace(0, 0.15, 12)
+    whole = [float(law @ np.cos(at * share.weight * each)) for each in frequencies]
+    assert _smooth(shape, share, frequencies) == pytest.approx(whole, abs=1e-3)
+    assert _smooth(shape, share, frequencies)[-1] < 0.6**cells, "far enough for the powers to differ"

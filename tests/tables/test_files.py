@@ -65,3 +65,12 @@ def test_a_folder_that_is_called_metadata_is_no_table_format(tmp_path: Path) -> 
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata" / "notes.txt").touch()
     assert files_of(str(tmp_path)) == [str(tmp_path / "visits.parquet")]
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path) -> None:
+    """`a[1].parquet` as a pattern would mean `a1.parquet`, which may be somebody else's."""
+    named, other = write(tmp_path / "a[1].parquet"), write(tmp_path / "a1.parquet")
+    assert files_of(str(named)) == [str(named)]
+    assert files_of(str(other)) == [str(other)]
+    named.unlink()
+    assert files_of(str(named)) == [str(other)]

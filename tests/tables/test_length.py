@@ -125,9 +125,13 @@ def test_the_length_is_that_of_the_question_written_out() -> None:
                 trees = {name: _replaced(each, trees) for name, each in drawn.items()}
                 relation = Project(relation, tuple(drawn.items()))
         last = _drawn(rng, 2)
-        asked = Collect(Filter(relation, last), (), ((),), (Count(col("b0")),))
-        everything = [*conditions, _replaced(last, trees), trees["b0"]]
-        assert length(asked) == sum(_nodes(each) for each in everything)
+        truth = sum(_nodes(each) for each in [*conditions, _replaced(last, trees), trees["b0"]])
+        try:
+            asked = Collect(Filter(relation, last), (), ((),), (Count(col("b0")),))
+        except QuestionRefused:  # one draw in tens of thousands is too long
+            assert truth > MOST_WRITTEN / 10
+            continue
+        assert length(asked) == truth
         assert length(asked, exactly=False) >= length(asked)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deniable.errors import InvalidParameter, UnreadableRecord
+from deniable.errors import DeniableError, InvalidParameter, UnreadableRecord
 from deniable.tables import Domain, Table, propose_schema, read_schema, write_schema
 from deniable.tables.kinds import Kind
 from deniable.tables.propose import kind_of_type
@@ -107,6 +107,57 @@ def test_what_is_wrong_is_named(record: dict[str, Any], where: str) -> None:
 def test_text_that_is_no_schema(text: str) -> None:
     with pytest.raises(UnreadableRecord):
         read_schema(text)
+
+
+@pytest.mark.parametrize(
+    ("high", "said"),
+    [
+        ("2024-13-01", "t.d.high: must be a date; write 2024-01-31"),
+        ("2024-02-30", "t.d.high: must be a date"),
+        ("2024-01-01T99:00:00", "t.d.high: must be a date"),
+        ("2024-01-01T00:00:00+99:99", "t.d.high: must be a date"),
+        ("1" * 5000, "cannot be read"),
+        ("!!int x", "cannot be read"),
+        ("!!float x", "cannot be read"),
+        ("!!timestamp x", "cannot be read"),
+        ("!!bool x", "cannot be read"),
+    ],
+)
+def test_a_date_that_is_none_in_yaml_was_a_traceback(high: str, said: str) -> None:
+    text = f"tables:\n  t:\n    neighbours: replace\n    columns:\n      d: {{kind: date, low: 2024-01-01, high: {high}}}\n"
+    with pytest.raises((UnreadableRecord, InvalidParameter)) as wrong:
+        read_schema(text)
+    assert said in str(wrong.value)
+
+
+@pytest.mark.parametrize("kind", ["integer", "real"])
+def test_a_power_of_ten_that_yaml_reads_as_text_says_so(kind: str) -> None:
+    text = f"tables:\n  t:\n    neighbours: replace\n    columns:\n      x: {{kind: {kind}, low: 0, high: 1e3}}\n"
+    with pytest.raises(
+        DeniableError, match="high: must be a number; write 1000 without quotes; YAML reads 1e3 as text"
+    ):
+        read_schema(text)
+
+
+@pytest.mark.parametrize("text", ["version: 1\n", "version: 1\ntables: []\n", "- a\n- b\n"])
+def test_a_file_that_is_no_schema_says_what_writes_one(text: str) -> None:
+    with pytest.raises(DeniableError, match="`deniable schema FILE` and propose_schema"):
+        read_schema(text)
+
+
+def test_keys_that_are_no_list_show_how_a_list_is_written() -> None:
+    with pytest.raises(DeniableError, match=r"t\.x\.keys: must be a list, such as \[A, B\]"):
+        read_schema("tables:\n  t:\n    neighbours: replace\n    columns:\n      x: {kind: text, keys: A}\n")
+
+
+def test_a_long_number_in_toml_was_a_traceback() -> None:
+    with pytest.raises(UnreadableRecord, match="not TOML"):
+        read_schema(f"[tables.t.columns]\nx = {{ kind = 'integer', low = 0, high = {'1' * 5000} }}\n")
+
+
+def test_what_is_not_filled_in_is_taken_out_without_its_column() -> None:
+    with pytest.raises(UnreadableRecord, match=r"t\.ward\.keys: .*take keys out and leave the column"):
+        read_schema('tables:\n  t:\n    neighbours: replace\n    columns:\n      ward: {kind: text, keys: "FILL IN"}\n')
 
 
 def test_a_private_table_needs_a_unit() -> None:
@@ -327,3 +378,36 @@ def test_one_value_is_declared_alike_however_python_has_it() -> None:
 def test_other_ways_to_write_a_value_are_refused(make: Any) -> None:
     with pytest.raises(InvalidParameter):
         make()
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", '[{"b": '])
+def test_brackets_within_brackets_are_counted_before_they_are_read(
+    opening: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2,000 of them took 4 s to be refused: the reader looks at all open ones for each."""
+    from deniable.tables import yaml_text
+
+    def read(*_: Any) -> Any:
+        raise AssertionError("it was read")
+
+    assert read_schema("tables: {t: {public: true, columns: {x: {kind: text, keys: ['[[', '{']}}}}\n")
+    monkeypatch.setattr(yaml_text.yaml, "load", read)
+    with pytest.raises(UnreadableRecord, match="nested too deeply"):
+        read_schema("tables: " + opening * 2000 + "\n")
+
+
+def test_a_schema_file_that_is_not_there_says_so(tmp_path: Path) -> None:
+    """It was a bare FileNotFoundError of Python."""
+    for path, said in ((tmp_path / "none.yaml", "no such file"), (tmp_path, "cannot be read")):
+        with pytest.raises(InvalidParameter, match=said) as failed:
+            read_schema(path)
+        assert (failed.value.parameter, failed.value.asked) == ("schema", str(path))
+
+
+def test_a_name_given_twice_in_json_is_told_plainly() -> None:
+    """It was told as "is not JSON", which it is."""
+    text = '{"version": 1,\n"tables": {"visits": {"columns": {}}, "visits": {"columns": {}}}}'
+    with pytest.raises(UnreadableRecord) as told:
+        read_schema(text)
+    assert "'visits' is given twice; keep one of them" in str(told.value)
+    assert "JSON" not in str(told.value)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deniable.queries.engines.report import Registration
     from deniable.queries.frame import Frame
     from deniable.queries.pricing import Price
+    from deniable.queries.publication import Publication, publish
     from deniable.queries.question import Question
     from deniable.queries.session import Session
     from deniable.queries.sql import parse
@@ -38,6 +39,7 @@ __all__ = [
     "DatabaseTable",
     "Frame",
     "Price",
+    "Publication",
     "Question",
     "Registration",
     "Session",
@@ -49,6 +51,7 @@ __all__ = [
     "median",
     "min",
     "parse",
+    "publish",
     "quantile",
     "std",
     "sum",
@@ -61,6 +64,7 @@ _HOMES = {
     "DatabaseTable": "engines.base",
     "Frame": "frame",
     "Price": "pricing",
+    "Publication": "publication",
     "Question": "question",
     "Registration": "engines.report",
     "Session": "session",
@@ -72,6 +76,7 @@ _HOMES = {
     "median": "aggregations",
     "min": "aggregations",
     "parse": "sql",
+    "publish": "publication",
     "quantile": "aggregations",
     "std": "aggregations",
     "sum": "aggregations",

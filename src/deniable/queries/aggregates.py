@@ -227,6 +227,8 @@ class Asked:
             where, inner = rows.fitted(node.args["expression"].this), node.this
         if not is_bivariate(inner):
             return Column(self._add(aggregate(node, rows)))
+        if isinstance(inner.this, exp.Distinct):
+            refuse("distinct aggregate")
         only(inner, "this", "expression")
         if inner.args.get("expression") is None:
             raise QuestionRefused("kinds", f"{spoken(inner)} takes two numbers, not one", "name two columns")

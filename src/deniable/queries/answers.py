@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import copy
+import itertools
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.queries.intervals import Estimate, Share, smooth_reach
 from deniable.queries.notes import cost_said, empty_note, left_out_notes, rest_said, rows_note, threshold_note
 from deniable.queries.pricing import rank_note
 from deniable.queries.ratios import Move, Quotient, interval, is_linear, moved_reach, quotient
 from deniable.queries.recipes import Counted, is_cut, possible
-from deniable.queries.shown import Cell, Interval, Shown
+from deniable.queries.shown import Cell, Interval, Shown, held, portable
 from deniable.tables.expressions import Call, Column, Expression, columns_used, same
 from deniable.tables.operators import typed
 from deniable.units import Guarantee
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Cost
+    from deniable.queries.fitted import Invariants, Joint
     from deniable.queries.planner import Plan
     from deniable.queries.recipes import Drawn
     from deniable.queries.release import Released
+    from deniable.queries.statement import Statement
     from deniable.tables.kinds import Domain
 
 
@@ -50,6 +52,8 @@ class Receipt:
         """The cost in words; nothing, for an answer that was paid for before."""
         if self.replayed:
             return f"nothing (asked before; the answer is of {self.time[:10]})"
+        if not self.cost.units and not self.cost.delta_units:
+            return "nothing (added up from a finer answer)"
         return cost_said(self.cost, self.budget)
 
     @property
@@ -65,14 +69,18 @@ class Receipt:
 class Answer(Shown):
     """The noisy answer to a question, with the plan it was made by, its guarantee and its receipt."""
 
-    __slots__ = ("_budget", "_plan", "_released", "guarantee", "receipt")
+    __slots__ = ("_budget", "_joint", "_places", "_plan", "_released", "_shared", "guarantee", "receipt")
 
     def __init__(
-        self, plan: Plan, released: Released, budget: Budget, guarantee: Guarantee, receipt: Receipt, confidence: float
-    ) -> None:
+        self, plan: Plan, released: Released, budget: Budget, guarantee: Guarantee, receipt: Receipt, confidence: float,
+        *, moved: Released | None = None,
+    ) -> None:  # fmt: skip
         self._plan, self._released, self._budget = plan, released, budget
         self.guarantee, self.receipt = guarantee, receipt
-        cells, intervals = _shown(plan, released, budget, confidence)
+        self._shared: frozenset[str] = frozenset()
+        self._joint: tuple[Joint, int] | None = None
+        """The set of tables that it was fitted in, and its place there."""
+        cells, intervals, self._places = _shown(plan, moved or released, budget, confidence)
         counted = {recipe.name for recipe in plan.recipes if isinstance(recipe, Counted)}
         measures = {each.name for each in plan.question.measures}
         columns = plan.question.post.columns
@@ -103,14 +111,18 @@ class Answer(Shown):
 
     @property
     def released(self) -> Released:
-        """The noisy statistics that the cells were made from."""
+        """The noisy statistics that were released, before they were fitted to anything."""
         return self._released
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know when reading it, a sentence each: from the question, the public schema and the cost alone."""
+        """What to know when reading it, a sentence each: from the question, the public schema, the cost, and the noisy
+        numbers.
+        """
         plan = self._plan
         said = [
+            self._bare_note(),
+            self._missing_note(),
             empty_note(plan),
             threshold_note(plan, self._released.threshold),
             rank_note(plan, self._budget, self._released.cost, self.confidence),
@@ -119,38 +131,188 @@ class Answer(Shown):
         ]
         return tuple(each for each in said if each)
 
-    def adding_up_to(self, total: Answer) -> Answer:
-        """The same with its counts or sums moved such that they add up to a coarser answer; says so where it is shown.
+    def _bare_note(self) -> str:
+        """Which numbers are told without an interval: nobody should take them for exact."""
+        if self._plan.is_picked:
+            return ""  # `rank_note` says more
+        bare = [
+            name
+            for name, noisy in zip(self._names, self._noisy, strict=True)
+            if noisy
+            and any(
+                around is None and isinstance(cell, int | float) and not isinstance(cell, bool)
+                for cell, around in zip(self[name], self.interval(name), strict=True)
+            )
+        ]
+        if not bare:
+            return ""
+        return (
+            f"{', '.join(bare)}: a number without ± may be far off, as far as noise lets anyone see; "
+            "most often it is divided by what may be 0"
+        )
 
-        `total` asks for the same measure of the same rows, by fewer of the keys. Costs nothing. Asked for together in a
-        batch, where the total is merged from both answers, this is the least-squares fit to both.
+    def _missing_note(self) -> str:
+        """Which columns have no number where one was asked for: that too is made by noise, and no error."""
+        columns = zip(self._names, self._noisy, strict=True)
+        missing = [name for name, noisy in columns if noisy and any(cell is None for cell in self[name])]
+        if not missing:
+            return ""
+        return (
+            f"{', '.join(missing)}: where no number is told, the noisy numbers give none; "
+            "most often it would be divided by a count or a spread that came out as 0"
+        )
+
+    def adding_up_to(self, *totals: Answer, invariants: Invariants | None = None) -> Answer:
+        """The same with its counts or sums moved such that they add up to coarser answers; says so where it is shown.
+
+        Each of `totals` asks for the same measure of the same rows, by fewer of the keys. All of them are fitted at
+        once, by least squares: to the totals as they are, where these agree with each other; else the totals are fitted
+        as well (`queries.publish` has them). `invariants` are totals that are public by law, which are taken as exact:
+        `{"ward": {"A": 500, "B": 300}}`. Costs nothing.
         """
-        from deniable.queries.batch import added_up
+        from deniable.queries import fitted
 
-        if not isinstance(total, Answer) or total.budget != self._budget:
-            raise InvalidParameter("total", type(total).__name__, "must be an answer under the same budget")
-        if total.receipt.version != self.receipt.version:
-            raise InvalidParameter("total", NOTHING, "is about another version of the data", "ask both of one version")
-        moved = added_up(total.plan, self._plan, total.released, self._released, self._budget)
-        if moved is None:
-            raise InvalidParameter(
-                "total", NOTHING, "must ask for the same count or sum of the same rows, by fewer public keys",
-                "SELECT ward, COUNT(*) … GROUP BY ward is a total of … GROUP BY ward, sex",
-            )  # fmt: skip
-        promise = Guarantee(self._budget.curve(moved.cost), self.guarantee.unit, assumptions=self.guarantee.assumptions)
-        other = Answer(self._plan, moved, self._budget, promise, self.receipt, self.confidence)
-        other.adjusted = f"moved to add up to the totals of charge {total.receipt.entry}"
+        self._not_suppressed()
+        if not totals and not invariants:
+            raise InvalidParameter("totals", NOTHING, "must be at least one answer")
+        return fitted.added_up(self, totals, invariants).table(0)
+
+    def nonnegative(self) -> Answer:
+        """The same without counts below 0, as they are without noise; says so wherever it is shown. Costs nothing.
+
+        An answer that was moved to add up to totals is moved by least squares again, and still adds up to them. Any
+        other has each count below 0 raised to 0: one by one they come nearer to the truth, but sums of many of them
+        become too large.
+        """
+        from deniable.queries import fitted
+
+        self._not_suppressed()
+        if self._joint is not None:
+            return self._joint[0].nonnegative().table(self._joint[1])
+        made = super().nonnegative()
+        if fitted.adds_up(self._plan) and not self._touched:
+            made._joint = fitted.raised(self, made.adjustments[-1:]), 0
+        return made
+
+    def rounded(self, *, base: int = 1) -> Answer:
+        """The same in whole numbers, or in multiples of `base`, with all its margins rounded alike (controlled
+        rounding): every number is one of the two nearest to what it was. Costs nothing.
+
+        Where keys are not public, or more than one count or sum was asked for, each count is rounded by itself.
+        """
+        from deniable.queries import fitted
+
+        self._not_suppressed()
+        if self._joint is not None:
+            return self._joint[0].rounded(base).table(self._joint[1])
+        if self._touched or not fitted.adds_up(self._plan):
+            return super().rounded(base=base)
+        return fitted.alone(self).rounded(base).table(0)
+
+    def _not_suppressed(self) -> None:
+        if self._suppressed:
+            raise InvalidOperation("some counts are not shown any more; suppress them last")
+
+    def _replaced(self, numbers: Sequence[float | int], *, least: float, whole: bool) -> Answer:
+        """With other numbers by group where the measure is shown as it is, within intervals that hold them as well.
+
+        No truth lies below `least`, or, if it is `whole`, between whole numbers: intervals are cut to that.
+        """
+        measures = {each.name for each in self._plan.question.measures}
+        plain = [isinstance(made, Column) and made.name in measures for _, made in self._plan.question.post.columns]
+        if not any(plain):
+            rule = "the answer shows no count or sum as it is, only what was computed from it"
+            raise InvalidOperation(f"{rule}; select the count or sum itself as well")
+        cells, intervals = [], []
+        for place, row, around in zip(self._places, self._cells, self._intervals, strict=True):
+            number = numbers[place]
+            cells.append(tuple(number if one else cell for cell, one in zip(row, plain, strict=True)))
+            intervals.append(
+                tuple(
+                    held(each, number, least=least, whole=whole) if one and each is not None else each
+                    for each, one in zip(around, plain, strict=True)
+                )
+            )
+        other = copy.copy(self)
+        other._cells, other._intervals = tuple(cells), tuple(intervals)
+        if plain != list(self._noisy):
+            other.adjustments = (*self.adjustments, "columns that are computed from them were left as they were")
         return other
+
+    @property
+    def _was_moved(self) -> bool:
+        """Whether it shows other numbers than were released."""
+        return self._touched or (self._joint is not None and not (self._joint[0].kept and not self._joint[0].done))
+
+    def rollup(self, *keys: str) -> Answer:
+        """The counts or sums of this answer by some of its keys only, added up over the others; without keys, in all.
+
+        Costs nothing. Every number is a sum of the noisy numbers of this answer, with an interval of its own: a sum of
+        many cells carries the noise of all of them.
+        """
+        from deniable.queries import rollups
+
+        rollups.check(self._plan, moved=self._was_moved)
+        keep = rollups.places_of(self._plan, keys)
+        plan = rollups.coarser(self._plan, keep, self._budget)
+        summed = rollups.rolled_up(self._plan, plan, self._released, keep, self._budget)
+        if summed is None:
+            rule = "has several measures, and a bound on the groups of a person that is about its own keys"
+            raise InvalidParameter("answer", NOTHING, rule, "ask for one measure at a time, or the coarser question")
+        receipt = replace(self.receipt, question=plan.question.hash)
+        other = Answer(plan, summed, self._budget, self.guarantee, receipt, self.confidence)
+        other.adjustments = (*self.adjustments, f"sums of the numbers of charge {self.receipt.entry}")
+        return other
+
+    def shares(self) -> Answer:
+        """The same with each count or sum as a part of the total of all groups, with intervals; says so where it is
+        shown. Costs nothing: the total is that of the noisy numbers. A share of a total that may be 0 has no interval.
+        """
+        if len(self._measured) != 1:
+            raise InvalidParameter("answer", NOTHING, "has not one count or sum", "ask for one at a time")
+        return self.with_shares(dict.fromkeys(self._measured, 1.0))
+
+    def with_shares(self, factors: Mapping[str, float]) -> Answer:
+        """The same with some columns as shares of the total, each times its factor (100, for per cent)."""
+        from deniable.queries import rollups
+
+        rollups.check(self._plan, moved=self._was_moved)
+        rollups.check_shares(self._plan, list(factors))
+        found = rollups.parts_of_total(self._plan, self._released, self._budget, self.confidence)
+        order = _order(self._plan, self._released, self._budget, self.confidence)
+        by = [factors.get(name) for name in self._names]
+        other = copy.copy(self)
+        other._cells = tuple(
+            tuple(cell if f is None else _times(found[i][0], f) for cell, f in zip(row, by, strict=True))
+            for i, row in zip(order, self._cells, strict=True)
+        )
+        other._intervals = tuple(
+            tuple(around if f is None else _ends(found[i][1], f) for around, f in zip(row, by, strict=True))
+            for i, row in zip(order, self._intervals, strict=True)
+        )
+        other._counts, other._shared = self._counts.difference(factors), frozenset(factors)
+        other._touched = True  # shares are no counts or sums any more: no fit takes them
+        other.adjustments = (*self.adjustments, f"shares of the total of all groups: {', '.join(factors)}")
+        return other
+
+    def statement(self, *, delta: float | None = None) -> Statement:
+        """A methods paragraph for a paper or a regulator; ε is told at the budget's δ, or at the one given."""
+        from deniable.queries import statement
+
+        return statement.of_answers([self], self.adjustments, delta)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values: the table, the intervals, and where they come from (provenance)."""
         plan = self._plan
         return {
             "columns": list(self._names),
-            "rows": [[_portable(cell) for cell in row] for row in self._cells],
+            "rows": [[portable(cell) for cell in row] for row in self._cells],
             "intervals": [[None if each is None else list(each) for each in row] for row in self._intervals],
             "confidence": self.confidence,
-            "kinds": [typed(made, plan.question.domains).domain.kind.value for _, made in plan.question.post.columns],
+            "kinds": [
+                "real" if name in self._shared else typed(made, plan.question.domains).domain.kind.value
+                for name, made in plan.question.post.columns
+            ],
             "measured": sorted(self._measured),
             "counts": sorted(self._counts),
             "adjusted": self.adjusted,
@@ -173,8 +335,15 @@ class Answer(Shown):
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, allow_nan=False)
 
 
-def _portable(cell: Cell) -> Any:
-    return cell.isoformat() if isinstance(cell, dt.date | dt.datetime) else cell
+def _times(share: float | None, factor: float) -> float | None:
+    return None if share is None else share * factor
+
+
+def _ends(around: tuple[float, float] | None, factor: float) -> Interval:
+    if around is None:
+        return None
+    low, high = sorted((around[0] * factor, around[1] * factor))
+    return low, high
 
 
 # -- from noisy statistics to cells ----------------------------------------------------------------------------------
@@ -182,7 +351,8 @@ def _portable(cell: Cell) -> Any:
 
 def _shown(
     plan: Plan, released: Released, budget: Budget, confidence: float
-) -> tuple[tuple[tuple[Cell, ...], ...], tuple[tuple[Interval, ...], ...]]:
+) -> tuple[tuple[tuple[Cell, ...], ...], tuple[tuple[Interval, ...], ...], tuple[int, ...]]:
+    """Rows of cells, their intervals, and which group each row is about."""
     question = plan.question
     drawn = released.drawn(plan, budget)
     estimates: list[dict[str, Estimate]] = []
@@ -197,7 +367,16 @@ def _shown(
     cells = tuple(values for _, values in chosen)
     readers = [_Interval(plan, expression, domains, confidence) for _, expression in question.post.columns]
     intervals = tuple(tuple(reader.around(rows[i], estimates[i], drawn[i]) for reader in readers) for i, _ in chosen)
-    return cells, intervals
+    return cells, intervals, tuple(i for i, _ in chosen)
+
+
+def _order(plan: Plan, released: Released, budget: Budget, confidence: float) -> list[int]:
+    """Which group each row of an answer comes from."""
+    rows: list[dict[str, Cell]] = []
+    for group, numbers in zip(released.groups, released.drawn(plan, budget), strict=True):
+        keys = {key.name: value for key, value in zip(plan.question.keys, group, strict=True)}
+        rows.append(keys | {name: each.value for name, each in _estimates(plan, numbers, confidence).items()})
+    return [i for i, _ in plan.question.post.select(rows, plan.question.domains)]
 
 
 def _estimates(plan: Plan, drawn: Sequence[Drawn], confidence: float) -> dict[str, Estimate]:
@@ -205,6 +384,10 @@ def _estimates(plan: Plan, drawn: Sequence[Drawn], confidence: float) -> dict[st
         recipe.name: recipe.estimate([drawn[i] for i in uses], confidence)
         for recipe, uses in zip(plan.recipes, plan.uses, strict=True)
     }
+
+
+_MOST_MEASURES: Final = 8
+"""Beside a quantile, in one expression that has an interval: all corners of their intervals are tried."""
 
 
 @final
@@ -250,7 +433,7 @@ class _Interval:
             ends = self._root.around(row, estimates, drawn)
             return None if ends is None else _square(*ends)
         if any(self._plan.parts[part].is_ranked for part in self._parts):
-            return self._by_measures(row, estimates, float(middle))
+            return self._by_measures(row, drawn, float(middle))
         return self._by_parts(row, drawn, float(middle))
 
     def _by_parts(self, row: Mapping[str, Any], drawn: Sequence[Drawn], middle: float) -> Interval:
@@ -301,16 +484,27 @@ class _Interval:
             moves += [Move(move, share) for share in shares]
         return None if middle is None else interval(middle, moves, drawn[self._parts[0]].shape, confidence, self._far)
 
-    def _by_measures(self, row: Mapping[str, Any], estimates: Mapping[str, Estimate], middle: float) -> Interval:
-        """With a quantile among them: how far each measure's interval moves the result, as if they were independent."""
-        down, up = 0.0, 0.0
-        for name in self._used:
-            moved = [self._value({**row, name: end}) for end in (estimates[name].low, estimates[name].high)]
-            ends = [float(each) - middle for each in moved if isinstance(each, int | float)]
-            if len(ends) < 2:
-                return None
-            down, up = down + min(0.0, *ends) ** 2, up + max(0.0, *ends) ** 2
-        return middle - math.sqrt(down), middle + math.sqrt(up)
+    def _by_measures(self, row: Mapping[str, Any], drawn: Sequence[Drawn], middle: float) -> Interval:
+        """With a quantile among them: from the smallest to the largest result that the ends of all intervals give.
+
+        Quantiles of one column share their noise, and whole numbers have gaps: nothing is said of how measures go
+        together. Each may be missed by its part of what all may be missed, so all of them hold with the confidence.
+        """
+        rest = 1 - (1 - self._confidence) / len(self._made)
+        found = [(name, recipe.estimate([drawn[i] for i in uses], rest)) for name, recipe, uses in self._made]
+        if any(one.low is None or one.high is None for _, one in found):
+            return None
+        names, ends = [name for name, _ in found], [(one.low, one.high) for _, one in found]
+        if len(ends) > _MOST_MEASURES:
+            return None
+        corners = [self._quotient({**row, **dict(zip(names, each, strict=True))}) for each in itertools.product(*ends)]
+        quotients = [each for each in corners if each is not None]
+        if len(quotients) < len(corners) or not (
+            all(each.below > 0 for each in quotients) or all(each.below < 0 for each in quotients)
+        ):
+            return None  # a denominator that may be 0
+        results = [middle, *(each.above / each.below for each in quotients)]
+        return min(results), max(results)
 
 
 def _squared(expression: Expression) -> Expression | None:

@@ -6,9 +6,13 @@ was made for, and at most n/R of the square of its L2. So all parts together los
 Σ ε_i·n_i/R <= max ε_i: they are one vector of noise with its joint sensitivity. That is so if a person is added or
 removed; one who is replaced can leave one part and enter another, which are two moves.
 
-A count by ward and a count by ward and sex overlap: the second, summed over sexes, is a second noisy answer to the
-first. Merged by inverse variance both count. So the coarser question needs a smaller share of the cost, and how large
-is chosen such that the variances, each relative to that of a question asked alone, add up to as little as possible.
+A count by ward and a count by ward and sex overlap: such tables are measured together where a person's rows may all be
+in one cell (`jointly`). Where they cannot, because rows were gathered for each person and ward (`SELECT ward, many,
+COUNT(*) FROM (SELECT person, ward, COUNT(*) > 1 AS many ... GROUP BY person, ward) GROUP BY ward, many`), tables move
+less than residuals would allow for, and each is measured by itself. The finer one, summed up, is then a second noisy
+answer to the coarser one. Merged by inverse variance both count. So the coarser question needs a smaller share of the
+cost, and how large is chosen such that the variances, each relative to that of a question asked alone, add up to as
+little as possible.
 """
 
 from __future__ import annotations
@@ -22,12 +26,14 @@ import numpy as np
 from deniable.ledger import Cost
 from deniable.queries.canonical import Form, Forms, expression_form, relation_form, statistic_form
 from deniable.queries.disjoint import disjoint
+from deniable.queries.jointly import is_whole
+from deniable.queries.measurements import behind, total
 from deniable.queries.release import Draw, at_precision, precise
 from deniable.tables.statistics import Collect, Count, CountPersons, Sum
 from deniable.units import Relation as Neighbours
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from deniable.ledger import Budget
     from deniable.queries.planner import Plan
@@ -46,28 +52,32 @@ class Help:
     """The most fine cells in one coarse cell."""
 
 
-def shares(plans: Sequence[Plan]) -> tuple[list[Fraction], list[Help]]:
+def shares(
+    plans: Sequence[Plan], weights: Sequence[Fraction] | None = None, measured: Collection[int] = ()
+) -> tuple[list[Fraction], list[Help]]:
     """The share of the cost at which each question is answered, and who helps whom.
 
-    Questions about disjoint rows have one share, each of them the whole of it: see `charges`.
+    Each has a share in proportion to its statistics, times its weight. Questions about disjoint rows have one share,
+    each of them the whole of it: see `charges`. Those that are `measured` together with others help nobody here.
     """
     together = parallel(plans)
-    weights = {group: max(len(plans[i].parts) for i in group) for group in together}
+    each = [len(plan.parts) * (weights[i] if weights else Fraction(1)) for i, plan in enumerate(plans)]
+    most = {group: max(each[i] for i in group) for group in together}
     parts = [Fraction(0)] * len(plans)
-    for group, weight in weights.items():
+    for group, weight in most.items():
         for i in group:
-            parts[i] = Fraction(weight, sum(weights.values()))
-    alone = [i for group in together if len(group) == 1 for i in group]
+            parts[i] = weight / sum(most.values())
+    alone = [i for group in together if len(group) == 1 for i in group if i not in measured]
     helps = []
     for coarse in alone:
-        found = [each for fine in alone if (each := _help(plans, coarse, fine)) is not None]
+        found = [one for fine in alone if (one := _help(plans, coarse, fine)) is not None]
         if found:
-            helps.append(min(found, key=lambda each: each.cells))
-    for each in helps:
+            helps.append(min(found, key=lambda one: one.cells))
+    for help in helps:
         # Of the two shares' sum, a goes to the coarse one: 1/(a + (1-a)/m) + 1/(1-a) is least at a root of a quadratic.
-        both = parts[each.coarse] + parts[each.fine]
-        a = _best(each.cells)
-        parts[each.coarse], parts[each.fine] = both * a, both * (1 - a)
+        both = parts[help.coarse] + parts[help.fine]
+        a = _best(help.cells)
+        parts[help.coarse], parts[help.fine] = both * a, both * (1 - a)
     return parts, helps
 
 
@@ -146,7 +156,7 @@ def _help(plans: Sequence[Plan], coarse: int, fine: int) -> Help | None:
     at = {group: i for i, group in enumerate(a.collect.known)}
     summed = [at.get(tuple(group[i] for i in places)) for group in b.collect.known]
     # All values of the other keys must be there, or a sum would miss rows: so each key's values must be all of its own.
-    if any(each is None for each in summed) or not _whole(b):
+    if any(each is None for each in summed) or not is_whole(b):
         return None
     into = tuple(each for each in summed if each is not None)
     return Help(coarse, fine, into, max(into.count(i) for i in set(into)))
@@ -154,16 +164,6 @@ def _help(plans: Sequence[Plan], coarse: int, fine: int) -> Help | None:
 
 def _measured(plan: Plan, columns: Forms) -> Form:
     return statistic_form(plan.parts[0].statistic, columns)
-
-
-def _whole(plan: Plan) -> bool:
-    """Whether every row is in a group: each key is never another value than those listed."""
-    from deniable.queries.question import public_values
-
-    for key in plan.question.keys:
-        if key.values is None or public_values(key.expression, plan.question.relation) != key.values:
-            return False
-    return True
 
 
 def helped(help: Help, released: Sequence[Released], budget: Budget) -> Released:
@@ -179,33 +179,9 @@ def helped(help: Help, released: Sequence[Released], budget: Budget) -> Released
     units = at_precision(own + more, budget)
     precision = Cost(units, coarse.precision.delta_units)
     # What it says now rests on both answers, so both costs stand behind it.
-    cost = coarse.cost + fine.cost
+    measured = behind((coarse, fine))
     draws = (*coarse.all_draws, *(Draw(each.cost, each.cells * help.cells) for each in fine.all_draws))
     each = (units,) * len(coarse.groups)
-    return replace(coarse, parts=(values,), cost=cost, precision=precision, units=each, draws=draws)
-
-
-def added_up(coarse: Plan, fine: Plan, total: Released, parts: Released, budget: Budget) -> Released | None:
-    """The fine answer, moved such that it adds up to the coarse one; None if it need not add up to it.
-
-    What is missing is shared out evenly, as least squares has it for cells that are equally noisy. The noise is then at
-    most that of the cell itself (where the total was merged from both answers, as a batch does), or t²(1 - 1/m) + s²/m²
-    (where it was asked apart, with variance s²): the larger of the two is claimed.
-    """
-    help = _help([coarse, fine], 0, 1)
-    if help is None:
-        return None
-    into = np.asarray(help.into)
-    cells = np.bincount(into, minlength=len(total.groups))
-    found = np.asarray(parts.parts[0], dtype=np.float64)
-    missing = np.asarray(total.parts[0], dtype=np.float64) - np.bincount(into, found, minlength=len(total.groups))
-    moved = found + (missing / np.maximum(cells, 1))[into]
-    units = []
-    for own, i in zip(parts.units, help.into, strict=True):
-        t, s, m = 1 / precise(own, budget), 1 / precise(total.units[i], budget), int(cells[i])
-        variance = max(t, t * (1 - Fraction(1, m)) + s / m**2)
-        units.append(at_precision(1 / variance, budget))
-    # It rests on both answers, so both costs stand behind it.
-    draws = (*parts.all_draws, *total.all_draws)
-    cost = total.cost + parts.cost
-    return replace(parts, parts=(moved,), cost=cost, units=tuple(units), draws=draws, moved=True)
+    return replace(
+        coarse, parts=(values,), cost=total(measured), precision=precision, units=each, draws=draws, measured=measured
+    )

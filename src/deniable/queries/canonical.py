@@ -101,7 +101,10 @@ def relation_form(relation: Relation) -> tuple[Form, Forms]:
             return _filter(below, conditions), columns
         case Project(child=child, expressions=expressions):
             below, columns = relation_form(child)
-            return below, {name: _short(expression_form(each, columns)) for name, each in expressions}
+            return below, {
+                name: columns[each.name] if isinstance(each, Column) else _short(expression_form(each, columns))
+                for name, each in expressions
+            }
         case JoinPublic(child=child, table=table, on=on, how=how):
             below, columns = relation_form(child)
             pairs = tuple(sorted(((columns[a], b) for a, b in on), key=repr))

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import NOTHING, InvalidParameter, LedgerMismatch, LedgerUnavailable
 from deniable.ledger import Budget, Ledger
+from deniable.ledger.opening import checked_place
 from deniable.ledger.settling import derived
 from deniable.queries.session import Session
-from deniable.tables.files import plain_name, table_name
+from deniable.tables.files import files_of, plain_name, table_name
 from deniable.tables.kinds import Domain
 from deniable.tables.propose import propose_schema
 from deniable.tables.schema import Table, read_schema
@@ -52,7 +53,11 @@ def session(
     memory, and forgotten with the session: then the budget is only as good as your discipline.
     """
     sources = _named(source)
-    opened = public or {}
+    if not sources and not public:
+        raise InvalidParameter("source", NOTHING, "no table was given", 'write {"visits": "visits.parquet"}')
+    if ledger is not None and not isinstance(ledger, Ledger):
+        checked_place(ledger)
+    opened = _public(public)
     if overlap := sorted(set(sources) & set(opened)):
         raise InvalidParameter("public", overlap[0], "is private as well", "give each table one name")
     worker = _engine(engine)
@@ -83,6 +88,15 @@ def session(
     return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger))
 
 
+def _public(public: object) -> Mapping[str, object]:
+    if public is None:
+        return {}
+    if not isinstance(public, Mapping) or not all(isinstance(name, str) for name in public):
+        rule = "must map the names of tables to what they are read from"
+        raise InvalidParameter("public", NOTHING, rule, 'write public={"wards": "wards.csv"}')
+    return public
+
+
 def _is_there(ledger: str | Path | Ledger | None, sources: Mapping[str, object]) -> bool:
     """Whether there is a ledger already, or one that leaves nothing behind if the call is refused."""
     if ledger is None or isinstance(ledger, Ledger) or Path(ledger).exists():
@@ -101,7 +115,11 @@ def _dataset(sources: Mapping[str, object]) -> str:
 
 
 def _named(source: object) -> dict[str, object]:
-    if isinstance(source, Mapping) and all(isinstance(name, str) for name in source):
+    if isinstance(source, Mapping):
+        for name in source:
+            if not isinstance(name, str):
+                rule = f"is {type(name).__name__}, not text"
+                raise InvalidParameter("source", name, rule, 'name each table: {"visits": "visits.parquet"}')
         return dict(source)
     if isinstance(source, str | Path):
         return {table_name(source): source}
@@ -123,10 +141,14 @@ def _tables(
         declared = read_schema(whole, unit=unit if isinstance(unit, Unit) else None)  # type: ignore[arg-type]
         missing = sorted({*sources, *public} - set(declared))
         if missing:
-            raise InvalidParameter("schema", missing[0], "is not in the schema", f"it declares {', '.join(declared)}")
+            given = sources.get(missing[0], public.get(missing[0]))
+            if isinstance(given, str | Path):
+                files_of(str(given))  # a file that is not there is what is wrong
+            remedy = f"it declares {', '.join(declared)}; call one of them {missing[0]} if that is this table"
+            raise InvalidParameter("schema", missing[0], "is not in the schema", remedy)
         found = {name: declared[name] for name in (*sources, *public)}
         return {name: _owned(table, unit, name in public) for name, table in found.items()}
-    columns: Mapping[str, Any] = schema if isinstance(schema, Mapping) else {}
+    columns = _by_column(schema)
     tables = {}
     for name, source in (*sources.items(), *public.items()):
         own = columns.get(name) if isinstance(columns.get(name), Mapping) else None
@@ -134,6 +156,20 @@ def _tables(
         whose = None if name in public else _unit(name, unit)
         tables[name] = _typed(name, engine.types(source), mine, whose)
     return tables
+
+
+def _by_column(schema: object) -> Mapping[str, Any]:
+    """A schema that was written in Python, by column or by table and column."""
+    if schema is None:
+        return {}
+    if not isinstance(schema, Mapping):
+        rule = f"must map columns to what is known of them, or be the path of a file, not {type(schema).__name__}"
+        raise InvalidParameter("schema", NOTHING, rule, 'write {"age": Domain.integer(0, 120)}')
+    for column in schema:
+        if not isinstance(column, str):
+            remedy = f"columns are called by text: write {str(column)!r}"
+            raise InvalidParameter("schema", column, f"is {type(column).__name__}, not text", remedy)
+    return schema
 
 
 def _owned(table: Table, unit: Unit | Mapping[str, Unit] | None, is_public: bool) -> Table:
@@ -153,7 +189,7 @@ def _unit(name: str, unit: Unit | Mapping[str, Unit] | None) -> Unit:
         raise InvalidParameter(
             "unit",
             found,
-            f"who is protected in {name!r}?",
+            f"must be a Unit: it says who is protected in {name!r}",
             'write unit=Unit.person("patient_id", rows=20), or Unit.row()',
         )
     return found
@@ -179,7 +215,7 @@ def _typed(name: str, types: Mapping[str, str], declared: Mapping[str, Any], uni
 def _like(column: object, known: Mapping[str, Domain]) -> str:
     folded = {each.casefold(): each for each in known}
     near = get_close_matches(str(column).casefold(), folded, n=1)
-    return f"did you mean {folded[near[0]]}?" if near else f"it has {', '.join(known)}"
+    return f"did you mean {folded[near[0]]!r}?" if near else f"it has {', '.join(known)}"
 
 
 def _account(

@@ -79,6 +79,9 @@ def _refuse_unfinished(said: str, tokens: list[Token]) -> None:
     kind = getattr(exp, found[1], None) if found else None
     if isinstance(kind, type) and issubclass(kind, exp.Func):
         name = written(kind, called(tokens), _DIALECT) or kind.sql_name()
+        words = [each.text.upper() for each in tokens]
+        if any(words[at : at + 3] == [name.upper(), "(", "DISTINCT"] for at in range(len(words))):
+            refuse("distinct aggregate")  # what follows DISTINCT is one argument to the parser
         raise QuestionRefused("kinds", f"{name} takes more arguments", f"write {name} with all of its arguments")
 
 

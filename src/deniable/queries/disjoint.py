@@ -12,8 +12,8 @@ from typing import Any, Final, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.canonical import Form, Forms, expression_form, relation_form
-from deniable.queries.question import conjuncts, no_public_value
-from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, renamed
+from deniable.queries.question import no_public_value
+from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, conjuncts, renamed
 from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of, ordinal
 from deniable.tables.operators import typed
 from deniable.tables.plan import Filter, How, JoinPrivate, Project, Relation, Union
@@ -100,14 +100,24 @@ def _outside(limits: _Limits, domain: Domain) -> bool:
 
 
 def _unfulfilled(relation: Relation) -> bool:
-    """Whether a filter above the base lets none of a column's public values pass, or is never true."""
+    """Whether a filter above the base lets none of a column's public values pass, or is never true.
+
+    Each column is looked at once, where it first appears from above: that look reads all conditions below.
+    """
+    seen: set[str] = set()
     while isinstance(relation, Filter | Project):
-        if isinstance(relation, Filter):
-            for each in conjuncts(relation.condition):
-                names = set(columns_used(each))
-                if not names and typed(each, relation.columns).value({}) is not True:
-                    return True
-                if len(names) == 1 and no_public_value(Column(*names), relation):
+        if isinstance(relation, Project):
+            below = [each for name, each in relation.expressions if name in seen]
+            seen = {each.name for each in below if isinstance(each, Column)}
+            relation = relation.child
+            continue
+        for each in conjuncts(relation.condition):
+            names = set(columns_used(each))
+            if not names and typed(each, relation.columns).value({}) is not True:
+                return True
+            if len(names) == 1 and not names <= seen:
+                seen |= names
+                if no_public_value(Column(*names), relation):
                     return True
         relation = relation.child
     return False

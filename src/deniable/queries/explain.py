@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deniable.errors import InvalidParameter
+from deniable.errors import InvalidParameter, type_of
 from deniable.mechanisms.piecewise import QuantileOfCounts
 from deniable.mechanisms.prefix import GaussianPrefixSums, LaplacePrefixSums
 from deniable.queries.answers import Answer
+from deniable.queries.notes import budget_notes, wrapped
 from deniable.queries.planner import noise, plan
 from deniable.queries.pricing import Price, describe
 from deniable.queries.question import Question
@@ -37,21 +38,33 @@ def explain(question: str | Question | Price | Answer, *, session: Session | Non
     if session is not None:
         return session.explain(question)
     if isinstance(question, Price):
-        return explained(question.plan, noise(question.plan, question.budget, question.cost), None)
+        return explained(
+            question.plan, noise(question.plan, question.budget, question.cost), None, budget_notes(question.budget)
+        )
     if isinstance(question, Question):
         return explained(plan(question), None, None)
     if isinstance(question, Answer):
         return explained(question.plan, None, None)
     raise InvalidParameter(
         "question",
-        type(question).__name__,
+        type_of(question),
         "must be a Question, a Price or an Answer",
         "SQL needs session=, which has its tables",
     )
 
 
-def explained(plan: Plan, made: Noise | None, sql: str | None) -> str:
-    """The plan as text."""
+def explained_by(session: Session, question: str | Question | Price | Answer) -> str:
+    """See `Session.explain`."""
+    sets = session._sets(question)
+    if sets is not None:
+        return "\n\n".join(explained_by(session, each) for each in sets.questions)
+    made = question.plan if isinstance(question, Price | Answer) else session._planned(question)
+    drawn = noise(question.plan, question.budget, question.cost) if isinstance(question, Price) else None
+    return explained(made, drawn, session._engine.sql(made.collect), budget_notes(session.budget))
+
+
+def explained(plan: Plan, made: Noise | None, sql: str | None, notes: tuple[str, ...] = ()) -> str:
+    """The plan as text; `notes` are about the budget that pays."""
     question, collect = plan.question, plan.collect
     unit = question.relation.tables[0].unit
     assert unit is not None
@@ -82,6 +95,8 @@ def explained(plan: Plan, made: Noise | None, sql: str | None) -> str:
         lines.append(f"  {recipe.name}: {type(recipe).__name__.lower()} from {', '.join(str(i + 1) for i in uses)}")
     if made is not None:
         lines += ["", "noise:", *(f"  {line}" for line in _noise(made))]
+    if notes:
+        lines += ["", "to be known:", *(f"  {line}" for line in wrapped(notes))]
     if sql is not None:
         lines += ["", "the engine runs:", *(f"  {line}" for line in sql.splitlines())]
     return "\n".join(lines)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn, final
 
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, QuestionRefused
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, QuestionRefused, type_of
 from deniable.queries.aggregations import Aggregation
 from deniable.queries.disjoint import disjoint
 from deniable.queries.names import apart, fresh
@@ -99,9 +99,13 @@ class Frame:
         added = [(name, self._own(as_expression(each))) for name, each in expressions.items()]
         taken = {inner for _, inner in kept}
         names = {name: fresh(name, taken) for name, _ in added}
+        handed = _handed_on(self.relation)
         project = Project(
             self.relation,
-            (*((inner, Column(inner)) for _, inner in kept), *((names[name], each) for name, each in added)),
+            (
+                *(handed.get(inner) or (inner, Column(inner)) for _, inner in kept),
+                *((names[name], each) for name, each in added),
+            ),
         )
         return Frame(project, {**dict(kept), **names}, self.tables)
 
@@ -209,6 +213,13 @@ class Frame:
         return self.names[name]
 
 
+def _handed_on(relation: Relation) -> dict[str, tuple[str, Expression]]:
+    """The columns that a step handed on as they were: the next one hands on the same, instead of as many new ones."""
+    if not isinstance(relation, Project):
+        return {}
+    return {each[0]: each for each in relation.expressions if isinstance(each[1], Column) and each[1].name == each[0]}
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouped:
@@ -239,7 +250,7 @@ class Grouped:
         measures = []
         for name, each in aggregates.items():
             if not isinstance(each, Aggregation):
-                raise InvalidParameter(name, type(each), "must be an aggregate", 'write count(), mean("cost")')
+                raise InvalidParameter(name, type_of(each), "must be an aggregate", 'write count(), mean("cost")')
             if name in taken:
                 raise QuestionRefused("name", f"two columns of the result are called {name!r}", "name it differently")
             expression = None if each.expression is None else self.frame._own(each.expression)
@@ -251,7 +262,7 @@ class Grouped:
 
 def _table(name: str, tables: Mapping[str, Table]) -> Table:
     if name not in tables:
-        raise QuestionRefused("table", f"there is no table {name!r}", choices(name, tables))
+        raise QuestionRefused("table", f"there is no table {name!r}", choices(str(name), tables))
     return tables[name]
 
 

@@ -146,8 +146,12 @@ _FINE: Final = 256
 """Steps of the grid in one standard deviation, for each share."""
 _FAR: Final = 40
 """Standard deviations after which nothing is left that a float can tell."""
+_FILLED: Final = 10
+"""The same where more than `_MOST` draws have steps of different sizes: what one leaves out another reaches."""
 _COARSE: Final = 30
-"""Where a standard deviation has this many steps, whole numbers are as good as the law between them."""
+"""Where a standard deviation has this many steps, the law between whole numbers is as good; but for half a step, by
+which an interval that ends just before a whole number holds less.
+"""
 
 
 @lru_cache(maxsize=512)
@@ -169,8 +173,15 @@ def merged_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> 
         return shares[0].weight * quantile(Fraction(shares[0].width), tails.miss(confidence))
     lengths = [share.deviation(shape) for share in shares]
     spread = math.hypot(*lengths)
-    if max(share.weight for share in shares) * _COARSE < spread or len(shares) > _MOST:
-        return reach(shape, [length for share in shares for length in share.pieces(shape)], confidence)
+    if spread == 0:  # so much was paid that no noise is left
+        return 0.0
+    steps = {share.weight for share in shares}
+    is_fine = max(steps) * _COARSE < spread
+    if is_fine or (len(steps) > _MOST and max(steps) * _FILLED < spread):
+        between = reach(shape, [length for share in shares for length in share.pieces(shape)], confidence)
+        return between + (max(steps) / 2 if is_fine else _gap(shape, shares, spread))
+    if len(shares) > _MOST:
+        return smooth_reach(shape, shares, confidence)
     small = math.fsum(length for length in lengths if length < spread / 1000)
     shares = tuple(share for share, length in zip(shares, lengths, strict=True) if length >= spread / 1000)
     step = spread / (_FINE * len(shares))
@@ -181,13 +192,36 @@ def merged_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> 
             waves *= _smooth(shape, share, np.arange(waves.size) * (2 * math.pi / (size * step)))
             continue
         at, law = _summed(shape, share)
-        places = np.rint(share.weight * at / step).astype(np.int64)
+        places = np.rint(np.clip(share.weight * at / step, -size, size)).astype(np.int64)
         kept = np.abs(places) < size // 2
         waves *= np.fft.rfft(np.bincount(places[kept] % size, law[kept], minlength=size))
     found = np.fft.irfft(waves, size)
     inside = np.cumsum(np.concatenate((found[:1], found[1 : size // 2] + found[: size // 2 : -1])))
     first = int(np.searchsorted(inside, 1 - tails.miss(confidence) - 1e-12))
-    return (min(first, inside.size - 1) + len(shares) / 2) * step + 10 * small
+    unseen = max((share.weight for share in shares if share.width > _COARSE), default=0.0) / 2
+    return (min(first, inside.size - 1) + len(shares) / 2) * step + 10 * small + unseen
+
+
+def _gap(shape: Shape, shares: tuple[Share, ...], spread: float) -> float:
+    """Half of the gaps that many steps of different sizes leave in their sum.
+
+    Where its characteristic function is A at t, its law has waves of length 2π/t and of this height, and the end of an
+    interval may be off by A·π/t: by half a step where all steps are equal (A = 1), and by nothing where they are so
+    different that no t is near a multiple of 2π for all of them. Waves beyond the last t are taken to be of height 1.
+    """
+    largest = max(share.weight for share in shares)
+    at = np.arange(math.pi / largest, 16 * math.pi / largest, 0.1 / spread)
+    heights = np.ones_like(at)
+    for share in shares:
+        turned = np.abs((share.weight * at + math.pi) % (2 * math.pi) - math.pi)
+        if shape is Shape.LAPLACE:
+            r = math.exp(-1 / share.width)
+            one = (1 - r) ** 2 / (1 - 2 * r * np.cos(turned) + r * r)
+        else:
+            turns = turned[:, None] + 2 * math.pi * np.arange(-2, 3)
+            one = np.exp(-((share.width * turns) ** 2) / 2).sum(axis=1)
+        heights *= np.minimum(one, 1.0) ** share.cells
+    return max(1.01 * float(np.max(heights * math.pi / at)), largest / 16)
 
 
 def smooth_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> float:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from deniable.queries.disjoint import empty
+from deniable.tables.expressions import columns_used
 from deniable.tables.plan import tables_read
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Cost
     from deniable.queries.planner import Plan
     from deniable.tables.kinds import Domain
+    from deniable.tables.schema import Table
 
 WIDTH: Final = 80
 """As wide as a terminal is, at the least."""
@@ -30,9 +32,12 @@ def threshold_note(plan: Plan, threshold: int | None) -> str:
     if plan.people is None:
         return ""
     few = "those that many people share" if threshold is None else f"those with about {threshold:,} people or more"
+    deciding = {recipe.name for recipe, uses in zip(plan.recipes, plan.uses, strict=True) if plan.people in uses}
+    counts = [name for name, made in plan.question.post.columns if deciding.intersection(columns_used(made))]
+    luck = f", and near that intervals of {_several(counts)} reach far down, because those keys may be shown by luck"
     return (
-        f"keys are not public: only {few} are shown, and intervals of counts near that reach far down, because those "
-        "keys may be shown by luck; declare keys, name them with IN, or spend more"
+        f"keys are not public: only {few} are shown{luck if counts else ''}; "
+        "declare keys, name them with IN, or spend more"
     )
 
 
@@ -50,6 +55,11 @@ def empty_note(plan: Plan) -> str:
     if not known:
         return ""
     return "by the public keys and bounds no row can fulfil the conditions: what is told is noise alone"
+
+
+def budget_notes(budget: Budget) -> tuple[str, ...]:
+    """What the budget protects little, whatever is asked: from its own numbers alone."""
+    return tuple(f"the budget's {said}" for said in budget.weaknesses())
 
 
 def rows_note(plan: Plan) -> str:
@@ -108,6 +118,11 @@ def rest_said(rest: Cost, budget: Budget) -> str:
     return rest.describe_rest(budget) + _KEYS
 
 
+def short(value: float | None) -> str:
+    """The size of noise for people: three digits, or a whole number; None is what no plan can tell."""
+    return "depends on data" if value is None else f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def listed(columns: Mapping[str, Domain]) -> list[str]:
     """A line for each column, with what is public about it."""
     width = max(map(len, columns), default=0)
@@ -122,3 +137,17 @@ def wrapped(lines: Iterable[str], indent: str = "") -> list[str]:
         if line
         for part in textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     ]
+
+
+@final
+class Tables(dict[str, "Table"]):
+    """Schemas by name, printed as a list of columns with what is public about each."""
+
+    def __repr__(self) -> str:
+        lines: list[str] = []
+        for name, table in self.items():
+            whose = "public" if table.unit is None else f"protects {table.unit.describe()}"
+            lines += [f"{name}: {whose}", *listed(dict(table.columns))]
+        return "\n".join(lines)
+
+    __str__ = __repr__

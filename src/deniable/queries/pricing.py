@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.curves.filters import Amount, exact_amount
 from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter, require_names
 from deniable.ledger import Budget, Cost
+from deniable.ledger.accounts import SPENT
 from deniable.mechanisms import tails
-from deniable.numbers import plain
-from deniable.queries.notes import cost_said, empty_note, rest_said, wrapped
+from deniable.numbers import percent, plain
+from deniable.queries.intervals import Share
+from deniable.queries.notes import budget_notes, cost_said, empty_note, rest_said, wrapped
 from deniable.queries.picked import Picked
 from deniable.queries.planner import Part, Plan, noise, pairs, shares
 from deniable.queries.recipes import Drawn, Ranked, rank_error
@@ -23,6 +25,7 @@ from deniable.tables.statistics import Cells, Count, CountDistinct, CountPersons
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
+    from deniable.queries.planner import Noise
     from deniable.units import Unit
 
 SHARE_FOR_KEYS: Final = 100
@@ -47,6 +50,8 @@ class Price:
     confidence: float
     shares_delta: bool = False
     """Whether its δ is a part of what is left, because none was given: then a next question takes less of it."""
+    quotients: frozenset[str] = frozenset()
+    """Columns that are shown as shares of a total."""
 
     @property
     def curve(self) -> Curve:
@@ -82,10 +87,7 @@ class Price:
         return {name: None if of is None else found[of] for name, of in self._measured().items()}
 
     def _measured(self) -> dict[str, str | None]:
-        """The columns of the answer that have noise, each with its measure; None: it is worked out from measures."""
-        known, asked = {recipe.name for recipe in self.plan.recipes}, self.plan.question.post.columns
-        noisy = [(name, each) for name, each in asked if known.intersection(columns_used(each))]
-        return {name: each.name if isinstance(each, Column) else None for name, each in noisy}
+        return {name: None if name in self.quotients else of for name, of in measured_columns(self.plan).items()}
 
     def rank_errors(self) -> dict[str, float]:
         """For each quantile, how many rows the noisy rank of a value may be off, at `confidence`: the answer is a value
@@ -134,20 +136,19 @@ class Price:
             if of is None:
                 said.append(f"error    {name}: worked out from noisy numbers; its interval comes with the answer")
             elif of in ranks:
-                off = f"its rank is within ± {_short(ranks[of])} rows, at {100 * self.confidence:g} %"
+                off = f"its rank is within ± {_short(ranks[of])} rows, at {percent(self.confidence)} %"
                 said.append(f"error    {name}: {off}; how far that is depends on how the values lie")
             else:
                 assert error is not None
                 per = f" in a group of {TYPICAL_ROWS:,} rows" if named[of].depends_on_rows else ""
-                said.append(f"error    {name}: ± {_short(error)}{per}, at {100 * self.confidence:g} %")
+                said.append(f"error    {name}: ± {_short(error)}{per}, at {percent(self.confidence)} %")
         if self.threshold is not None:
             said.append(
                 f"keys     shown from about {self.threshold:,} people on; near that, their intervals reach down to 1"
             )
         if len(self.plan.parts) > 1:
             said.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
-        if note := empty_note(self.plan):
-            said.append(f"note     {note}")
+        said += [f"note     {note}" for note in (empty_note(self.plan), *budget_notes(self.budget)) if note]
         left = rest_said(self.left, self.budget)
         said.append(
             f"left     {left}: about {self.times:,} such question{'s' * (self.times != 1)}"
@@ -162,6 +163,13 @@ class Price:
     __repr__ = __str__
 
 
+def measured_columns(plan: Plan) -> dict[str, str | None]:
+    """The columns of the answer that have noise, each with its measure; None: it is worked out from measures."""
+    known, asked = {recipe.name for recipe in plan.recipes}, plan.question.post.columns
+    noisy = [(name, each) for name, each in asked if known.intersection(columns_used(each))]
+    return {name: each.name if isinstance(each, Column) else None for name, each in noisy}
+
+
 def errors(plan: Plan, budget: Budget, cost: Cost, confidence: float, rows: int) -> dict[str, float | None]:
     """See `Price.errors`."""
     made = noise(plan, budget, cost)
@@ -171,9 +179,14 @@ def errors(plan: Plan, budget: Budget, cost: Cost, confidence: float, rows: int)
         if any(plan.parts[i].is_ranked for i in uses):
             found[recipe.name] = None
         else:
-            drawn = [Drawn(0, made.deviation(i), made.shape, half=halves.get(i, 0)) for i in uses]
-            found[recipe.name] = recipe.error(drawn, confidence, rows)
+            found[recipe.name] = recipe.error([_drawn(made, i, halves.get(i, 0)) for i in uses], confidence, rows)
     return found
+
+
+def _drawn(made: Noise, part: int, half: int) -> Drawn:
+    """The noise of a number, on nothing: one draw on whole numbers."""
+    mechanism: Any = made.mechanisms[part]
+    return Drawn(0, made.deviation(part), made.shape, shares=(Share(1.0, float(mechanism.width)),), half=half)
 
 
 def rank_errors(plan: Plan, budget: Budget, cost: Cost, confidence: float) -> dict[str, float]:
@@ -199,7 +212,7 @@ def rank_note(plan: Plan, budget: Budget, cost: Cost, confidence: float) -> str:
     step = "" if recipe.whole else f", told in steps of {float(edges[1] - edges[0]):.3g}"
     return (
         f"{name} is one value, drawn by the exponential mechanism{step}: its rank is within ± {_short(off)} rows with "
-        f"{100 * confidence:g} %, and it has no interval, because how far that is depends on how the values lie"
+        f"{percent(confidence)} %, and it has no interval, because how far that is depends on how the values lie"
     )
 
 
@@ -244,6 +257,12 @@ def _short(value: float) -> str:
 
 # -- what was asked to be paid ---------------------------------------------------------------------------------------
 
+_ASKED: Final = ("epsilon", "mu", "rho", "share", "within", "delta", "confidence")
+"""The fields of `Asked`."""
+
+_PLAIN: Final = frozenset({float, int, str, type(None)})
+"""What is a value of Python already."""
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,17 +283,18 @@ class Asked:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            object.__setattr__(self, each.name, plain(getattr(self, each.name)))
+        for name in _ASKED:
+            value = getattr(self, name)
+            if type(value) not in _PLAIN:
+                object.__setattr__(self, name, plain(value))
 
     @classmethod
     def of(cls, amounts: tuple[object, ...], cost: Mapping[str, Any]) -> Asked:
         """What a caller wrote; InvalidParameter for an amount without a name, or with one that means nothing here."""
         require_names(amounts)
-        known = [each.name for each in fields(cls)]
-        if unknown := next((name for name in cost if name not in known), None):
-            rule = "is no way to say what to spend"
-            raise InvalidParameter(unknown, cost[unknown], rule, f"give one of {', '.join(f'{n}=' for n in known[:5])}")
+        if unknown := next((name for name in cost if name not in _ASKED), None):
+            rule, ways = "is no way to say what to spend", ", ".join(f"{name}=" for name in _ASKED[:5])
+            raise InvalidParameter(unknown, cost[unknown], rule, f"give one of {ways}")
         return cls(**cost)
 
     def cost(self, plan: Plan, budget: Budget, left: Cost) -> Cost:
@@ -356,12 +376,15 @@ def _own(budget: Budget) -> str:
 
 
 def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
-    part = exact_amount("share", share)  # type: ignore[arg-type]
+    rule = "must be above 0 and at most 1"
+    part = exact_amount("share", share, rule)  # type: ignore[arg-type]
     if not 0 < part <= 1:
-        raise InvalidParameter("share", share, "must be above 0 and at most 1")
+        raise InvalidParameter("share", share, rule)
     units = math.floor(left.units * part)
+    if units == 0 and left.units > 0:
+        raise InvalidParameter("share", share, "is less of what is left than can be counted", "give a larger share")
     if units == 0:
-        raise BudgetExceeded("a share of what is left", "nothing", "the budget is spent; old answers can still be read")
+        raise BudgetExceeded("a share of what is left", "nothing", SPENT)
     return Cost(units, delta)
 
 
@@ -369,14 +392,12 @@ def _within(plan: Plan, budget: Budget, within: float | Mapping[str, float], con
     """The smallest cost at which each measure's error is at most what was asked. The error falls with the cost."""
     named = {recipe.name: recipe for recipe in plan.recipes}
     given = within if isinstance(within, Mapping) else dict.fromkeys(named, within)
-    targets = {name: plain(target) for name, target in given.items()}
+    targets = {name: _near(target) for name, target in given.items()}
     if not targets:
         raise InvalidParameter("within", NOTHING, "names no measure", f"choose from {', '.join(named)}")
-    for name, target in targets.items():
+    for name in targets:
         if name not in named:
             raise InvalidParameter("within", name, f"must name a measure: {', '.join(named)}")
-        if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
-            raise InvalidParameter("within", target, "must be a positive number")
         if named[name].depends_on_rows:
             raise InvalidParameter(
                 "within", name, "an error can be asked for counts and sums; others depend on the data",
@@ -404,14 +425,30 @@ def _within(plan: Plan, budget: Budget, within: float | Mapping[str, float], con
     return Cost(high, delta)
 
 
+def _near(within: object) -> float:
+    """How near an answer shall be, as written: a number, or one as text."""
+    rule = "must be a positive number below 1e300"
+    try:
+        exact = exact_amount("within", plain(within), rule)
+    except InvalidParameter:
+        exact = Fraction(0)
+    near = float(exact)
+    if near == 0:  # also of what is too small for a float, which no noise is as small as
+        raise InvalidParameter("within", within, rule)
+    return near
+
+
 def count_cost(budget: Budget, unit: Unit, within: float, confidence: float) -> Cost:
-    """What one count of rows costs that is this near to the truth, for a person of the unit's rows."""
-    within = plain(within)
-    if isinstance(within, bool) or not isinstance(within, int | float) or not 0 < within < math.inf:
-        raise InvalidParameter("within", within, "must be a positive number")
-    rows = unit.rows
+    """What one count of rows costs that is this near to the truth, for a person of the unit's rows.
+
+    Its noise is whole, so it is as near as k = ⌊within⌋. Discrete Laplace noise is farther off with probability
+    2r^(k+1)/(1 + r), r = e^(-ε/rows); rounded Gaussian noise if that of scale σ = rows/μ exceeds k + 1/2.
+    """
+    near = math.floor(_near(within))
     missed = tails.miss(confidence)
     if budget.currency == "epsilon":
-        return budget.cost(epsilon=Fraction(rows * math.log(1 / missed) / within))
-    mu = Fraction(rows * tails.normal(missed) / within)
-    return budget.cost(mu=mu)
+        loss = math.log(2 / missed) / (near + 1)
+        for _ in range(64):  # from above, and every step is nearer to the solution than the one before
+            loss = (math.log(2 / missed) - math.log1p(math.exp(-loss))) / (near + 1)
+        return budget.cost(epsilon=Fraction(unit.rows * loss))
+    return budget.cost(mu=Fraction(unit.rows * tails.normal(missed) / (near + 0.5)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -10,9 +11,10 @@ from typing import Final, final
 
 from deniable.errors import InvalidParameter, QuestionRefused
 from deniable.queries.canonical import Form, digest, expression_form, relation_form
-from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, renamed
+from deniable.tables import effort
+from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, conjuncts, renamed
 from deniable.tables.fitting import fitted
-from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of
+from deniable.tables.kinds import NUMBERS, TINIEST, Domain, Kind, Scalar, kind_of
 from deniable.tables.operators import Columns, Value, domain, typed
 from deniable.tables.plan import Bound, Filter, Project, Relation
 from deniable.tables.statistics import Group
@@ -25,6 +27,7 @@ FUNCTIONS: Final = (
 MOST_MEASURES: Final = 100
 MOST_GROUPS: Final = 1_000_000
 _WIDEST: Final = Fraction(2) ** 200  # wider bounds were never meant as bounds
+_EVERYTHING: Final = Fraction(sys.float_info.max)  # what a number lies between of which nothing is known
 _OPTIONS: Final = frozenset({"epsilon", "delta", "max_groups_contributed"})
 
 
@@ -187,7 +190,7 @@ def asked(
     most = options.get("max_groups_contributed")
     if most is not None and keys and most < relation.rows:  # no person has more groups than rows
         relation = Bound(relation, tuple(key.expression for key in keys), int(most), relation.rows)
-    below, columns = relation_form(relation)
+    _, columns = relation_form(relation)
     for measure in measures:
         check_measure(measure, relation)
     for key in keys:
@@ -199,16 +202,20 @@ def asked(
         if kept is not measure:
             same_as[measure.name] = Column(kept.name)
     ordered = tuple(sorted(first.items(), key=lambda item: repr(item[0])))
+    kept_ones = tuple(measure for _, measure in ordered)
+    hash = question_hash(relation, keys, kept_ones)
+    question = Question(relation, tuple(keys), kept_ones, _redirected(post, same_as), dict(options), hash)
+    _check_size(question)
+    return check_post(question)
+
+
+def question_hash(relation: Relation, keys: Sequence[Key], measures: Sequence[Measure]) -> str:
+    """The hash of a question whose measures are in the order of their forms."""
+    below, columns = relation_form(relation)
     by = tuple(
         (expression_form(key.expression, columns), None if key.values is None else repr(key.values)) for key in keys
     )
-    form: Form = ("question", below, by, tuple(each for each, _ in ordered))
-    question = Question(
-        relation, tuple(keys), tuple(measure for _, measure in ordered), _redirected(post, same_as), dict(options),
-        digest(form),
-    )  # fmt: skip
-    _check_size(question)
-    return check_post(question)
+    return digest(("question", below, by, tuple(_measure_form(each, columns) for each in measures)))
 
 
 def _measure_form(measure: Measure, columns: Mapping[str, Form]) -> Form:
@@ -235,7 +242,7 @@ def _check_size(question: Question) -> None:
     if groups > MOST_GROUPS:
         raise QuestionRefused(
             "key",
-            f"the public keys have more than {MOST_GROUPS} combinations",
+            f"the public keys have more than {MOST_GROUPS:,} combinations",
             "group by fewer keys, or by coarser ones",
         )
 
@@ -292,9 +299,9 @@ def check_measure(measure: Measure, relation: Relation) -> None:
         raise QuestionRefused(
             "kinds", f"{measure.function} takes numbers, not {found.kind.value}", _instead(measure, found.kind)
         )
-    if found.bounds is None or max(abs(end) for end in found.bounds) > _WIDEST:
+    if wrong := _unbounded(found):
         raise QuestionRefused(
-            "bounds", f"{measure.function} needs public bounds, and this number has none",
+            "bounds", f"{measure.function} needs public bounds, and {wrong}",
             f"SELECT {measure.function.upper() if measure.function != 'quantile' else 'MEDIAN'}"
             f"(LEAST(GREATEST({_written(measure.expression)}, 0), 100)) FROM {_first(relation)}",
         )  # fmt: skip
@@ -305,6 +312,21 @@ def check_measure(measure: Measure, relation: Relation) -> None:
             "the fraction of a quantile lies from 0 to 1",
             f"SELECT QUANTILE({_written(measure.expression)}, 0.9) FROM {_first(relation)}",
         )
+
+
+def _unbounded(domain: Domain) -> str:
+    """What keeps the bounds of a number from being used; nothing if nothing does."""
+    if domain.bounds is None:
+        return "this number has none"
+    low, high = domain.bounds
+    largest = max(abs(low), abs(high))
+    if largest >= _EVERYTHING:
+        return "this number has none"
+    if largest > _WIDEST:
+        return "the bounds of this number are beyond 1e60, and none so large are taken"
+    if any(0 < each < TINIEST for each in (largest, high - low)):
+        return "the bounds of this number lie nearer to 0, or to each other, than 1e-250"
+    return ""
 
 
 def _first(relation: Relation) -> str:
@@ -365,7 +387,8 @@ def no_public_value(expression: Expression, relation: Relation) -> bool:
     if found is None:
         return False
     values, passes = found
-    return not any(map(passes, chain(values[-1:], values)))
+    # The last two: behind the keys of a nullable column stands NULL, which no comparison lets pass.
+    return not any(map(passes, chain(values[-2:], values)))
 
 
 def _candidates(
@@ -377,13 +400,16 @@ def _candidates(
     if values is not None and found.nullable:
         values = (*values, None)
     tests: list[tuple[str, Callable[[Mapping[str, Value]], Value]]] = []
+    parts = 0
     for name, condition, columns in _conditions(expression.name, relation) if isinstance(expression, Column) else ():
         if values is None:
             values = _named(name, condition, columns[name].kind)
         if values is not None:
             tests.append((name, typed(condition, columns).value))
+            parts += condition.parts
     if values is None:
         return None
+    effort.spend(len(values) * parts)
     return values, lambda value: all(test({name: value}) is True for name, test in tests)
 
 
@@ -400,15 +426,6 @@ def _conditions(name: str, relation: Relation) -> Iterable[tuple[str, Expression
                 return
             name = below.name
         relation = relation.child
-
-
-def conjuncts(condition: Expression) -> Iterable[Expression]:
-    """The parts of a condition that must all be true."""
-    if isinstance(condition, Call) and condition.operator == "and":
-        for part in condition.arguments:
-            yield from conjuncts(part)
-    else:
-        yield condition
 
 
 def _named(name: str, condition: Expression, kind: Kind) -> tuple[Scalar | None, ...] | None:

@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -63,6 +64,8 @@ class Drawn:
     """How the deviation is made up of independent draws, where several were merged: each one's, relative to all."""
     shares: tuple[Share, ...] = ()
     """The draws on whole numbers that it is made of, where all of them are known."""
+    otherwise: tuple[Share, ...] = ()
+    """The same by another account of the draws, where it is not known which of the two is true."""
     chosen: Chosen | None = None
     """Of the count that decided which keys are shown: how it did."""
     half: int = 0
@@ -169,7 +172,7 @@ class Counted(Recipe):
 
     def _estimate(self, drawn: Sequence[Drawn], confidence: float) -> Estimate:
         if drawn[0].half:  # a whole number between two ends
-            n, half = Moments(*drawn).n, self.error(drawn, confidence, 0)
+            n, half = Moments(*drawn).n, self._between(drawn, confidence)
             value = round(n)
             return Estimate(value, min(value, math.ceil(n - half)), max(value, math.floor(n + half)))
         one = drawn[-1]
@@ -180,8 +183,13 @@ class Counted(Recipe):
         return Moments(*drawn).n if drawn[0].half else super(Counted, self).middle(drawn, confidence)
 
     def error(self, drawn: Sequence[Drawn], confidence: float, rows: int) -> float:
-        noises = Moments(*drawn).noises(0, 1) if drawn[0].half else drawn[-1].noises()
-        return reach(drawn[0].shape, noises, confidence)
+        if drawn[0].half:  # what is rounded moves by at most k if it moved by at most k + 1/2 before
+            return float(max(0, math.ceil(self._between(drawn, confidence) - 0.5)))
+        return float(_whole_reach(drawn[-1], confidence))
+
+    def _between(self, drawn: Sequence[Drawn], confidence: float) -> float:
+        """Of a count that is told together with a sum, before it is rounded."""
+        return reach(drawn[0].shape, Moments(*drawn).noises(0, 1), confidence)
 
     @property
     def depends_on_rows(self) -> bool:
@@ -206,7 +214,7 @@ class Summed(Recipe):
         return Estimate(*(_plain(Fraction(v) * step) for v in (one.values, one.values - half, one.values + half)))
 
     def error(self, drawn: Sequence[Drawn], confidence: float, rows: int) -> float | None:
-        return reach(drawn[0].shape, drawn[0].noises(), confidence) * 2.0**self.statistic.exponent
+        return float(_whole_reach(drawn[0], confidence)) * 2.0**self.statistic.exponent
 
     @property
     def depends_on_rows(self) -> bool:
@@ -321,6 +329,8 @@ class Ranked(Recipe):
     """Whether cells are single integers."""
     integral: bool
     """Whether the answer is a whole number: MIN and MAX of one are."""
+    high: Fraction
+    """The largest possible value. The only cell of a single possible value reaches beyond it."""
 
     def statistics(self) -> tuple[Statistic, ...]:
         return (self.cells,)
@@ -332,7 +342,7 @@ class Ranked(Recipe):
             return self._extreme(sums, totals, confidence)
         q = float(self.q)
         apart, law = sums - q * sums[-1], totals.blend(q)
-        far = _reaches(totals.shape, law, confidence) * law.deviations
+        far = _far(totals.shape, law, confidence)
         smooth = _increasing(apart)
         at = min(max(int(np.searchsorted(smooth, 0.0, side="left")), 1), sums.size - 1) - 1
         value = self._inside(smooth, at)
@@ -370,7 +380,8 @@ class Ranked(Recipe):
         first, last = min(first, at), max(int(before[-1]), at)
         if self.q == 1:
             at, first, last = (seen.size - 2 - each for each in (at, last, first))
-        middle = self._low(at) if self.whole else float(self.cells.edges[at] + self.cells.edges[at + 1]) / 2
+        start, end = self.cells.edges[at], min(self.cells.edges[at + 1], self.high)
+        middle = self._low(at) if self.whole else float(start + end) / 2
         return Estimate(round(middle) if self.integral else middle, self._low(first), self._high(last))
 
     def _inside(self, smooth: Any, at: int) -> float | int:
@@ -380,20 +391,20 @@ class Ranked(Recipe):
         before = min(0.0, float(smooth[at]))
         rise = float(smooth[at + 1]) - before
         share = -before / rise if rise > 0 else 0.5
-        return float(low) + _clamped(share, 0.0, 1.0) * float(high - low)
+        return min(float(low) + _clamped(share, 0.0, 1.0) * float(high - low), float(self.high))
 
     def _edge(self, place: float) -> float:
         """The value at a place counted in cells."""
         cell = min(int(place), len(self.cells.edges) - 2)
         low, high = self.cells.edges[cell], self.cells.edges[cell + 1]
-        return float(low) + (place - cell) * float(high - low)
+        return min(float(low) + (place - cell) * float(high - low), float(self.high))
 
     def _low(self, cell: int) -> float | int:
         edge = self.cells.edges[cell]
         return math.ceil(edge) if self.whole else float(edge)
 
     def _high(self, cell: int) -> float | int:
-        return self._low(cell) if self.whole else float(self.cells.edges[cell + 1])
+        return self._low(cell) if self.whole else float(min(self.cells.edges[cell + 1], self.high))
 
 
 def _reaches(shape: Shape, law: Differences, confidence: float) -> Any:
@@ -405,9 +416,18 @@ def _reaches(shape: Shape, law: Differences, confidence: float) -> Any:
     return normal + (reach(shape, (1.0,), confidence) - normal) * law.kurtosis / 3
 
 
+def _far(shape: Shape, law: Differences, confidence: float) -> Any:
+    """For each of some differences, how far its noise keeps, in rows.
+
+    Laplace noise is added in whole rows, and leaves gaps where there is little of it: up to the next whole row then.
+    """
+    found = _reaches(shape, law, confidence) * law.deviations
+    return np.ceil(found) if shape is Shape.LAPLACE else found
+
+
 def rank_error(law: Differences, shape: Shape, confidence: float) -> float:
     """How far the noisy rank of a value lies from its rank, at the worst of all places."""
-    return float(np.max(_reaches(shape, law, confidence) * law.deviations))
+    return float(np.max(_far(shape, law, confidence)))
 
 
 def _place(apart: Any, far: Any, law: Differences, cell: int, sign: int) -> float:
@@ -445,7 +465,8 @@ def _increasing(totals: Any) -> Any:
 
 def _whole_reach(one: Drawn, confidence: float) -> float | int:
     if one.shares:
-        half = merged_reach(one.shape, one.shares, confidence)
+        laws = (one.shares, one.otherwise) if one.otherwise else (one.shares,)
+        half = max(merged_reach(one.shape, each, confidence) for each in laws)
         return round(half) if isinstance(one.values, int) else half
     return reach(one.shape, one.noises(), confidence)
 
@@ -520,7 +541,7 @@ def recipe(measure: Measure, relation: Relation) -> Recipe:
             asked = {"min": Fraction(0), "max": Fraction(1)}.get(measure.function)
             q = Fraction(measure.options["q"]) if asked is None else asked
             edges, whole = _edges(low, high, integral)
-            return Ranked(name, Cells(expression, edges), q, whole, integral and asked is not None)
+            return Ranked(name, Cells(expression, edges), q, whole, integral and asked is not None, high)
     raise AssertionError(measure.function)
 
 
@@ -536,10 +557,15 @@ def _centred(expression: Expression, low: Fraction, high: Fraction) -> Sum:
     return summed(expression - lit(float(centre)), low - centre, high - centre, False)
 
 
+@lru_cache(maxsize=64)
 def _edges(low: Fraction, high: Fraction, whole: bool) -> tuple[tuple[Fraction, ...], bool]:
     if low == high:
         return (low, low + 1), whole
     values = int(high - low) + 1
     if whole and values <= MOST_CELLS:
         return tuple(low + i for i in range(values + 1)), True
-    return tuple(low + (high - low) * i / MOST_CELLS for i in range(MOST_CELLS + 1)), False
+    # low + (high - low)·i/n with one denominator: fractions that add up take ten times as long.
+    step = (high - low) / MOST_CELLS
+    under = math.lcm(low.denominator, step.denominator)
+    first, more = int(low * under), int(step * under)
+    return tuple(Fraction(first + more * i, under) for i in range(MOST_CELLS + 1)), False

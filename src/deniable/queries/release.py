@@ -7,7 +7,7 @@ import datetime as dt
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
@@ -18,18 +18,27 @@ from deniable.ledger import Cost
 from deniable.mechanisms.base import witnessed
 from deniable.mechanisms.prefix import Differences
 from deniable.queries.chosen import Chosen, Gate
-from deniable.queries.intervals import Share, fewest
+from deniable.queries.intervals import Shape, Share, fewest
+from deniable.queries.measurements import Measurement, behind, from_list, to_list, total
 from deniable.queries.planner import noise, pairs, unthresholded
 from deniable.queries.recipes import Drawn
+from deniable.synth import residuals
+from deniable.synth.laws import Columns, Law, summed, without_averages
+from deniable.tables.statistics import Sum
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget
     from deniable.noise import Entropy
+    from deniable.queries.jointly import Jointly, Made
     from deniable.queries.planner import Noise, Plan
     from deniable.tables.statistics import Group
 
 _VERSION: Final = 1
+_WITH_LAW: Final = 2
+"""The version of an answer that was measured together with others: earlier versions would misread its noise."""
 LARGEST: Final = 2**62
+_LARGE: Final = 2**20
+"""Multiples of counts that are worked out in 64 bits."""
 _PIECES: Final = 4
 """Draws that are told apart in what an average or a ratio is made of: there may be one of these in each group."""
 
@@ -42,6 +51,14 @@ class Draw(NamedTuple):
 
     cost: Cost
     cells: int = 1
+
+
+@final
+class Fit(NamedTuple):
+    """What draws add to a number that was moved; by a second account, where it is not known which one is true."""
+
+    shares: tuple[Share, ...]
+    otherwise: tuple[Share, ...] = ()
 
 
 @final
@@ -66,17 +83,34 @@ class Released:
     """The noisy number of people from which on a key was shown; None where keys are public."""
     draws: tuple[Draw, ...] = ()
     """Each draw that was merged into it; see `all_draws`."""
-    moved: bool = False
-    """Whether numbers were moved to add up: then they are no means of their draws any more, by whatever weights."""
+    moved: tuple[Fit, ...] = ()
+    """For each group, if numbers were moved to add up: what the draws behind it add to a number."""
     paired: bool = False
     """Whether sums and counts that can be released together are (`planner.Pair`): their parts then hold H·n ± S."""
     picked: bool = False
     """Whether its one part holds the numbers of cells that were drawn (`picked.Picked`). Two of them do not merge."""
+    law: Law | None = None
+    """Of a table that was measured together with others (`jointly`): the noise of its only part."""
+    columns: tuple[int, ...] = ()
+    """Then: what the law calls its keys."""
+    measured: tuple[Measurement, ...] = ()
+    """What was measured for it; their costs add up to `cost`. Empty: that is not known."""
+
+    def shares_by_law(self) -> tuple[Share, ...]:
+        """What the draws add to a cell, by its law."""
+        assert self.law is not None
+        return tuple(Share(*each) for each in self.law.shares(self.columns))
 
     @property
     def all_draws(self) -> tuple[Draw, ...]:
         """Every draw that it rests on: itself alone, if nothing was merged."""
         return self.draws or (Draw(self.cost),)
+
+    @property
+    def only_draw(self) -> str | None:
+        """The mark of the draw of a table that was measured by itself, once; None where more is in it, or unknown."""
+        alone = self.law is None and not self.draws and len(self.measured) == 1
+        return self.measured[0].mark or None if alone else None
 
     def deviation(self, plan: Plan, budget: Budget, part: int) -> float:
         """The standard deviation of a part's noise, for a key that every draw showed; of running totals the largest.
@@ -84,12 +118,19 @@ class Released:
         Draws are independent and weighted by nominal precisions p_i: √(Σ p_i² σ_i² m_i) / Σ p_i, with the true σ_i of
         each draw's noise and m_i cells summed up in it.
         """
+        if self.law is not None:
+            return math.hypot(*(each.deviation(shape_of(budget)) for each in self.shares_by_law()))
         made = unthresholded(plan, budget, self.cost.units)
-        whole = math.hypot(*_lengths(plan, budget, part, self.all_draws))
-        return float(np.max(made.deviation(part))) / made.spread(part) * whole
+        whole, one = math.hypot(*_lengths(plan, budget, part, self.all_draws)), made.spread(part)
+        return (
+            float(np.max(made.deviation(part))) / one * whole if one else 0.0
+        )  # so much was paid that no noise is left
 
     def drawn(self, plan: Plan, budget: Budget) -> list[list[Drawn]]:
         """For each group, each part's noisy value with its noise."""
+        if self.law is not None and not self.moved:
+            deviation, shares = self.deviation(plan, budget, 0), self.shares_by_law()
+            return [[Drawn(each, deviation, shape_of(budget), shares=shares)] for each in self.parts[0].tolist()]
         columns = []
         halves = {place: pair.half for pair in pairs(plan, budget) for place in (pair.total, pair.count)}
         for index, (part, values) in enumerate(zip(plan.parts, self.parts, strict=True)):
@@ -99,6 +140,9 @@ class Released:
             columns.append(
                 [Drawn(value, **spreads[units], half=half) for value, units in zip(found, self.units, strict=True)]
             )  # fmt: skip
+        if self.moved:  # a single part
+            [fitted] = columns
+            columns = [[replace(one, **each._asdict()) for one, each in zip(fitted, self.moved, strict=True)]]
         return [list(group) for group in zip(*columns, strict=True)]
 
     def _spread(self, plan: Plan, budget: Budget, part: int, units: int) -> dict[str, Any]:
@@ -142,13 +186,13 @@ class Released:
 
     def _shares(self, plan: Plan, budget: Budget, part: int, units: int) -> tuple[Share, ...]:
         """What each draw adds to a merged number of this precision; nothing if that is not known."""
-        behind = self._behind(units, budget)
-        weights = [precise(each.cost.units, budget) / each.cells for each in behind]
-        found = []
-        for weight, each in zip(weights, behind, strict=True):
-            mechanism: Any = unthresholded(plan, budget, each.cost.units).mechanisms[part]
-            found.append(Share(float(weight / sum(weights)), float(mechanism.width), each.cells))
-        return tuple(found)
+        return shares_of(plan, budget, part, self._behind(units, budget))
+
+    def shares_at(self, plan: Plan, budget: Budget, group: int) -> tuple[Share, ...]:
+        """The same of the only part, in one group."""
+        if self.law is not None and not self.moved:
+            return self.shares_by_law()
+        return self._shares(plan, budget, 0, self.units[group])
 
     def _mixed(self, plan: Plan, budget: Budget, part: int, units: int) -> tuple[float, tuple[float, ...]]:
         """(how wide the noise is, relative to that of one draw at this precision; how it is made up of draws).
@@ -168,18 +212,22 @@ class Released:
             return math.sqrt(square) / own, (1.0,)
         lengths = fewest(_lengths(plan, budget, part, behind), _PIECES)
         whole = math.hypot(*lengths)
+        if not whole or not own:  # so much was paid that no noise is left
+            return 0.0, (1.0,)
         return whole / own, tuple(length / whole for length in lengths)
 
     def _behind(self, units: int, budget: Budget) -> tuple[Draw, ...]:
         """The draws that a number of this precision rests on; none if that is not known."""
         if self.moved:
             return ()
+        if not self.draws and units == self.cost.units:  # nothing was merged
+            return self.all_draws
         whole = sum(precise(each.cost.units, budget) / each.cells for each in self.all_draws)
         if abs(at_precision(Fraction(whole), budget) - units) <= len(self.all_draws):  # rounded down at each merging
             return self.all_draws
         return next(((each,) for each in self.all_draws if each == Draw(Cost(units, each.cost.delta_units))), ())
 
-    def merged(self, other: Released, budget: Budget) -> Released:
+    def merged(self, other: Released, budget: Budget, plan: Plan | None = None) -> Released:
         """Both answers in one, by inverse variance. A group that only one of them has is taken from that one."""
         assert not self.picked  # a cell that was drawn has no variance
         assert not other.picked
@@ -203,16 +251,38 @@ class Released:
         delta = max(self.precision.delta_units, other.precision.delta_units)
         precision = Cost(at_precision(both, budget), delta)
         thresholds = [each for each in (self.threshold, other.threshold) if each is not None]
+        measured, least = behind((self, other)), min(thresholds, default=None)
+        cost = total(measured)
+        if plan is not None and (self.law is not None or other.law is not None):
+            ours_law, columns = self.with_law(plan, budget)
+            # The keys of both are the same, in the same order, but each law has names of its own for them.
+            its_law, others_columns = other.with_law(plan, budget)
+            law = ours_law.mixed(shares[0], its_law.renamed(dict(zip(others_columns, columns, strict=True)), ours_law))
+            return Released(
+                groups, tuple(parts), cost, precision, tuple(units), law=law, columns=columns, measured=measured
+            )
         draws = (*self.all_draws, *other.all_draws)
-        least = min(thresholds, default=None)
         return Released(
-            groups, tuple(parts), self.cost + other.cost, precision, tuple(units), least, draws, paired=self.paired
+            groups, tuple(parts), cost, precision, tuple(units), least, draws, paired=self.paired, measured=measured
         )
+
+    def with_law(self, plan: Plan, budget: Budget) -> tuple[Law, tuple[int, ...]]:
+        """The noise of a single count or sum by public keys as a law, and what that calls the keys."""
+        if self.law is not None:
+            return self.law, self.columns
+        sizes = [len(key.values or ()) for key in plan.question.keys]
+        columns = tuple(range(len(sizes)))
+        law = Law(tuple(sizes), ())
+        for share in shares_of(plan, budget, 0, self.all_draws):
+            # Of sums of finer cells, a wider draw has as much noise.
+            width = share.width * math.sqrt(share.cells)
+            law = Law(law.sizes, (*law.sources, *Law.alone(sizes, columns, width, share.weight).sources))
+        return (law if self.only_draw is None else law.marked(self.only_draw)), columns
 
     def to_bytes(self) -> bytes:
         """For the ledger."""
         record: dict[str, Any] = {
-            "version": _VERSION,
+            "version": _VERSION if self.law is None else _WITH_LAW,
             "groups": [[_written(value) for value in group] for group in self.groups],
             "parts": [_packed(part) for part in self.parts],
             "cost": [str(self.cost.units), str(self.cost.delta_units)],
@@ -227,6 +297,10 @@ class Released:
             record["picked"] = True
         if self.draws:
             record["draws"] = [[str(each.cost.units), str(each.cost.delta_units), each.cells] for each in self.draws]
+        if self.measured:
+            record["measured"] = to_list(self.measured)
+        if self.law is not None:
+            record |= {"law": self.law.to_dict(), "columns": list(self.columns)}
         return json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
     @classmethod
@@ -236,7 +310,8 @@ class Released:
         picked = bool(record.get("picked"))
         if not picked and plan.totals is not None:  # of an earlier version
             plan = plan.totals
-        if record.get("version") != _VERSION or len(record["parts"]) != len(plan.parts) or plan.is_picked != picked:
+        version = _VERSION if "law" not in record else _WITH_LAW
+        if record.get("version") != version or len(record["parts"]) != len(plan.parts) or plan.is_picked != picked:
             raise UnreadableRecord("this answer was written by another version of deniable")
         groups = tuple(tuple(_read(value) for value in group) for group in record["groups"])
         shapes = [(len(groups), part.statistic.width) if part.is_running else (len(groups),) for part in plan.parts]
@@ -246,9 +321,32 @@ class Released:
         each = units if len(units) == len(groups) else units * len(groups)
         draws = tuple(Draw(Cost(int(u), int(d)), cells) for u, d, cells in record.get("draws", ()))
         paired = bool(record.get("paired"))
-        return cls(
-            groups, parts, cost, precision, tuple(each), record.get("threshold"), draws, paired=paired, picked=picked
-        )
+        found = cls(
+            groups, parts, cost, precision, tuple(each), record.get("threshold"), draws, paired=paired, picked=picked,
+            measured=from_list(record.get("measured", ())),
+        )  # fmt: skip
+        if "law" in record:
+            found = replace(found, law=Law.from_dict(record["law"]), columns=tuple(record["columns"]))
+        return found
+
+
+def shape_of(budget: Budget) -> Shape:
+    """The law of the noise under a budget."""
+    return Shape.LAPLACE if budget.currency == "epsilon" else Shape.NORMAL
+
+
+def shares_of(plan: Plan, budget: Budget, part: int, draws: Sequence[Draw]) -> tuple[Share, ...]:
+    """What each of these draws adds to a number that they were merged into."""
+    if len(draws) == 1:
+        [one] = draws
+        alone: Any = unthresholded(plan, budget, one.cost.units).mechanisms[part]
+        return (Share(1.0, float(alone.width), one.cells),)
+    weights = [precise(each.cost.units, budget) / each.cells for each in draws]
+    found = []
+    for weight, each in zip(weights, draws, strict=True):
+        mechanism: Any = unthresholded(plan, budget, each.cost.units).mechanisms[part]
+        found.append(Share(float(weight / sum(weights)), float(mechanism.width), each.cells))
+    return tuple(found)
 
 
 def _lengths(plan: Plan, budget: Budget, part: int, draws: Sequence[Draw]) -> list[float]:
@@ -316,6 +414,43 @@ def release(
     )
     units = (cost.units,) * len(groups)
     return Released(groups, parts, cost, cost, units, made.threshold, paired=bool(made.seconds), picked=plan.is_picked)
+
+
+def release_jointly(
+    jointly: Jointly, made: Made, counted: Sequence[Mapping[Group, Any]], entropy: Entropy | None = None
+) -> dict[Columns, Any]:
+    """Exact tables in, noisy residuals out: what every table is a sum of (`jointly.published`).
+
+    Whole numbers beyond 64 bits would wrap around. Noise is added first, so that is post-processing too.
+    """
+    source, sizes = witnessed(entropy), jointly.sizes
+    is_large = isinstance(jointly.plans[0].parts[0].statistic, Sum) or max(made.scales, default=1) > _LARGE
+    tables: dict[Columns, Any] = {}
+    for (columns, collect), counts in zip(jointly.collects(made), counted, strict=True):
+        assert collect.known is not None
+        exact = [_cut(int(counts[group][0])) for group in collect.known]
+        array = np.array(exact, dtype=object if is_large else np.int64).reshape([sizes[i] for i in columns])
+        ordered = tuple(sorted(columns))
+        tables[ordered] = array.transpose([columns.index(i) for i in ordered])
+
+    def by(columns: Columns) -> Any:
+        """The exact table by some keys."""
+        finer = next(each for each in tables if set(columns) <= set(each))
+        return np.asarray(summed(tables[finer], finer, columns))
+
+    found: dict[Columns, Any] = {}
+    loads = {each.columns: each.loads for each in made.law.sources}
+    for place, (columns, mechanism) in enumerate(made.mechanisms):
+        drawing: Any = mechanism
+        exact_ones = by(columns)
+        if made.scales:
+            exact_ones = np.asarray(residuals.whole(exact_ones) * (made.scales[place] // exact_ones.size))
+        drawn = drawing.draw((exact_ones.size,), source).reshape(exact_ones.shape)
+        noisy = np.asarray(exact_ones + drawn).astype(np.float64)
+        for residual, load in loads[columns]:
+            told = load * without_averages(summed(noisy, columns, residual))
+            found[residual] = found[residual] + told if residual in found else told
+    return found
 
 
 def _noisy(

@@ -4,45 +4,57 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from time import monotonic, sleep
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Never, Self, final
+from typing import TYPE_CHECKING, Any, Final, Never, Self, TypeVar, final, overload
 
 from deniable.errors import (
-    NOTHING,
     BudgetExceeded,
+    DeniableError,
     EngineFailed,
     InvalidOperation,
     InvalidParameter,
     UnreadableRecord,
+    type_of,
 )
 from deniable.ledger import Budget, Cost, Entry, Ledger, State
-from deniable.queries import batch
+from deniable.ledger.standing import Replay
+from deniable.queries import rollups, several
 from deniable.queries.answers import Answer, Receipt
-from deniable.queries.notes import listed, rest_said
+from deniable.queries.grouping import Grouped, Sets, names_sets, sets_of
+from deniable.queries.measurements import Measurement, mark_of
+from deniable.queries.notes import Tables
 from deniable.queries.planner import Plan, noise, noise_cost, pairs
 from deniable.queries.pricing import Asked, PartOf, Price
 from deniable.queries.question import Question
 from deniable.queries.release import Released, release
-from deniable.queries.sizes import Plans, cells, check_cells
+from deniable.queries.remaining import Failure, Remaining
+from deniable.queries.sizes import Admits, Plans
+from deniable.queries.windows import shares_in
 from deniable.tables.plan import tables_read
-from deniable.units import Guarantee, Unit
+from deniable.units import Guarantee
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from deniable.curves import Curve
     from deniable.queries.bounds import Bounds
     from deniable.queries.engines.base import Engine
     from deniable.queries.engines.report import Registration
     from deniable.queries.frame import Frame
+    from deniable.queries.measuring import SynthesisPrice
     from deniable.queries.planner import Noise
+    from deniable.queries.quoted import Quoted
+    from deniable.queries.statement import Statement
+    from deniable.queries.synthetic import MeasuredErrors, Synthetic
     from deniable.tables.schema import Table
+    from deniable.tables.statistics import Collect
 
-_SEVERAL: Final = 10
-_WIDTHS: Final = tuple(a * 10**n for n in range(1, 7) for a in (1, 2, 5))
-"""Round distances at which counts are told off."""
+T = TypeVar("T")
 
 _REFINED: Final = "refined: "
 """What the ledger's words for a second answer begin with."""
@@ -62,10 +74,10 @@ class Session:
         "_closed",
         "_engine",
         "_failures",
+        "_finer",
         "_keeps",
         "_ledger",
         "_lock",
-        "_most_cells",
         "_noted",
         "_plans",
         "_registration",
@@ -75,24 +87,34 @@ class Session:
     def __init__(self, engine: Engine, tables: Mapping[str, Table], ledger: Ledger, *, keeps: bool = False) -> None:
         self._engine, self._tables, self._ledger, self._keeps = engine, dict(tables), ledger, keeps
         self._failures: list[Failure] = []
+        self._finer = rollups.Finer()
         self._noted: Callable[[Failure], None] = self._failures.append
         self._plans = Plans(self._tables, ledger.budget)
-        self._most_cells: int | None = None
         reports = {name: engine.registered(name) for name in self._tables}
         self._registration = {name: each for name, each in reports.items() if each is not None}
         self._lock, self._closed = threading.Lock(), False
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    def sql(self, question: str, *amounts: Never, **cost: Any) -> Answer:
+    def sql(self, question: str, *amounts: Never, **cost: Any) -> Answer | Grouped:
         """Answer a question in SQL. Say what to spend by one of `epsilon=`, `mu=`, `rho=`, `share=` (of what is left,
         in what the budget adds up: μ², or ε or ρ) or `within=` (how near, at `confidence=`); `delta=` is for keys that
         are not public (else they take a hundredth of what is left for them, and less once much of it is spent).
 
         The cost is charged before any data is read, and stays charged if the run fails. A question that was answered
-        before, at this cost or a higher one, is answered again from the ledger, for nothing.
+        before, at this cost or a higher one, is answered again from the ledger, for nothing. ROLLUP, CUBE and GROUPING
+        SETS make several tables, which are a `batch`.
         """
-        return self.ask(question, *amounts, **cost)
+        sets = self._sets(question)
+        if sets is None:
+            shares = shares_in(question)
+            if shares is not None:
+                rollups.check_shares(self._planned(shares.text), list(shares.factors))
+                return self.ask(shares.text, *amounts, **cost).with_shares(shares.factors)
+            return self.ask(question, *amounts, **cost)
+        within, key, payer = (cost.pop(name, None) for name in ("within", "key", "payer"))
+        asked = Asked.of(amounts, cost)
+        return Grouped(sets, several.answered(self, sets.questions, asked, None, within, key, payer, question))
 
     def ask(
         self, question: str | Question, *amounts: Never, key: str | None = None, payer: str | None = None, **cost: Any
@@ -101,6 +123,7 @@ class Session:
 
         With a `key`, a retry is charged once. With a `payer`, that account of the ledger pays as well.
         """
+        first = isinstance(question, str) and question not in self._plans
         made, asked = self._planned(question), Asked.of(amounts, cost)
         # What is left is read from the ledger only where the cost depends on it; whether it fits is decided later.
         depends = asked.share is not None or asked.shares_delta(made)
@@ -108,16 +131,24 @@ class Session:
         try:
             price = self._price(made, asked, left)
         except BudgetExceeded:  # a share of nothing: any answer that is there is worth more
-            stored = self._stored(made)
+            stored = self._stored(made, payer)
             if stored is None:
                 raise
-            return self._again(made, *stored, asked.confidence, payer)
-        known = self._known(made, price)
+            return self._again(made, *stored, asked.confidence)
+        drawn = None
+        if first:  # most likely a new question: the ledger looks for an answer when it charges, and not before as well
+            with suppress(DeniableError):  # said below, where there is no answer
+                drawn = self._checked_noise(made, price)
+        known = self._known(made, price, payer) if drawn is None else None
         if known is not None:
-            return self._again(made, *known, price.confidence, payer)
-        check_cells([made.question], self._most_cells)
-        drawn = self._noise(made, price)
-        words, rest = _words(question, made), [left]
+            return self._again(made, *known, price.confidence)
+        drawn = drawn or self._checked_noise(made, price)
+        words, rest = several.said(question, made), [left]
+        if isinstance(question, str):
+            self._finer.look(self._ledger, self._tables)
+        summed = rollups.answered(self, self._finer.of(made), made, price, words, key, payer)
+        if summed is not None:
+            return summed
         entry = self._ledger.reserve_or_replay(
             price.cost,
             question=made.question.hash,
@@ -144,11 +175,24 @@ class Session:
         if entry is None or entry.question != made.question.hash:
             return None
         read = self._read(made, entry)
-        return None if read is None else self._again(made, read, entry, confidence, None)
+        return None if read is None else self._again(made, read, self._replay(entry, None), confidence)
 
-    def price(self, question: str | Question, *amounts: Never, payer: str | None = None, **cost: Any) -> Price:
-        """What `sql` would charge, and how exact it would be. Free: no data is read."""
-        return self._price(self._planned(question), Asked.of(amounts, cost), self._left(payer))
+    @overload
+    def price(self, question: str | Question, *amounts: Never, payer: str | None = None, **cost: Any) -> Price: ...
+    @overload
+    def price(self, question: list[str | Question] | list[str], *amounts: Never, **cost: Any) -> Quoted: ...
+    def price(self, question: Any, *amounts: Never, payer: str | None = None, **cost: Any) -> Price | Quoted:
+        """What `sql` would charge, and how exact it would be; of a list, what `batch` would, and of a text with ROLLUP,
+        CUBE or GROUPING SETS, what its tables would as one. Free: no data is read.
+        """
+        if (sets := self._sets(question)) is not None or isinstance(question, list | tuple):
+            return self.price_batch(question if sets is None else sets.questions, *amounts, payer=payer, **cost)
+        shares = shares_in(question)
+        made = self._planned(question if shares is None else shares.text)
+        if shares is not None:
+            rollups.check_shares(made, list(shares.factors))
+        found = self._price(made, Asked.of(amounts, cost), self._left(payer))
+        return found if shares is None else replace(found, quotients=frozenset(shares.factors))
 
     def refine(
         self, answer: Answer, *amounts: Never, text: str | None = None, key: str | None = None,
@@ -161,29 +205,19 @@ class Session:
         `text` is what the ledger says was asked; without it, what it said when the answer was bought.
         """
         if not isinstance(answer, Answer):
-            raise InvalidParameter("answer", type(answer).__name__, "must be an Answer of this session")
+            raise InvalidParameter("answer", type_of(answer), "must be an Answer of this session")
         self._open()
         made = answer.plan
-        check_cells([made.question], self._most_cells)
-        if answer.budget != self.budget or any(
-            self._tables.get(name) != each for name, each in tables_read(made.question.relation).items()
-        ):
-            raise InvalidParameter("answer", NOTHING, "is about other tables or another budget", "ask it here first")
-        if answer.receipt.version != self._version(made.question):
-            rule = "is about another version of the data, and the mean of two tables is neither"
-            raise InvalidParameter("answer", NOTHING, rule, "ask the question anew: it is a new one now")
-        if made.is_picked:
-            rule = "is one value that was drawn, and two of them cannot be merged"
-            remedy = "ask the question at a larger epsilon: that draws a nearer value"
-            raise InvalidParameter("answer", NOTHING, rule, remedy)
+        self._plans.check([made.question])
+        several.check_refinable(self, answer)
         price = self._price(made, Asked.of(amounts, cost), self._left(payer))
         drawn = self._noise(made, price)
-        stored, base = self._stored(made), answer.released
+        stored, base = self._stored(made, payer), answer.released
         if stored is not None and stored[0].precision.units > base.precision.units:
             base = stored[0]
         bought = self._ledger.charge(answer.receipt.entry) if text is None else None
         said = text if bought is None or bought.question != made.question.hash else bought.description
-        words = f"{_REFINED}{_words(said or made.question, made).removeprefix(_REFINED)}"
+        words = f"{_REFINED}{several.said(said or made.question, made).removeprefix(_REFINED)}"
         hash = made.question.hash
         version = self._version(made.question)
         entry = self._ledger.reserve(
@@ -193,75 +227,34 @@ class Session:
             return self._told(made, entry, price.confidence, payer)
         rest = self._left(payer)
         [released] = self._released([(made, drawn, price.cost)], [entry])
-        return self._sealed(made, base.merged(released, self.budget), entry, price.confidence, rest)
+        return self._sealed(made, base.merged(released, self.budget, made), entry, price.confidence, rest)
 
     def batch(
-        self, questions: Sequence[str | Question], *amounts: Never, key: str | None = None,
-        payer: str | None = None, **cost: Any,
+        self, questions: Sequence[str | Question], *amounts: Never, weights: several.Weights = None,
+        within: several.Within = None, key: str | None = None, payer: str | None = None, **cost: Any,
     ) -> list[Answer]:  # fmt: skip
         """Several questions at once, for one cost that they share: all are paid for, or none.
 
-        Counts and sums of the same rows by coarser and by finer keys help each other: the finer ones are summed up and
-        merged with the coarser ones by inverse variance. Questions about rows that are provably disjoint (`WHERE age <
-        30`, `WHERE age >= 30`) cost together what one of them costs. A question that stands there twice is asked once;
-        one that was answered before, at its share or more, costs nothing. With a `key`, a retry is charged once.
+        Counts and sums of the same rows by public keys are measured together: the noise is chosen such that the
+        variances of all cells add up to as little as possible, and the answers are sums of each other. `weights` says
+        how much a cell of each question counts (1, if not said; "fair": 1, and no table less exact than by itself with
+        an equal share of the cost); `within` how near each shall be, instead of a cost: one number, or one for each
+        (None: as it comes). Questions about provably disjoint rows (`WHERE age < 30`, `WHERE age >= 30`) cost together
+        what one of them costs. One that was answered before, as exactly, costs nothing. With a `key`, a retry is free.
         """
-        if isinstance(questions, str) or not questions:
-            raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
-        built = [self._built(each) for each in questions]
-        check_cells(built, self._most_cells)
-        given = [self._plans.plan(*each) for each in zip(questions, built, strict=True)]
-        asked, words = Asked.of(amounts, cost), {}
-        plans: dict[str, Plan] = {}
-        for each, made in zip(questions, given, strict=True):
-            if plans.setdefault(made.question.hash, made) is made:
-                words[made.question.hash] = _words(each, made)
-        shares, helps = batch.shares(list(plans.values()))
-        left = self._left(payer)
-        try:
-            prices = self._prices(plans, asked, shares, left)
-        except BudgetExceeded:  # as in `ask`: what was asked before can still be read
-            stored = [self._stored(made) for made in given]
-            if None in stored:
-                raise
-            return [
-                self._again(made, *each, asked.confidence, payer)
-                for made, each in zip(given, stored, strict=True)
-                if each is not None
-            ]
-        known = {name: self._known(made, prices[name]) for name, made in plans.items()}
-        new = [name for name, each in known.items() if each is None]
-        tasks = [(plans[name], self._noise(plans[name], prices[name]), prices[name].cost) for name in new]
-        charges = batch.charges([plans[name] for name in new], [prices[name].cost for name in new])
-        entries = self._ledger.reserve_all(
-            [
-                (charge, name, words[name], self._version(plans[name].question))
-                for charge, name in zip(charges, new, strict=True)
-            ],
-            key=key,
-            payer=payer,
-        )
-        rest = self._left(payer)
-        released = {name: each[0] for name, each in known.items() if each is not None}
-        released |= dict(zip(new, self._released(tasks, entries), strict=True))
-        names = list(plans)
-        for help in helps:
-            if names[help.coarse] in new:
-                merged = batch.helped(help, [released[name] for name in names], self.budget)
-                released[names[help.coarse]] = merged
-        paid = dict(zip(new, entries, strict=True))
-        for name, entry in paid.items():
-            self._ledger.seal(entry, released[name].to_bytes())
-        answers = []
-        for made in given:  # one question may stand there twice, under other names of its columns
-            name = made.question.hash
-            old = known[name]
-            answers.append(
-                self._answer(made, released[name], paid[name], asked.confidence, rest, replayed=False)
-                if old is None
-                else self._again(made, *old, asked.confidence, payer)
-            )
-        return answers
+        return several.answered(self, questions, Asked.of(amounts, cost), weights, within, key, payer)
+
+    def price_batch(
+        self, questions: str | Sequence[str | Question], *amounts: Never, weights: several.Weights = None,
+        within: several.Within = None, payer: str | None = None, **cost: Any,
+    ) -> Quoted:  # fmt: skip
+        """What `batch` would charge, how exact each cell of each table would be, and how the cost is split. Free: no
+        data is read. `price` with a list of questions says the same. Also of a text with ROLLUP, CUBE or GROUPING SETS.
+        """
+        sets = self._sets(questions)
+        asked = questions if sets is None else sets.questions
+        found = several.planned(self, asked, Asked.of(amounts, cost), weights, within, payer)
+        return several.price(self, found)
 
     def bounds(
         self, column: str, table: str | None = None, *amounts: Never, cover: float = 0.99, key: str | None = None,
@@ -285,6 +278,50 @@ class Session:
 
         return self.price(bounds.question(column, table, self._tables)[1], *amounts, payer=payer, **cost)
 
+    def synthesize(
+        self, table: str | None = None, *amounts: Never, columns: Sequence[str] | None = None, method: str = "pairs",
+        target: str | None = None, workload: Sequence[Sequence[str]] | None = None,
+        bins: Mapping[str, int] | None = None, forbid: Sequence[Mapping[str, Any]] = (),
+        unlisted: Sequence[str] = (), rows: int | None = None, key: str | None = None, payer: str | None = None,
+        **cost: Any,
+    ) -> Synthetic:  # fmt: skip
+        """A distribution of some columns of a table, from which synthetic rows can be drawn. Each word but the cost is
+        explained at `synthesis.Wanted`; `rows` says about how many rows there are, if that is public: a cost that is
+        too small for them is refused.
+
+        Counts by columns and pairs of columns are measured with noise, for one cost and as one entry of the ledger; all
+        else is worked out from them. Asked again, it is read from the ledger.
+        """
+        from deniable.queries import measuring, synthesis
+
+        self._open()
+        asked = synthesis.asked(
+            table, columns, target, bins, tables=self._tables, method=method, workload=workload, forbid=forbid,
+            unlisted=unlisted,
+        )  # fmt: skip
+        return measuring.synthesized(self, asked, Asked.of(amounts, cost), rows, key, payer)
+
+    def price_synthesis(
+        self, table: str | None = None, *amounts: Never, payer: str | None = None, **said: Any
+    ) -> SynthesisPrice:
+        """What `synthesize` with the same words, `rows` apart, would charge, the noise of each count, and from how many
+        rows on it is of use. Free: no data is read.
+        """
+        from deniable.queries import measuring, synthesis
+
+        wanted, cost = synthesis.apart(said)
+        asked = synthesis.asked(table, tables=self._tables, **wanted)
+        return measuring.price(self, asked, Asked.of(amounts, cost), payer)
+
+    def measured_errors(self, synthetic: Synthetic) -> MeasuredErrors:
+        """How far the counts of a synthetic table are off. NOT PRIVATE: it reads the data and charges nothing, so it is
+        for the owner alone, as `registration` is.
+        """
+        from deniable.queries import measuring
+
+        self._open()
+        return measuring.measured_errors(self, synthetic)
+
     def table(self, name: str) -> Frame:
         """A table, for questions in Python: `s.table("visits").filter(...).group_by(...).agg(...)`."""
         from deniable.queries.frame import Frame
@@ -295,14 +332,10 @@ class Session:
         """The plan of a question: each step with its stability, each statistic with its sensitivity, and the SQL that
         the engine runs; of a price also the noise, of an answer that of its question. Free: no data is read.
         """
-        from deniable.queries.explain import explained
+        from deniable.queries.explain import explained_by
 
         self._open()
-        if isinstance(question, Price):
-            made, drawn = question.plan, noise(question.plan, question.budget, question.cost)
-            return explained(made, drawn, self._engine.sql(made.collect))
-        made = question.plan if isinstance(question, Answer) else self._planned(question)
-        return explained(made, None, self._engine.sql(made.collect))
+        return explained_by(self, question)
 
     # -- the account ---------------------------------------------------------------------------------------------------
 
@@ -343,6 +376,12 @@ class Session:
         """What holds about everything that is ever answered under this budget."""
         return self._ledger.guarantee
 
+    def statement(self, *, delta: float | None = None) -> Statement:
+        """A methods paragraph about all that is released; ε is told at the budget's δ, or at the one given."""
+        from deniable.queries import statement
+
+        return statement.of_session(self, delta)
+
     @property
     def failures(self) -> tuple[Failure, ...]:
         """The runs that could not be finished and were answered as if the tables were empty. For the owner alone: that
@@ -354,9 +393,15 @@ class Session:
         """From now on tell them to this function, instead of keeping them here."""
         self._noted = to
 
-    def limit_answers(self, *, cells: int) -> None:
-        """From now on refuse answers of more cells (groups times columns). Larger ones that are there can be read."""
-        self._most_cells = cells
+    def limit_answers(self, *, cells: int, evaluations: int | None = None, admits: Admits | None = None) -> None:
+        """From now on refuse answers of more cells (groups times columns), and questions of whose expressions more must
+        be worked out to plan them. Larger answers that are there can be read. `admits` is told the size of each first.
+        """
+        self._plans.limit(cells, evaluations, admits)
+
+    def limits(self, text: str = "") -> AbstractContextManager[None]:
+        """Within it, what is built for this session has its limits; `text` is what it is built from."""
+        return self._plans.limits(text)
 
     def close(self) -> None:
         """Forget the tables. The ledger's file, if any, stays; a `Ledger` that was given stays open."""
@@ -386,17 +431,24 @@ class Session:
         if self._closed:
             raise InvalidOperation("this session is closed; open another, on the same ledger if it has a file")
 
+    def _sets(self, question: object) -> Sets | None:
+        """The questions of a text that groups by several sets of keys."""
+        self._open()
+        with self.limits(str(question) if names_sets(question) else ""):
+            return sets_of(question, self._tables)
+
     def _built(self, question: str | Question) -> Question:
         self._open()
         return self._plans.question(question)
 
     def _planned(self, question: str | Question) -> Plan:
         """The plan of a question whose answer is not too large, or that was answered when it was not."""
-        built = self._built(question)
-        large = self._most_cells is not None and cells(built) > self._most_cells
-        if large and self._ledger.answer(built.hash, version=self._version(built)) is None:
-            check_cells([built], self._most_cells)
-        return self._plans.plan(question, built)
+        with self.limits():
+            built = self._built(question)
+            large = self._plans.is_large(built)
+            if large and self._ledger.answer(built.hash, version=self._version(built)) is None:
+                self._plans.check([built])
+            return self._plans.plan(question, built)
 
     def _version(self, question: Question) -> str | None:
         """Which version of the data a question is about: of all tables that it reads. None if an engine has none."""
@@ -424,15 +476,15 @@ class Session:
                 rest = Cost(rest.units, rest.delta_units - found[name].cost.delta_units)
         return found
 
-    def _stored(self, made: Plan) -> tuple[Released, Entry] | None:
+    def _stored(self, made: Plan, payer: str | None) -> tuple[Released, Replay] | None:
         """What the ledger has of this question."""
-        entry = self._ledger.answer(made.question.hash, version=self._version(made.question))
-        read = None if entry is None else self._read(made, entry)
-        return None if entry is None or read is None else (read, entry)
+        found = self._ledger.replay(made.question.hash, version=self._version(made.question), payer=payer)
+        read = None if found is None else self._read(made, found.sealed)
+        return None if found is None or read is None else (read, found)
 
-    def _known(self, made: Plan, price: Price) -> tuple[Released, Entry] | None:
+    def _known(self, made: Plan, price: Price, payer: str | None) -> tuple[Released, Replay] | None:
         """The same, if it is as exact as what is asked."""
-        stored = self._stored(made)
+        stored = self._stored(made, payer)
         return stored if stored is not None and price.is_met_by(stored[0].precision) else None
 
     def _read(self, made: Plan, entry: Entry) -> Released | None:
@@ -449,6 +501,10 @@ class Session:
         read = self._read(made, entry)
         return read is not None and price.is_met_by(read.precision)
 
+    def _checked_noise(self, made: Plan, price: Price) -> Noise:
+        self._plans.check([made.question])
+        return self._noise(made, price)
+
     def _noise(self, made: Plan, price: Price) -> Noise:
         """The noise of a price, made before anything is charged: whatever is wrong with it, is wrong in public."""
         drawn = noise(made, self.budget, price.cost)
@@ -457,9 +513,18 @@ class Session:
         return drawn
 
     def _released(self, tasks: Sequence[tuple[Plan, Noise, Cost]], entries: Sequence[Entry]) -> list[Released]:
-        """Everything that was paid for, or nothing: a failure closes all entries, and they stay charged."""
+        """Everything that was paid for, or nothing: a failure closes all entries, and they stay charged. Each task has
+        an entry of its own, or all have one.
+        """
+        each = [*entries] * len(tasks) if len(entries) == 1 else entries
+        return self._finished(
+            entries, lambda: [self._run(*task, entry) for task, entry in zip(tasks, each, strict=True)]
+        )
+
+    def _finished(self, entries: Sequence[Entry], work: Callable[[], T]) -> T:
+        """What is worked out for these entries; a failure closes all of them, and they stay charged."""
         try:
-            return [self._run(*task, entry) for task, entry in zip(tasks, entries, strict=True)]
+            return work()
         except EngineFailed as failed:
             code = failed.code
         except Exception:  # a bug: what it says may hold data, so nobody is told
@@ -469,41 +534,53 @@ class Session:
         raise EngineFailed(code, "what was charged stays charged")
 
     def _run(self, made: Plan, drawn: Noise, cost: Cost, entry: Entry) -> Released:
-        """One question. A run that cannot be finished is answered as if the tables were empty, after a fixed time.
+        """One question."""
+        found = self._attempt([made.collect], lambda counts: release(made, drawn, cost, counts[0]), entry)
+        return replace(found, measured=(Measurement(self._mark(entry), cost),))
+
+    def _mark(self, entry: Entry) -> str:
+        return mark_of(self._ledger.serial, entry.charge)
+
+    def _attempt(self, collects: Sequence[Collect], release: Callable[[list[Any]], T], entry: Entry) -> T:
+        """A run that cannot be finished is answered as if the tables were empty, after a fixed time.
 
         That a run failed, and when, can depend on one person, so it must not be seen: default values and fixed times as
-        in Haeberlen, Pierce & Narayan (USENIX Security 2011). What the empty tables cannot answer either fails whoever
-        is there, and may be told; so may a source that is gone.
+        in Haeberlen, Pierce & Narayan (USENIX Security 2011). What empty tables cannot answer either may be told then.
         """
         with self._engine.turn():  # the fixed time begins with the run, however long it waited for its turn
             began = monotonic()
             try:
-                return release(made, drawn, cost, self._engine.collect(made.collect))
+                return release([self._engine.collect(each) for each in collects])
             except EngineFailed as failed:
                 code = failed.code
             except InvalidOperation:  # the session was closed meanwhile
                 raise
             except Exception:  # a bug, which a person's data may have brought out
                 code = "engine"
-            if code == "source":
+            if code == "source":  # it is gone, whoever is there
                 raise EngineFailed(code)
-            released = release(made, drawn, cost, self._engine.nothing(made.collect))
-        patience = self._engine.patience
-        if patience is not None:
+            released = self._engine.instead(collects, release)
+        if (patience := self._engine.patience) is not None:  # of each run
+            patience *= len(collects)
             sleep(max(0.0, began + patience - monotonic()))
+        if isinstance(released, EngineFailed):
+            raise released
         self._noted(Failure(entry.charge, code))
         return released
 
     def _told(self, made: Plan, sealed: Entry, confidence: float, payer: str | None) -> Answer:
         """What a sealed entry says, again."""
         assert sealed.answer is not None
-        return self._again(made, Released.from_bytes(sealed.answer, made), sealed, confidence, payer)
+        return self._again(made, Released.from_bytes(sealed.answer, made), self._replay(sealed, payer), confidence)
 
-    def _again(self, made: Plan, released: Released, sealed: Entry, confidence: float, payer: str | None) -> Answer:
+    def _replay(self, sealed: Entry, payer: str | None) -> Replay:
         assert sealed.closes is not None
-        entry = self._ledger.entry(sealed.closes)
-        assert entry is not None
-        return self._answer(made, released, entry, confidence, self._left(payer), replayed=True)
+        charge = self._ledger.entry(sealed.closes)
+        assert charge is not None
+        return Replay(sealed, charge, self._left(payer))
+
+    def _again(self, made: Plan, released: Released, found: Replay, confidence: float) -> Answer:
+        return self._answer(made, released, found.charge, confidence, found.left, replayed=True)
 
     def _sealed(self, made: Plan, released: Released, entry: Entry, confidence: float, rest: Cost) -> Answer:
         self._ledger.seal(entry, released.to_bytes())
@@ -519,73 +596,5 @@ class Session:
             entry.charge, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time, entry.version
         )
         promise = Guarantee(self.budget.curve(released.cost), self._ledger.unit, assumptions=ASSUMPTIONS)
+        self._finer.note(made)
         return Answer(made, released, self.budget, promise, receipt, confidence)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A run that could not be finished, for the owner: the charge, as receipts number it, and one of the closed
-    codes.
-    """
-
-    entry: int
-    code: str
-
-
-@final
-class Tables(dict[str, "Table"]):
-    """Schemas by name, printed as a list of columns with what is public about each."""
-
-    def __repr__(self) -> str:
-        lines: list[str] = []
-        for name, table in self.items():
-            whose = "public" if table.unit is None else f"protects {table.unit.describe()}"
-            lines += [f"{name}: {whose}", *listed(dict(table.columns))]
-        return "\n".join(lines)
-
-    __str__ = __repr__
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Remaining:
-    """What is left of a budget."""
-
-    budget: Budget
-    cost: Cost
-    unit: Unit
-
-    def counts(self, *, within: float, confidence: float = 0.95) -> int:
-        """How many more counts of rows could be asked, each this near to the truth."""
-        from deniable.queries.pricing import count_cost
-
-        return self.cost // count_cost(self.budget, self.unit, within, confidence)
-
-    def yardstick(self) -> tuple[int, int]:
-        """(how near, how many): counts at the nearest round distance, from ±10 on, of which ten or more can be asked.
-
-        The one measure of "about so many more" everywhere. If there is hardly anything left, the widest that is told.
-        """
-        for within in _WIDTHS:
-            if (found := self.counts(within=within)) >= _SEVERAL:
-                return within, found
-        return _WIDTHS[-1], self.counts(within=_WIDTHS[-1])
-
-    def said(self) -> str:
-        """The same in words: "about 12 more counts at ±50"."""
-        within, counts = self.yardstick()
-        return f"about {counts:,} more count{'' if counts == 1 else 's'} at ±{within:,}" if counts else "no more counts"
-
-    def __str__(self) -> str:
-        return f"{rest_said(self.cost, self.budget)}: {self.said()}"
-
-    __repr__ = __str__
-
-
-def _words(question: object, made: Plan) -> str:
-    """What the ledger says was asked: the analyst's own text, or the tables and measures. Both are public."""
-    if isinstance(question, str):
-        return " ".join(question.split())[:500]
-    measures = ", ".join(f"{each.function}" for each in made.question.measures)
-    return f"{measures} of {', '.join(table.name for table in made.question.relation.tables)}"

@@ -7,11 +7,13 @@ import datetime as dt
 import importlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from deniable.errors import NOTHING, InvalidParameter, MissingExtra
+from deniable.numbers import percent
 from deniable.queries.notes import wrapped
 
 if TYPE_CHECKING:
@@ -32,7 +34,17 @@ class Shown(ABC):
     nothing about sampling, or about rows that were left out.
     """
 
-    __slots__ = ("_cells", "_counts", "_intervals", "_measured", "_names", "adjusted", "confidence")
+    __slots__ = (
+        "_cells",
+        "_counts",
+        "_intervals",
+        "_measured",
+        "_names",
+        "_suppressed",
+        "_touched",
+        "adjustments",
+        "confidence",
+    )
 
     def __init__(
         self,
@@ -48,8 +60,11 @@ class Shown(ABC):
         self._cells = tuple(tuple(row) for row in cells)
         self._intervals = tuple(tuple(row) for row in intervals)
         self._measured, self._counts = measured, counts
-        self.adjusted = ""
-        """What was done to the numbers afterwards, in words; nothing, as they come."""
+        self.adjustments: tuple[str, ...] = ()
+        """What was done to the numbers afterwards, in order and in words; nothing, as they come."""
+        self._suppressed = False
+        self._touched = False
+        """Whether numbers were changed one by one, or left out: no fit can take that into account."""
 
     @abstractmethod
     def _papers(self) -> str:
@@ -64,12 +79,27 @@ class Shown(ABC):
     def notes(self) -> tuple[str, ...]:
         """What to know when reading it, a sentence each: from the question, the public schema and the cost alone."""
 
+    @property
+    def adjusted(self) -> str:
+        """The adjustments in one line."""
+        return "; then ".join(self.adjustments)
+
     # -- reading -------------------------------------------------------------------------------------------------------
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns."""
         return self._names
+
+    @property
+    def measured(self) -> frozenset[str]:
+        """The columns that have noise."""
+        return self._measured
+
+    @property
+    def counted(self) -> frozenset[str]:
+        """The columns that are counts."""
+        return self._counts
 
     @property
     def rows(self) -> tuple[tuple[Cell, ...], ...]:
@@ -113,22 +143,72 @@ class Shown(ABC):
 
         Costs nothing. Each count comes nearer to the truth; sums of many such counts become too large.
         """
-        raised = [name in self._counts for name in self._names]
+        return self._changed(lambda count: max(count, 0), "counts below 0 were raised to 0", least=0.0)
+
+    def rounded(self, *, base: int = 1) -> Self:
+        """The same with each count rounded to a whole number, or to a multiple of `base`, by itself. Costs nothing."""
+        if isinstance(base, bool) or not isinstance(base, int) or not 1 <= base <= 10**9:
+            raise InvalidParameter("base", base, "must be a whole number, at least 1")
+        to = "whole numbers" if base == 1 else f"multiples of {base}"
+        return self._changed(lambda count: base * round(count / base), f"each count was rounded to {to} by itself")
+
+    def suppressed(self, *, below: int | float) -> Self:
+        """The same without counts below a number: they and their intervals are not shown. Costs nothing.
+
+        This is for readers, who should not build on counts that are mostly noise; privacy is not gained by it, because
+        the counts were noisy before. What is left out may follow from a total and the counts beside it.
+
+        Noise can lift a small count above the number, and it is then shown because it is wrong. So an interval that
+        reaches below the number begins at 0. Then those that are shown hold what they say: of a true count t below b,
+        noise of more than h + b - t is missed, given that noise of b - t or more is there; that is at most twice the
+        2.5 % of more than h, because such noise has no heavier tail than an exponential one. Above b it is shown at
+        least half of the time.
+        """
+        if isinstance(below, bool) or not isinstance(below, int | float) or not 0 < below < math.inf:
+            raise InvalidParameter("below", below, "must be a number above 0")
+
+        def is_small(cell: Cell, name: str) -> bool:
+            return name in self._counts and isinstance(cell, int | float) and cell < below
+
         other = copy.copy(self)
-        other._cells = tuple(
-            tuple(
-                max(cell, 0) if up and isinstance(cell, int | float) else cell
-                for cell, up in zip(row, raised, strict=True)
-            )
-            for row in self._cells
+        small = [[is_small(cell, name) for cell, name in zip(row, self._names, strict=True)] for row in self._cells]
+        other._cells, other._intervals = (
+            tuple(tuple(None if out else cell for cell, out in zip(*each, strict=True)) for each in pairs)
+            for pairs in (zip(self._cells, small, strict=True), zip(self._intervals, small, strict=True))
         )
         other._intervals = tuple(
             tuple(
-                (max(i[0], 0), max(i[1], 0)) if up and i is not None else i for i, up in zip(row, raised, strict=True)
+                (min(each[0], 0), each[1]) if each is not None and name in self._counts and each[0] <= below else each
+                for each, name in zip(row, self._names, strict=True)
             )
-            for row in self._intervals
+            for row in other._intervals
         )
-        other.adjusted = "counts below 0 were raised to 0"
+        other._suppressed = other._touched = True
+        words = f"counts below {below:g} are not shown ({UNTOLD}), and intervals that reach below {below:g} begin at 0"
+        other.adjustments = (*self.adjustments, words)
+        return other
+
+    def _changed(self, change: Callable[[float], float], words: str, least: float = -math.inf) -> Self:
+        """With all counts changed one by one, within intervals that hold them as well."""
+        counts = [name in self._counts for name in self._names]
+        cells, intervals = [], []
+        for row, around in zip(self._cells, self._intervals, strict=True):
+            new = [
+                change(cell) if one and isinstance(cell, int | float) else cell
+                for cell, one in zip(row, counts, strict=True)
+            ]
+            cells.append(tuple(new))
+            intervals.append(
+                tuple(
+                    held(each, cell, least=least)
+                    if one and each is not None and isinstance(cell, int | float)
+                    else each
+                    for each, cell, one in zip(around, new, counts, strict=True)
+                )
+            )
+        other = copy.copy(self)
+        other._cells, other._intervals = tuple(cells), tuple(intervals)
+        other._touched, other.adjustments = True, (*self.adjustments, words)
         return other
 
     # -- taking it elsewhere -------------------------------------------------------------------------------------------
@@ -154,26 +234,63 @@ class Shown(ABC):
 
         Whole numbers and truths among which some are missing stay what they are: Int64 and boolean, with <NA>.
         """
-        pd = _library("pandas", None)
+        pd = library("pandas", None)
         columns, ends = self._flat(intervals=intervals), self._untold(intervals=intervals)
         return pd.DataFrame(
             {
-                name: pd.Series(cells, dtype="float64" if name in ends else _nullable(cells))
+                name: pd.Series(cells, dtype="float64" if name in ends else nullable(cells))
                 for name, cells in columns.items()
             }
         )
 
     def to_polars(self, *, intervals: bool = False) -> Any:
         """As a polars DataFrame."""
-        polars, ends = _library("polars", None), self._untold(intervals=intervals)
+        polars, ends = library("polars", None), self._untold(intervals=intervals)
         return polars.DataFrame(self._flat(intervals=intervals), schema_overrides=dict.fromkeys(ends, polars.Float64))
 
     def to_arrow(self, *, intervals: bool = False) -> Any:
         """As an Arrow table."""
-        arrow, ends = _library("pyarrow", "sql"), self._untold(intervals=intervals)
+        arrow, ends = library("pyarrow", "sql"), self._untold(intervals=intervals)
         columns = self._flat(intervals=intervals)
         real = arrow.float64()
         return arrow.table({name: arrow.array(c, type=real if name in ends else None) for name, c in columns.items()})
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """As CSV (RFC 4180, UTF-8), with columns NAME_low and NAME_high beside each measure; into a file, if named.
+
+        Beside a file stands another, PATH-metadata.json, with what the columns are and the notes (W3C, CSV on the Web).
+        """
+        from deniable.queries import written
+
+        one = written.sheet(self, None)
+        if path is not None:
+            written.saved(written.about_csv(one, Path(path).name), f"{path}-metadata.json")
+        return written.saved(written.as_csv(one), path)
+
+    def to_excel_csv(self, path: str | Path | None = None, *, title: str | None = None, separator: str = ",") -> str:
+        """As CSV for a spreadsheet: UTF-8 with its mark, no cell that is a formula, and the notes below the table."""
+        from deniable.queries import written
+
+        return written.saved(written.as_excel_csv(written.sheet(self, title), separator=separator), path)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Into a Parquet file, with the notes in its metadata."""
+        from deniable.queries import written
+
+        written.to_parquet(written.sheet(self, None), path)
+
+    def to_latex(self, path: str | Path | None = None, *, title: str | None = None, label: str = "") -> str:
+        """As a LaTeX table with a caption, a column for each interval, and the notes below; into a file, if named."""
+        from deniable.queries import written
+
+        return written.saved(written.as_latex(written.sheet(self, title), label=label), path)
+
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
+        """As a page with a caption, a column for each interval, and the notes below; into a file, if named."""
+        from deniable.queries import written
+
+        one = written.sheet(self, title)
+        return written.saved(written.as_html([one], title=one.title), path)
 
     # -- looking at it -------------------------------------------------------------------------------------------------
 
@@ -193,14 +310,17 @@ class Shown(ABC):
         ]
 
     def _caption(self) -> list[str]:
+        return [*self._remarks(), self._papers()]
+
+    def _remarks(self) -> list[str]:
+        """What stands below the numbers, but for what was paid."""
         untold = any(cell is None for row in self._cells for cell, noisy in zip(row, self._noisy, strict=True) if noisy)
         told = any(each is not None for row in self._intervals for each in row)
         said = [
-            f"± is the noise interval at {100 * self.confidence:g} %" if told else "",
-            f"{UNTOLD} is a number that cannot be told" if untold else "",
+            f"± is the noise interval at {percent(self.confidence)} %" if told else "",
+            f"{UNTOLD} is a number that cannot be told" if untold and not self._suppressed else "",
             self.adjusted,
             *self.notes,
-            self._papers(),
         ]
         return [each for each in said if each]
 
@@ -208,17 +328,10 @@ class Shown(ABC):
         return f"<{type(self).__name__}: {len(self._cells)} rows of {', '.join(self._names)}; entry {self._entry()}>"
 
     def __str__(self) -> str:
-        table = [list(self._names), *self._texts()]
-        widths = [max(len(row[j]) for row in table) for j in range(len(self._names))]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if right else cell.ljust(width)
-                for cell, width, right in zip(row, widths, self._noisy, strict=True)
-            ).rstrip()
-            for row in table
-        ]
-        lines.insert(1, "  ".join("─" * width for width in widths))
-        return "\n".join([*lines, *wrapped(self._caption())])
+        return "\n".join([*self._lines(), *wrapped(self._caption())])
+
+    def _lines(self) -> list[str]:
+        return laid_out(self._names, self._texts(), self._noisy)
 
     def __rich__(self) -> Any:
         from rich.console import Group
@@ -255,7 +368,7 @@ class Shown(ABC):
             if isinstance(value, int | float) and bounds is not None:
                 name = " · ".join(key_said(self[other][i]) for other in others) or chosen
                 points.append((name, float(value), *bounds))
-        title = f"{chosen} with noise intervals at {100 * self.confidence:g} %"
+        title = f"{chosen} with noise intervals at {percent(self.confidence)} %"
         left_out = len(self._cells) - len(points)
         if not points:
             raise InvalidParameter("column", chosen, "has no number that can be drawn", f"draw {', '.join(measured)}")
@@ -264,7 +377,40 @@ class Shown(ABC):
         return drawn(points, label=chosen, by=", ".join(others), title=title, note=note)
 
 
-def _library(name: str, extra: str | None) -> Any:
+def held(
+    interval: tuple[float, float], number: float, *, least: float = -math.inf, whole: bool = False
+) -> tuple[float, float]:
+    """An interval for a number that was moved: cut to where the truth can be, and widened to hold the number.
+
+    >>> held((-3.2, 4.7), 5, least=0, whole=True)
+    (0, 5)
+    """
+    low, high = (max(each, least) for each in interval)
+    if whole:
+        low, high = math.ceil(low - _HAIR), math.floor(high + _HAIR)
+    return min(low, number), max(high, number)
+
+
+_HAIR: Final = 1e-9
+"""Rounding error of an end that is a whole number."""
+
+
+def laid_out(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
+    """A table in lines of plain text: its names, a rule, and its rows; numbers stand to the right."""
+    table = [list(names), *rows]
+    widths = [max(len(row[j]) for row in table) for j in range(len(names))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in table
+    ]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return lines
+
+
+def library(name: str, extra: str | None) -> Any:
     """A library that answers are taken to; `extra` is the one of ours that brings it, if any does."""
     try:
         return importlib.import_module(name)
@@ -279,7 +425,7 @@ def _alike(cells: Sequence[Cell]) -> list[Any]:
     return list(cells)
 
 
-def _nullable(cells: Sequence[Cell]) -> str | None:
+def nullable(cells: Sequence[Cell]) -> str | None:
     """The dtype of pandas that keeps what is there beside what is missing; None: as pandas finds it."""
     kinds = {type(cell) for cell in cells if cell is not None}
     if None not in cells or len(kinds) != 1:
@@ -311,3 +457,8 @@ def spoken(cell: Cell, interval: tuple[float, float] | None) -> str:
     if math.isclose(high - cell, cell - low, rel_tol=0.05, abs_tol=1e-12):
         return f"{shown} ± {half:,.{digits}f}"
     return f"{shown} ({low:,.{digits}f} … {high:,.{digits}f})"
+
+
+def portable(cell: Cell) -> Any:
+    """A cell as JSON has it."""
+    return cell.isoformat() if isinstance(cell, dt.date | dt.datetime) else cell

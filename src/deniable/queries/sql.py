@@ -43,6 +43,14 @@ def parse(text: str, tables: Mapping[str, Table]) -> Question:
         raise QuestionRefused(refused.code, refused.rule, shown) from None
 
 
+def question_of(tree: exp.Select, options: Mapping[str, str], tables: Mapping[str, Table]) -> Question:
+    """The question of a SELECT that was read already."""
+    try:
+        return _Reader(Relations(tables), options).question(tree, {})
+    except RecursionError:
+        refuse("depth")
+
+
 def _is_question(text: str, tables: Mapping[str, Table]) -> bool:
     try:
         _parsed(text, tables)

@@ -7,7 +7,7 @@ range are NULL, on every engine. Which operators exist, what they mean and what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, final
 
@@ -269,10 +269,19 @@ def columns_used(expression: Expression) -> Iterator[str]:
             yield from columns_used(argument)
 
 
-def renamed(expression: Expression, names: dict[str, Expression]) -> Expression:
+def renamed(expression: Expression, names: Mapping[str, Expression]) -> Expression:
     """The expression with columns replaced by what `names` has for them."""
     if isinstance(expression, Column):
         return names.get(expression.name, expression)
     if isinstance(expression, Call):
         return Call(expression.operator, tuple(renamed(argument, names) for argument in expression.arguments))
     return expression
+
+
+def conjuncts(condition: Expression) -> Iterator[Expression]:
+    """The parts of a condition that must all be true."""
+    if isinstance(condition, Call) and condition.operator == "and":
+        for part in condition.arguments:
+            yield from conjuncts(part)
+    else:
+        yield condition

@@ -6,7 +6,6 @@ that follows can stop it, change what it says, or appear in an error.
 
 from __future__ import annotations
 
-import csv
 import glob
 import gzip
 import os
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from deniable.errors import InvalidParameter
+from deniable.wellformed import fields_of, separator
 
 CSV: Final = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
 PARQUET: Final = (".parquet", ".pq")
@@ -24,16 +24,19 @@ DATABASES: Final = (".duckdb", ".ddb", ".db")
 
 
 def table_name(path: str | os.PathLike[str]) -> str:
-    """The table of a file is called as the file is, with _ for whatever SQL would have to quote.
+    """The table of a file is called as the file is up to its first dot, with one _ for each run of other characters
+    than letters, digits and _, and none of these at the ends; with t_ before a digit; and data, where nothing is left.
 
     >>> table_name("my visits (2024).csv.gz"), table_name("2024.parquet"), table_name("....csv")
     ('my_visits_2024', 't_2024', 'data')
+    >>> table_name("1st.csv"), table_name("-dash.csv"), table_name("br[1].csv"), table_name("select.csv")
+    ('t_1st', 'dash', 'br_1', 'select')
     """
     return plain_name(Path(path).name.split(".")[0])
 
 
 def plain_name(name: str) -> str:
-    """A name that SQL need not quote."""
+    """A name that SQL need not quote, unless it is a word of SQL."""
     plain = re.sub(r"\W+", "_", name).strip("_")
     return "data" if not plain else plain if plain.isidentifier() else f"t_{plain}"
 
@@ -54,7 +57,12 @@ def files_of(path: str) -> list[str]:
     for each in files:
         if not os.path.isfile(each):
             what = "a folder" if os.path.isdir(each) else "a symbolic link that leads to no file, or no file at all"
-            raise InvalidParameter("source", path, f"{os.path.basename(each)} is {what}", "name files, or one folder")
+            called = os.path.basename(each.rstrip(os.sep))
+            raise InvalidParameter("source", path, f"{called} is {what}", "name files, or one folder")
+    if not files and os.path.isdir(path):
+        listed = any(each.lower().endswith(CSV) for each in os.listdir(path))
+        remedy = f"name its CSV files by a pattern: {os.path.join(path, '*.csv')}" if listed else "name the files"
+        raise InvalidParameter("source", path, "is a folder without Parquet files", remedy)
     if not files:
         raise InvalidParameter(
             "source", path, "there is no such file", "paths may have wildcards, as in visits/*.parquet"
@@ -114,11 +122,6 @@ _CURRENT: Final = {
 """How to get at the rows that count now."""
 
 
-def separator(path: str) -> str:
-    """What stands between the fields of a CSV file; its ending decides, never its content."""
-    return "\t" if ".tsv" in Path(path).name.lower() else ","
-
-
 def header(path: str) -> list[str]:
     """The names in the first line of a CSV file."""
     try:
@@ -133,7 +136,7 @@ def header(path: str) -> list[str]:
         raise InvalidParameter(
             "source", path, "the first line must be text in UTF-8", "save the file again with the encoding UTF-8"
         )
-    names = _split(line.rstrip("\r\n"), separator(path))
+    names = fields_of(line.rstrip("\r\n"), separator(path))
     if names is None:
         raise InvalidParameter("source", path, "the first line must name the columns", "is a quote not closed?")
     _check_separator(path, line, names)
@@ -145,15 +148,6 @@ def _first_line(path: str) -> str:
     reader = gzip.open if path.lower().endswith(".gz") else open
     with reader(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as lines:
         return str(lines.readline())
-
-
-def _split(line: str, delimiter: str) -> list[str] | None:
-    """The fields of one line; None if they do not end with it."""
-    try:
-        names = next(csv.reader([line + "\n"], delimiter=delimiter))
-    except csv.Error:
-        return None
-    return None if names[-1].endswith("\n") else names
 
 
 def _check_separator(path: str, line: str, names: list[str]) -> None:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -21,6 +21,8 @@ Scalar = bool | int | float | str | dt.date | dt.datetime
 
 SMALLEST: Final = -(2**63)
 LARGEST: Final = 2**63 - 1
+TINIEST: Final = Fraction(1, 10**250)
+"""Of bounds nearer to 0, sums have a grid with steps that no float is as small as, also around their middle."""
 """The 64-bit integers. What lies outside is not an INTEGER."""
 LONGEST: Final = 1_000
 """No text has more code points: longer ones are cut there, in files and when texts are joined. Without such a rule a
@@ -105,7 +107,7 @@ class Domain:
     @classmethod
     def boolean(cls, *, nullable: bool = True) -> Domain:
         """True or false: both are public keys."""
-        return cls(Kind.BOOLEAN, None, (False, True), nullable)
+        return cls(Kind.BOOLEAN, None, (False, True), _nullable(nullable))
 
     @classmethod
     def integer(
@@ -177,6 +179,20 @@ class Domain:
         return f"Domain.{self.kind.value}({', '.join(parts)})"
 
 
+def within_keys(domain: Domain) -> Domain:
+    """The same with the bounds that its keys have: a value that is not listed is NULL, so all others lie between them.
+
+    Not what an engine clamps to: that would make the nearest key of a value that is none.
+
+    >>> within_keys(Domain.integer(keys=[4, 1, 9])).bounds == (1, 9)
+    True
+    """
+    if domain.bounds is not None or not domain.keys or domain.kind not in BOUNDED:
+        return domain
+    ends = [_end(domain.kind, "keys", key) for key in domain.keys]
+    return replace(domain, bounds=(min(ends), max(ends)))
+
+
 def end_of(kind: Kind, end: Fraction) -> int | float | dt.date:
     """One end of the bounds as a value of this kind.
 
@@ -203,6 +219,9 @@ def _shown(kind: Kind, end: Fraction) -> str:
 
 def declared(kind: Kind, low: object, high: object, keys: Iterable[object] | None, nullable: bool) -> Domain:
     """A domain as an owner writes it: checked here once."""
+    for name, given in (("low", low), ("high", high)):
+        if kind in _WRITTEN and given != given:  # NaT, which would be taken for no bound
+            raise InvalidParameter(name, "NaT", "is no time", "give low and high, or neither")
     low, high = as_written(kind, low), as_written(kind, high)
     if (low is None) != (high is None):
         raise InvalidParameter("bounds", (low, high), "need both ends", "give low and high, or neither")
@@ -211,10 +230,18 @@ def declared(kind: Kind, low: object, high: object, keys: Iterable[object] | Non
         bounds = (_end(kind, "low", low), _end(kind, "high", high))
         if bounds[0] > bounds[1]:
             raise InvalidParameter("bounds", (low, high), "low must be at most high", "are they swapped?")
-    if not isinstance(nullable, bool):
-        raise InvalidParameter("nullable", nullable, "must be True or False")
+        if 0 < max(abs(end) for end in bounds) < TINIEST:
+            rule = "lie nearer to 0 than 1e-250, so nothing can be summed"
+            raise InvalidParameter("bounds", (low, high), rule, "tell the column in a smaller unit, as larger numbers")
     listed = None if keys is None else _listed(kind, keys)
-    return Domain(kind, bounds, None if listed is None else declared_keys(kind, listed, bounds), nullable)
+    return Domain(kind, bounds, None if listed is None else declared_keys(kind, listed, bounds), _nullable(nullable))
+
+
+def _nullable(given: object) -> bool:
+    nullable = plain(given)
+    if not isinstance(nullable, bool):
+        raise InvalidParameter("nullable", given, "must be True or False")
+    return nullable
 
 
 def as_written(kind: Kind, given: object) -> object:
@@ -256,13 +283,26 @@ def declared_keys(
     checked: list[Scalar] = []
     for key in keys:
         if kind_of(key) is not kind or not isinstance(key, Scalar):
-            raise InvalidParameter("keys", key, f"must be values of kind {kind.value}")
+            quoted = kind is Kind.TEXT and isinstance(key, bool | int | float | dt.date)
+            remedy = "text stands in quotes; YAML reads no, 1 and 2024-01-01 as something else" if quoted else ""
+            raise InvalidParameter("keys", key, f"must be values of kind {kind.value}", remedy)
+        if isinstance(key, str) and not _is_unicode(key):
+            rule = "has half of a surrogate pair, which is no character"
+            raise InvalidParameter("keys", ascii(key), rule, "leave it out; a value that has one is read as missing")
         if bounds is not None and not bounds[0] <= _end(kind, "keys", key) <= bounds[1]:
             raise InvalidParameter("keys", key, "must lie within low and high")
         checked.append(key)
     if len(set(checked)) < len(checked):
         raise InvalidParameter("keys", keys, "must list each value once")
     return tuple(checked)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _end(kind: Kind, name: str, value: object) -> Fraction:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 from deniable.errors import QuestionRefused
 from deniable.tables.expressions import Call, Column, Expression, Literal
 from deniable.tables.intervals import of_constant
-from deniable.tables.operators import OPERATORS
+from deniable.tables.operators import OPERATORS, Columns
 from deniable.tables.plan import Bound, Filter, JoinPrivate, JoinPublic, PerPerson, Project, Relation, Source, Union
 
 if TYPE_CHECKING:
@@ -38,19 +38,23 @@ Lengths = Mapping[str, int]
 """The length of what each column stands for."""
 
 
-def check_length(collect: Collect) -> None:
-    """Refuse a question that is too long when it is written out."""
-    # First as if every value could be NULL, which needs no look at domains; nearly all questions are short even so.
-    for exactly in (False, True):
-        asked = length(collect, exactly=exactly)
-        if asked <= MOST_WRITTEN:
-            return
+def check_length(asked: int) -> None:
+    """Refuse a question that has so many `parts`, if it is too long when it is written out."""
+    if asked <= MOST_WRITTEN:
+        return
     counted = f"{asked:,}" if asked < _ENOUGH else f"more than {_ENOUGH:,}"
     raise QuestionRefused(
         "too_deep",
         f"with every name written out, this question has {counted} parts, and at most {MOST_WRITTEN:,} are allowed",
         "use each name of a sub-query less often, or ask in several questions",
     )
+
+
+def parts(collect: Collect) -> int:
+    """The length of a question, and no less than that where it is short."""
+    # First as if every value could be NULL, which needs no look at domains; nearly all questions are short even so.
+    found = length(collect, exactly=False)
+    return found if found <= MOST_WRITTEN else length(collect)
 
 
 def length(collect: Collect, *, exactly: bool = True) -> int:
@@ -123,14 +127,14 @@ class _Count:
                 return self.all(keys, child.columns, self.lengths(child))
         return 0
 
-    def all(self, expressions: Iterable[Expression], columns: Mapping[str, Domain], lengths: Lengths) -> int:
+    def all(self, expressions: Iterable[Expression], columns: Columns, lengths: Lengths) -> int:
         """Of several expressions over the same columns."""
         return sum(self._of(each, columns, lengths)[0] for each in expressions)
 
-    def _of(self, expression: Expression, columns: Mapping[str, Domain], lengths: Lengths) -> tuple[int, Domain | None]:
+    def _of(self, expression: Expression, columns: Columns, lengths: Lengths) -> tuple[int, Domain | None]:
         """The length, and what is public about the value if that is looked at."""
         if isinstance(expression, Column):
-            return lengths[expression.name], columns[expression.name]
+            return lengths[expression.name], columns.unlisted(expression.name)
         if not isinstance(expression, Call):
             assert isinstance(expression, Literal)
             return 1, of_constant(expression.value)

@@ -15,19 +15,20 @@ else, also for integers without public bounds, the arguments become REAL first.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final, final
 
 from deniable.errors import QuestionRefused
-from deniable.tables import intervals, meanings, remedies
+from deniable.tables import effort, intervals, meanings, remedies
 from deniable.tables.expressions import Call, Column, Expression, Literal
 from deniable.tables.kinds import LONGEST, Domain, Kind, Scalar, kind_of
 
 Value = Scalar | None
 Row = Mapping[str, Value]
 
+_DATES: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
 MOST_VALUES: Final = 10_000
 """Images of public keys up to this size are listed."""
 MOST_WORK: Final = 50_000
@@ -83,14 +84,55 @@ class Columns(Mapping[str, Domain]):
     Remembered is by identity: an expression cannot change either, and the one that is held here keeps its id.
     """
 
-    __slots__ = ("_domains", "checked")
+    __slots__ = ("_below", "_domains", "checked")
 
-    def __init__(self, domains: Mapping[str, Domain]) -> None:
-        self._domains = dict(domains)
+    def __init__(self, domains: Mapping[str, Domain | Typed | str], below: Columns | None = None) -> None:
+        self._domains, self._below = dict(domains), below
+        """Of each its domain, or the expression that it is, or the name of the one below that it is handed on from."""
         self.checked: dict[int, tuple[Expression, Typed]] = {}
 
+    @classmethod
+    def computed(cls, expressions: Iterable[tuple[str, Expression]], below: Columns) -> Columns:
+        """Columns made from others: each expression is checked now, and its values are listed when somebody asks.
+
+        Most columns of a long question are only handed on, and listing values takes longer than all else about them.
+        """
+        return cls(
+            {
+                name: each.name if isinstance(each, Column) and each.name in below else typed(each, below)
+                for name, each in expressions
+            },
+            below,
+        )
+
     def __getitem__(self, name: str) -> Domain:
-        return self._domains[name]
+        found, columns = self._domains[name], self
+        if isinstance(found, Domain):
+            return found
+        above = []
+        while isinstance(found, str):
+            above.append((columns, name))
+            assert columns._below is not None
+            columns, name = columns._below, found
+            found = columns._domains[name]
+        if isinstance(found, Typed):
+            found = columns._domains[name] = _with_values(found)
+        if above:
+            found = Domain(found.kind, found.bounds, _listed(found), found.nullable)
+        for columns, name in above:
+            columns._domains[name] = found
+        return found
+
+    def unlisted(self, name: str) -> Domain:
+        """The same for who needs no values: they are left out where nobody has listed them yet. Those of dates say more
+        than the bounds do, and are listed.
+        """
+        found, columns, at = self._domains[name], self, name
+        while isinstance(found, str):
+            assert columns._below is not None
+            columns, at = columns._below, found
+            found = columns._domains[at]
+        return found.domain if isinstance(found, Typed) and found.domain.kind not in _DATES else self[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._domains
@@ -102,10 +144,10 @@ class Columns(Mapping[str, Domain]):
         return len(self._domains)
 
     def __reduce__(self) -> tuple[type[Columns], tuple[dict[str, Domain]]]:
-        return Columns, (self._domains,)  # to another process go the columns; what was found out is found again there
+        return Columns, (dict(self),)  # to another process go the columns; what was found out is found again there
 
     def __repr__(self) -> str:
-        return repr(self._domains)
+        return repr(dict(self))
 
 
 def typed(expression: Expression, columns: Mapping[str, Domain]) -> Typed:
@@ -127,7 +169,10 @@ def domain(expression: Expression, columns: Mapping[str, Domain]) -> Domain:
     >>> domain(col("age") // 10 * 10, {"age": Domain.integer(0, 39)})
     Domain.integer(0, 30, keys=(0, 10, 20, 30))
     """
-    found = typed(expression, columns)
+    return _with_values(typed(expression, columns))
+
+
+def _with_values(found: Typed) -> Domain:
     return Domain(found.domain.kind, found.domain.bounds, found.values, found.domain.nullable)
 
 
@@ -148,8 +193,8 @@ def _typed(expression: Expression, columns: Mapping[str, Domain], left: list[int
                 raise QuestionRefused(
                     "column", f"there is no column {name!r} here", f"choose from {', '.join(columns) or 'none'}"
                 )
-            there = columns[name]
-            return Typed(there, lambda row: row[name], lambda: _listed(there))
+            there = columns.unlisted(name) if isinstance(columns, Columns) else columns[name]
+            return Typed(there, lambda row: row[name], lambda: _listed(columns[name]))
         case Literal(value=constant):
             alone = () if constant is None else (constant,)
             return Typed(intervals.of_constant(constant), lambda row: constant, lambda: alone)
@@ -180,9 +225,13 @@ def _applied(operator: Operator, arguments: tuple[Expression, ...], below: tuple
     except intervals.Unfit as unfit:
         mixed = isinstance(unfit, intervals.Mixed)
         rewrite = remedies.one_kind(operator.name, arguments, domains) if mixed else unfit.rewrite
-        got = ", ".join("NULL" if intervals.only_null(d) else d.kind.value for d in domains)
+        got = (" and " if len(domains) == 2 else ", ").join(
+            "NULL" if intervals.only_null(d) else d.kind.value for d in domains
+        )
         raise QuestionRefused(
-            "kinds", f"{operator.name} takes {operator.takes}, not {got}", rewrite or f"write {operator.sql}"
+            "kinds",
+            f"{remedies.sign(operator.name)} takes {operator.takes}, not {got}",
+            rewrite or f"write {operator.sql}",
         ) from None
     work = operator.works_in(domains, result)
     value = _calculation(operator, result.kind, work, [part.value for part in below])
@@ -238,6 +287,7 @@ def _image(
     if combinations > min(MOST_VALUES, left[0]):
         return _listed(result)
     left[0] -= combinations
+    effort.spend(combinations)
     read = [lambda row, position=position: row[position] for position in range(len(below))]
     value = _calculation(operator, result.kind, work, read)
     found = dict.fromkeys(value(chosen) for chosen in product(*choices))  # type: ignore[arg-type]
@@ -361,24 +411,27 @@ _TABLE: Final = (
     ),
     # comparisons
     Operator(
-        "eq", "two of one kind", "boolean", "a = b", "Equal. Text is compared exactly.",
+        "eq", "two values of one kind", "boolean", "a = b", "Equal. Text is compared exactly.",
         2, 2, intervals.compared, meanings.eq, _together,
     ),
     Operator(
-        "ne", "two of one kind", "boolean", "a <> b", "Not equal.",
+        "ne", "two values of one kind", "boolean", "a <> b", "Not equal.",
         2, 2, intervals.compared, meanings.ne, _together,
     ),
     Operator(
-        "lt", "two of one kind", "boolean", "a < b", "Less. Text is ordered by code point.",
+        "lt", "two values of one kind", "boolean", "a < b", "Less. Text is ordered by code point.",
         2, 2, intervals.compared, meanings.lt, _together,
     ),
     Operator(
-        "le", "two of one kind", "boolean", "a <= b", "Less or equal.",
+        "le", "two values of one kind", "boolean", "a <= b", "Less or equal.",
         2, 2, intervals.compared, meanings.le, _together,
     ),
-    Operator("gt", "two of one kind", "boolean", "a > b", "Greater.", 2, 2, intervals.compared, meanings.gt, _together),
     Operator(
-        "ge", "two of one kind", "boolean", "a >= b", "Greater or equal.",
+        "gt", "two values of one kind", "boolean", "a > b", "Greater.",
+        2, 2, intervals.compared, meanings.gt, _together,
+    ),
+    Operator(
+        "ge", "two values of one kind", "boolean", "a >= b", "Greater or equal.",
         2, 2, intervals.compared, meanings.ge, _together,
     ),
     Operator(
@@ -413,7 +466,7 @@ _TABLE: Final = (
         1, _MANY, intervals.coalesce, meanings.coalesce, _in_result, strict=False,
     ),
     Operator(
-        "nullif", "two of one kind", "their kind", "NULLIF(a, b)", "NULL if a = b, else a.",
+        "nullif", "two values of one kind", "their kind", "NULLIF(a, b)", "NULL if a = b, else a.",
         2, 2, intervals.nullif, meanings.nullif, _in_result, strict=False,
     ),
     # casts

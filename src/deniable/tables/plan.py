@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from deniable.errors import QuestionRefused
 from deniable.numbers import plain
 from deniable.tables.intervals import Bounds, Unfit, common, only_null
-from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar
+from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, within_keys
 from deniable.tables.operators import Columns, domain, typed
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Source(Relation):
             raise QuestionRefused(
                 "public", f"{self.table.name!r} is public: nobody is protected in it", "join it with a private table"
             )
-        _keep(self, {name: domain for name, domain in self.table.columns if name != unit.column})
+        _keep(self, {name: within_keys(domain) for name, domain in self.table.columns if name != unit.column})
 
     @property
     def columns(self) -> Columns:
@@ -147,8 +147,7 @@ class Project(OnOne):
 
     def __post_init__(self) -> None:
         _one_name_each(name for name, _ in self.expressions)
-        below = self.child.columns
-        _keep(self, {name: domain(each, below) for name, each in self.expressions})
+        object.__setattr__(self, "_columns", Columns.computed(self.expressions, self.child.columns))
 
     @property
     def columns(self) -> Columns:
@@ -189,7 +188,8 @@ class JoinPublic(OnOne):
             raise QuestionRefused("join", "a public table is joined on equal columns", "write ON a.code = b.code")
         _comparable(self.on, self.child.columns, dict(self.table.columns))
         _bounded(self.rows, self.child.rows)
-        _keep(self, {**self.child.columns, **_beside(dict(self.table.columns), self.how)})
+        beside = {name: within_keys(domain) for name, domain in self.table.columns}
+        _keep(self, {**self.child.columns, **_beside(beside, self.how)})
 
     @property
     def columns(self) -> Columns:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from deniable.errors import InvalidParameter, MissingExtra
+from deniable.errors import NOTHING, InvalidParameter, MissingExtra
 from deniable.tables.files import CSV, PARQUET, files_of, header, unknown_file
 from deniable.tables.kinds import BOUNDED, Kind
-from deniable.tables.schema import FILL_IN, Schema, read_schema, written
+from deniable.tables.schema import FILL_IN, NAME_IT, NAMELESS, Schema, read_schema, written
 from deniable.units import Unit
 
 # The first pattern that begins the name of a type decides; all else is text. Decimals are reals: see `Kind`.
@@ -23,6 +23,7 @@ _TYPES: Final = (
     (re.compile(r"date(32|64)?(\[day\]|\[ms\])?$"), Kind.DATE),
     (re.compile(r"timestamp|datetime"), Kind.TIMESTAMP),
 )
+_NAMED: Final = 3
 _NO_KIND: Final = re.compile(r"(category\[)?(interval|period|sparse|complex|float(96|128)\b)")
 
 _KINDS: Final = (
@@ -91,11 +92,17 @@ def propose_schema(source: object, *, name: str = "data") -> Proposal:
           age: {kind: integer, low: "FILL IN", high: "FILL IN"}
           ward: {kind: text, keys: "FILL IN"}
     """
-    types = {column: type_name for column, type_name in types_of(source).items() if has_kind(type_name)}
+    found = types_of(source, once=True)
+    types = {column: type_name for column, type_name in found.items() if has_kind(type_name)}
+    if "" in types:
+        raise InvalidParameter("columns", "", NAMELESS, NAME_IT)
     columns = {column: _facts(kind_of_type(type_name)) for column, type_name in types.items()}
     if not columns:
-        shown = os.fspath(source) if isinstance(source, str | Path) else type(source)
-        raise InvalidParameter("source", shown, "has no columns")
+        shown = os.fspath(source) if isinstance(source, str | Path) else name
+        unread = ", ".join(f"{column} is {type_name}" for column, type_name in list(found.items())[:_NAMED])
+        rule = f"has no column of a type that can be read ({unread})" if found else "has no columns"
+        remedy = "store them as numbers, text, dates or timestamps" if found else ""
+        raise InvalidParameter("source", shown, rule, remedy)
     untyped = isinstance(source, str | Path) and os.fspath(source).lower().endswith(CSV)
     return Proposal({name: {"person": FILL_IN, "rows": FILL_IN, "columns": columns}}, untyped)
 
@@ -121,10 +128,13 @@ def type_of_pandas(dtype: Any) -> str:
     return str(dtype) if categories is None else f"category[{categories.dtype}]"
 
 
-def types_of(source: object) -> dict[str, str]:
-    """Column names and type names of a source, without reading a value."""
+def types_of(source: object, *, once: bool = False) -> dict[str, str]:
+    """Column names and type names of a source, without reading a value.
+
+    `once`: refuse two columns of one name. Else the last one is told: a session refuses them only where they are asked.
+    """
     if isinstance(source, str | Path):
-        return _types_of_file(Path(source))
+        return _types_of_file(Path(source), once)
     if isinstance(source, Mapping):
         return {str(column): str(type_name) for column, type_name in source.items()}
     described = getattr(source, "collect_schema", None)  # polars, of which a LazyFrame warns when asked otherwise
@@ -132,39 +142,49 @@ def types_of(source: object) -> dict[str, str]:
     if isinstance(schema, Mapping):  # polars
         return {str(column): str(type_name) for column, type_name in schema.items()}
     if schema is not None and hasattr(schema, "names") and hasattr(schema, "types"):  # Arrow
-        return _types_of_arrow(schema)
+        return _types_of_arrow(schema, once)
     types = getattr(source, "dtypes", None)
     if types is not None and hasattr(types, "items"):  # pandas
-        return {str(column): type_of_pandas(kind) for column, kind in types.items()}
+        return _by_name(((column, type_of_pandas(kind)) for column, kind in types.items()), once)
     if isinstance(types, list):  # Spark: pairs of names and types
-        return {str(column): str(kind) for column, kind in types}
-    rule = "must be a dataframe, an Arrow table, a path, or a mapping from columns to types"
-    raise InvalidParameter("source", type(source), rule)
+        return _by_name(types, once)
+    rule = f"must be a path (CSV, Parquet), or a pandas, polars or Arrow table, not {type(source).__name__}"
+    raise InvalidParameter("source", NOTHING, rule, 'several tables go by their names: {"visits": visits}')
 
 
-def _types_of_file(source: Path) -> dict[str, str]:
+def _types_of_file(source: Path, once: bool) -> dict[str, str]:
     path = os.fspath(source)
     if path.lower().endswith(CSV):
-        return dict.fromkeys(header(files_of(path)[0]), "varchar")
+        return _by_name(((name, "varchar") for name in header(files_of(path)[0])), once)
     if path.lower().endswith(PARQUET) or source.is_dir():
-        return _types_of_parquet(files_of(path)[0])
+        return _types_of_parquet(files_of(path)[0], once)
     raise unknown_file(path)
 
 
-def _types_of_parquet(path: str) -> dict[str, str]:
+def _types_of_parquet(path: str, once: bool) -> dict[str, str]:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
         raise MissingExtra("pyarrow", "sql") from None
     try:
-        return _types_of_arrow(parquet.read_schema(path))
+        return _types_of_arrow(parquet.read_schema(path), once)
     except ArrowException:  # what it says could hold a part of the file
         pass
     raise InvalidParameter("source", path, "is no Parquet file, or a damaged one", "write the file again")
 
 
-def _types_of_arrow(schema: Any) -> dict[str, str]:
-    return {str(column): str(kind) for column, kind in zip(schema.names, schema.types, strict=True)}
+def _types_of_arrow(schema: Any, once: bool) -> dict[str, str]:
+    return _by_name(zip(schema.names, schema.types, strict=True), once)
+
+
+def _by_name(columns: Iterable[tuple[object, object]], once: bool) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for column, kind in columns:
+        name = str(column)
+        if once and name in found:
+            raise InvalidParameter("columns", name, "the source has more than one column of this name", "rename one")
+        found[name] = str(kind)
+    return found
 
 
 def _facts(kind: Kind) -> dict[str, Any]:

@@ -88,6 +88,11 @@ def _said(argument: Expression) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
 
 
+def sign(operator: str) -> str:
+    """What an operator is called in a message: its sign, as it was written, or its name."""
+    return (_SIGNS | _ARITHMETIC).get(operator, operator)
+
+
 def _called(operator: str, written: Sequence[str]) -> str:
     sign = (_SIGNS | _ARITHMETIC).get(operator)
     if sign is not None:

@@ -29,11 +29,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from deniable.errors import NOTHING, InvalidParameter, MissingExtra, UnreadableRecord
+from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord
 from deniable.tables.kinds import BOUNDED, Domain, Kind, declared, end_of
 from deniable.units import Relation, Unit
 
+NAMELESS: Final = "a column has a name"
+NAME_IT: Final = "name it, or leave it out; pandas writes its index without one, unless to_csv(..., index=False)"
 FILL_IN: Final = "FILL IN"
+PROPOSED: Final = "`deniable schema FILE` and propose_schema(...) write one to fill in"
 """Stands in a proposed schema where only the owner can know. A schema that still has it is not read."""
 
 _VERSION: Final = 1
@@ -66,10 +69,7 @@ class Table:
         names = [name for name, _ in self.columns]
         for name, domain in self.columns:
             if not isinstance(name, str) or not name:
-                remedy = (
-                    "name it, or leave it out; pandas writes its index without one, unless to_csv(..., index=False)"
-                )
-                raise InvalidParameter("columns", name, "a column has a name", remedy)
+                raise InvalidParameter("columns", name, NAMELESS, NAME_IT)
             if not isinstance(domain, Domain):
                 raise InvalidParameter(name, domain, "must be a Domain", "write Domain.integer(0, 120), Domain.text()")
         # SQL names are read without regard to case, so two that differ by case alone could not be told apart.
@@ -110,7 +110,7 @@ def read_schema(source: str | Path | Mapping[str, Any], *, unit: Unit | None = N
         raise UnreadableRecord(f"version: must be {_VERSION}; write the schema again with write_schema")
     tables = record.get("tables")
     if not isinstance(tables, Mapping) or not tables:
-        raise UnreadableRecord("tables: must map names to tables; see deniable.tables.schema")
+        raise UnreadableRecord(f"tables: must map names to tables; {PROPOSED}")
     return {str(name): _table(str(name), each, unit) for name, each in tables.items()}
 
 
@@ -176,6 +176,9 @@ def _record(source: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source):
         path = Path(source)
         where, text, form = path.name, _text(path), path.suffix.lower()
+    elif not isinstance(source, str):
+        rule = f"must be a path, the text of a schema or a mapping, not {type(source).__name__}"
+        raise InvalidParameter("schema", NOTHING, rule, 'write read_schema("visits.yaml")')
     else:
         where, text, form = "schema", source, ""
     try:
@@ -183,7 +186,7 @@ def _record(source: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
     except RecursionError:
         raise UnreadableRecord(f"{where}: is nested too deeply") from None
     if not isinstance(found, Mapping):
-        raise UnreadableRecord(f"{where}: must be a mapping with the entry tables; see deniable.tables.schema")
+        raise UnreadableRecord(f"{where}: must be a mapping with the entry tables; {PROPOSED}")
     return found
 
 
@@ -192,6 +195,11 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise UnreadableRecord(f"{path.name}: must be text in UTF-8") from None
+    except FileNotFoundError:
+        rule, remedy = "there is no such file", "give the path of a schema file, or the columns as a mapping"
+    except OSError as error:
+        rule, remedy = f"cannot be read as a file ({type(error).__name__})", "is it a folder, or not yours to read?"
+    raise InvalidParameter("schema", str(path), rule, remedy)
 
 
 def _parsed(where: str, text: str, form: str) -> object:
@@ -200,23 +208,28 @@ def _parsed(where: str, text: str, form: str) -> object:
 
         try:
             return tomllib.loads(text)
-        except tomllib.TOMLDecodeError as wrong:
+        except ValueError as wrong:  # tomllib's own, or Python's for a number of thousands of digits
             raise UnreadableRecord(f"{where}: is not TOML: {wrong}") from None
     if form == ".json" or (not form and text.lstrip().startswith("{")):
         try:
-            return json.loads(text)
+            return json.loads(text, object_pairs_hook=lambda pairs: _once(where, pairs))
+        except UnreadableRecord:  # it is JSON, but says something twice
+            raise
         except ValueError as wrong:
             raise UnreadableRecord(f"{where}: is not JSON: {wrong}") from None
-    try:
-        import yaml
-    except ImportError:
-        raise MissingExtra("pyyaml", "sql") from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as wrong:
-        mark = getattr(wrong, "problem_mark", None)
-        place = "" if mark is None else f": {getattr(wrong, 'problem', None)} (line {mark.line + 1})"
-        raise UnreadableRecord(f"{where}: is not YAML{place}") from None
+    from deniable.tables import yaml_text
+
+    return yaml_text.parsed(where, text)
+
+
+def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The entries of a mapping, each of which stands there once: of two, one would be forgotten."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise UnreadableRecord(f"{where}: {key!r} is given twice; keep one of them")
+        found[key] = value
+    return found
 
 
 def _only(record: Mapping[str, Any], allowed: set[str], where: str) -> None:
@@ -234,7 +247,9 @@ def _table(name: str, record: object, unit: Unit | None) -> Table:
             raise UnreadableRecord(f"{name}.{key}: only the owner knows; replace {FILL_IN!r}, or delete the line")
     columns = record.get("columns")
     if not isinstance(columns, Mapping) or not columns:
-        raise UnreadableRecord(f"{name}: must have columns")
+        raise UnreadableRecord(
+            f"{name}: must have columns, such as columns: {{age: {{kind: integer, low: 0, high: 120}}}}"
+        )
     domains = tuple((str(column), _domain(f"{name}.{column}", facts)) for column, facts in columns.items())
     return Table(name, domains, _unit(name, record, unit))
 
@@ -263,7 +278,9 @@ def _domain(where: str, facts: object) -> Domain:
     _only(facts, {"kind", "low", "high", "keys", "nullable"}, where)
     for key, value in facts.items():
         if value == FILL_IN:
-            raise UnreadableRecord(f"{where}.{key}: only the owner knows; replace {FILL_IN!r}, or delete the entry")
+            raise UnreadableRecord(
+                f"{where}.{key}: only the owner knows; replace {FILL_IN!r}, or take {key} out and leave the column"
+            )
     try:
         kind = Kind(facts.get("kind"))
     except ValueError:
@@ -274,13 +291,15 @@ def _domain(where: str, facts: object) -> Domain:
         return Domain.boolean(nullable=facts.get("nullable", True))
     keys = facts.get("keys")
     if keys is not None and not isinstance(keys, list | tuple):
-        raise UnreadableRecord(f"{where}.keys: must be a list")
+        raise UnreadableRecord(f"{where}.keys: must be a list, such as [A, B]")
     if kind is Kind.REAL and keys is not None:
         raise UnreadableRecord(f"{where}.keys: reals have bounds, not keys")
     try:
         return declared(kind, facts.get("low"), facts.get("high"), keys, facts.get("nullable", True))
     except InvalidParameter as wrong:
         ends = {Kind.DATE: "write 2024-01-31", Kind.TIMESTAMP: "write the time too: 2024-01-31T00:00:00"}
+        if isinstance(facts.get(wrong.parameter), str):  # 1e3 without a point is text in YAML 1.1
+            ends |= dict.fromkeys((Kind.INTEGER, Kind.REAL), "write 1000 without quotes; YAML reads 1e3 as text")
         remedy = ends.get(kind, wrong.remedy) if wrong.parameter in {"low", "high"} else wrong.remedy
         raise InvalidParameter(f"{where}.{wrong.parameter}", NOTHING, wrong.rule, remedy) from None
 

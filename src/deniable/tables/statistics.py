@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from deniable.errors import QuestionRefused
 from deniable.numbers import root_up, up
 from deniable.tables.expressions import Column, same
 from deniable.tables.kinds import NUMBERS, Kind
-from deniable.tables.length import check_length
+from deniable.tables.length import check_length, parts
 from deniable.tables.operators import typed
 from deniable.tables.plan import Bound, Filter, PerPerson
 from deniable.tables.work import check_work
@@ -219,6 +219,20 @@ class Cells(Statistic):
             raise QuestionRefused("bounds", "the edges of cells increase", "give low < high")
 
 
+Number = int | float
+
+
+@final
+class Filling(NamedTuple):
+    """Says that a question is one of those that differ in the numbers of their conditions alone.
+
+    Two of the same `shape` with the same `numbers`, in the order in which conditions are read, ask the same.
+    """
+
+    shape: str
+    numbers: tuple[Number, ...]
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Collect:
@@ -232,6 +246,8 @@ class Collect:
     keys: tuple[tuple[str, Expression], ...]
     known: tuple[Group, ...] | None
     statistics: tuple[Statistic, ...]
+    filling: Filling | None = field(default=None, repr=False)
+    """With it an engine may use what it wrote for others of this shape."""
 
     def __post_init__(self) -> None:
         for name, key in self.keys:
@@ -241,8 +257,9 @@ class Collect:
                 )
         for statistic in self.statistics:
             statistic.check(self.relation)
-        check_work(self)
-        check_length(self)
+        written = parts(self)
+        check_length(written)
+        check_work(self, written)
 
     @property
     def reach(self) -> Reach:

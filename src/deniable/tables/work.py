@@ -7,21 +7,34 @@ question that passes, one person costs about 0.1 s and some tens of megabytes at
 rows; in an ordinary one they cost a thousandth of that.
 
     work = Σ over nodes and statistics of  rows of a person × (steps for a row + steps for each byte × bytes)
+           + steps to begin × parts of the question
 
 Rows are the stability of `plan`. Bytes are the most that a text can have: 4 for each code point, with the lengths of
 listed keys, of constants, of LEFT(a, n), and `LONGEST` for all else. Every branch of a CASE counts, and every
 condition: which of them a row takes is for the data to say.
+
+Only what one person's own rows cost is counted. So an engine must do the same work on the rows of all others whoever is
+there: it evaluates each condition on all rows that it is asked of, and stops nowhere because nobody is left
+(`Spelling.joined`, and the settings of `engines.duckdb` and `engines.spark`; docs/engines.md).
+
+A name of a sub-query is not free. An engine brings a condition down to the table and evaluates there, for each name in
+it, what the name stands for: as often as the name stands in the condition, and in each part of a union. It may also
+leave the names of keys and statistics to be computed where these are read, above a join. So wherever a column is read,
+it counts what it stands for, written out, for each time that it stands there (`_Tally.costs`), beside the once that it
+takes to make it where it is named. This holds for every engine, whichever of the two it does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import ceil
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, final
 
 from deniable.errors import QuestionRefused
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used
 from deniable.tables.kinds import LONGEST, Domain, Kind
+from deniable.tables.length import parts
 from deniable.tables.plan import (
     MOST_JOINED,
     Bound,
@@ -45,6 +58,9 @@ MOST_WORK: Final = 100_000_000
 Sizes = Mapping[str, int]
 """The most bytes of each column."""
 
+Costs = Mapping[str, int]
+"""The steps of what each column stands for, written out; none for a column that is held."""
+
 _NUMBER: Final = 8
 _SPELLED: Final = 20
 """The most bytes of an integer, a date or a boolean as text."""
@@ -62,28 +78,30 @@ _KEY: Final = 5_000
 """Steps of a key that nobody listed, on its way through Python: read, ordered, compared with the threshold."""
 _NUMBER_OF_KEY: Final = 500
 _CELL: Final = 20
-_BATCH: Final = 2048
-"""Rows of others that an engine works on at once. Where nobody is on one side of a join, it stops with the other side
-after such a batch, and where somebody is there, it may look for their rows alone: so one person decides about it."""
 _KEPT: Final = 2
 """Steps for each byte that is kept: in a hash table, in a sort."""
 _BYTES: Final = {"lower": 3, "upper": 3, "trim": 2}
 """Steps for each byte of an argument, where it is more than one (measured; see docs/engines.md)."""
-_TWICE: Final = frozenset(
-    {"nullif", "least", "greatest", "cast_boolean", "cast_integer", "cast_real", "cast_date", "cast_timestamp"}
-)
-"""Operators that engines write out of others, with their arguments in more than one place."""
+_PART: Final = 8_000
+"""Steps of a part of the written-out question, once for all rows: as soon as there is one row, an engine makes room for
+the values of a batch in each operator."""
+_INFERRED: Final = 3
+"""Conditions on one side of a join that engines find on the other: equal to a constant, above one, not NULL."""
+_TWICE: Final = frozenset({"nullif", "cast_boolean", "cast_integer", "cast_real", "cast_date", "cast_timestamp"})
+"""Operators that engines write out of others, with their arguments in two places."""
+_EXTREMES: Final = frozenset({"least", "greatest"})
+"""Written as a tournament of CASEs, each side of which stands there thrice (`length`)."""
 
 
-def check_work(collect: Collect) -> None:
-    """Refuse a question that could make too much of one person's rows."""
-    asked, most = work(collect), most_work(collect)
+def check_work(collect: Collect, written: int) -> None:
+    """Refuse a question of so many parts, `written` out, that could make too much of one person's rows."""
+    asked, most = work(collect, written), most_work(collect)
     if asked > most:
         raise QuestionRefused(
             "work",
             f"one person's rows could cause {asked:,} steps of work here, and at most {most:,} are allowed",
             "ask for less at once: join fewer rows, gather per person first, shorten texts with LEFT(a, 50), "
-            "or ask in several questions",
+            "use each name of a sub-query less often, or ask in several questions",
         )
 
 
@@ -93,26 +111,30 @@ def most_work(collect: Collect) -> int:
     return MOST_WORK * max(1, ceil(rows / MOST_JOINED))
 
 
-def work(collect: Collect) -> int:
-    """The most steps that one person's rows can cause. The engine reads the relation once for all plain statistics
+def work(collect: Collect, written: int | None = None) -> int:
+    """The most steps that one person's rows can cause; `written` are the `parts` of the question, if they were counted
+    before. The engine reads the relation once for all plain statistics
     together, and once more for each that counts cells.
     """
     from deniable.tables.statistics import Cells, CountDistinct, CountPersons
 
     tally = _Tally()
-    sizes = tally.sizes(collect.relation)
+    sizes, costs = tally.sizes(collect.relation), tally.costs(collect.relation)
     plain = [each for each in collect.statistics if not isinstance(each, Cells)]
     passes: list[list[Statistic]] = [[each] for each in collect.statistics if isinstance(each, Cells)]
     if plain or not passes:
         passes.append(plain)
     rows, keys = collect.relation.rows, [key for _, key in collect.keys]
-    total = 0
+    total = _PART * (parts(collect) if written is None else written)
     for statistics in passes:
         read = [*keys, *_read_by(statistics)]
         total += tally.work(collect.relation, _used(read))
         grouped = sum(_KEPT * bytes_of(key, sizes) for key in keys) + (_GATHER if keys else 0)
-        each = sum(steps(expression, sizes) for expression in read) + grouped
+        each = sum(steps(expression, sizes, costs) for expression in read) + grouped
         total += rows * (each + sum(_of_statistic(statistic, sizes, keys) for statistic in statistics))
+        asked = [] if collect.known is None else [*keys, *keys]  # among those that are listed, or NULL
+        asked += _read_by(each for each in statistics if isinstance(each, Cells))  # and not NULL
+        total += tally.places(collect.relation) * sum(steps(expression, sizes, costs) for expression in asked)
         total += _DISTINCT_TABLE * sum(isinstance(each, CountDistinct | CountPersons) for each in statistics)
     if collect.known is None:
         of_key = _KEY + 5 * sum(bytes_of(key, sizes) for key in keys) + _NUMBER_OF_KEY * len(collect.statistics)
@@ -173,19 +195,25 @@ def bytes_of(expression: Expression, sizes: Sizes) -> int:
     return _NUMBER
 
 
-def steps(expression: Expression, sizes: Sizes) -> int:
-    """The most steps of an expression for one row.
+def steps(expression: Expression, sizes: Sizes, costs: Costs = MappingProxyType({})) -> int:
+    """The most steps of an expression for one row, with those of the columns that it reads.
 
     >>> from deniable.tables.expressions import col
     >>> steps(col("age") + 1, {"age": 8}), steps(col("name").like("A%"), {"name": 4000})
     (20, 16020)
+    >>> steps(col("x") + col("x"), {"x": 8}, {"x": 1000})
+    2020
     """
+    if isinstance(expression, Column):
+        return costs.get(expression.name, 0)
     if not isinstance(expression, Call):
         return 0
     arguments = expression.arguments
-    below = sum(steps(argument, sizes) for argument in arguments)
+    below = sum(steps(argument, sizes, costs) for argument in arguments)
     if expression.operator in _TWICE:
         below *= 2
+    elif expression.operator in _EXTREMES:
+        below *= 3 ** (len(arguments) - 1).bit_length()
     texts = sum(each for each in (bytes_of(argument, sizes) for argument in arguments) if each > _NUMBER)
     if expression.operator == "concat":
         texts += (len(arguments) - 1) * bytes_of(expression, sizes)  # cut after each part
@@ -224,9 +252,9 @@ class _Tally:
 
     def __init__(self) -> None:
         self._sizes: dict[int, Sizes] = {}
+        self._costs: dict[int, Costs] = {}
+        self._places: dict[int, int] = {}
         self._work: dict[tuple[int, frozenset[str]], int] = {}
-        self._of_row: dict[tuple[int, frozenset[str]], int] = {}
-        self._joined: dict[int, bool] = {}
 
     def sizes(self, relation: Relation) -> Sizes:
         found = self._sizes.get(id(relation))
@@ -255,7 +283,54 @@ class _Tally:
         return self.sizes(relation.children[0])
 
     def _least(self, relation: Relation, name: str, expression: Expression, child: Relation) -> int:
-        return min(bytes_of(expression, self.sizes(child)), _size(relation.columns[name]))
+        known = relation.columns.unlisted(name)
+        if known.kind is Kind.TEXT:  # how long it can be is told by its values
+            known = relation.columns[name]
+        return min(bytes_of(expression, self.sizes(child)), _size(known))
+
+    def costs(self, relation: Relation) -> Costs:
+        """The steps of each column, written out down to what is held, gathered or sorted."""
+        found = self._costs.get(id(relation))
+        if found is None:
+            found = self._costs[id(relation)] = self._written_out(relation)
+        return found
+
+    def _written_out(self, relation: Relation) -> Costs:
+        match relation:
+            case Source():
+                return {}
+            case Project(child=child, expressions=expressions):
+                return self._named(expressions, child)
+            case JoinPublic(child=child, on=on):
+                below = self.costs(child)
+                return {**below, **{b: below.get(a, 0) for a, b in on}}
+            case JoinPrivate(left=left, right=right, on=on):
+                found = {**self.costs(left), **self.costs(right)}
+                # What is said of one of two equal columns is asked of both.
+                together = {name: found.get(a, 0) + found.get(b, 0) for a, b in on for name in (a, b)}
+                return {**found, **together}
+            case PerPerson(child=child, keys=keys, aggregates=aggregates):
+                # A condition on a key is brought below; one on an aggregate stays above it.
+                return {**self._named(keys, child), **{name: _ADD for name, _ in aggregates}}
+            case Union(parts=parts):
+                return {name: max(self.costs(part).get(name, 0) for part in parts) for name in relation.columns}
+        return self.costs(relation.children[0])
+
+    def _named(self, expressions: Iterable[tuple[str, Expression]], child: Relation) -> Costs:
+        sizes, costs = self.sizes(child), self.costs(child)
+        return {name: steps(each, sizes, costs) for name, each in expressions}
+
+    def places(self, relation: Relation) -> int:
+        """The most rows of a person on which a condition on this relation may be asked, here or further below: in each
+        part of a union, and before a bound leaves rows out.
+        """
+        found = self._places.get(id(relation))
+        if found is None:
+            below = [self.places(child) for child in relation.children] or [0]
+            gathered = isinstance(relation, PerPerson) and not relation.keys
+            most = 0 if gathered else sum(below) if isinstance(relation, Union) else max(below)
+            found = self._places[id(relation)] = max(relation.rows, most)
+        return found
 
     def work(self, relation: Relation, needed: frozenset[str]) -> int:
         """Steps to make one person's rows with the columns that are needed; engines leave out all others."""
@@ -272,9 +347,8 @@ class _Tally:
             case Source():
                 return rows * (_ROW + width)
             case Filter(child=child, condition=condition):
-                # A condition on one side of a join is brought below it.
-                many = rows + (_BATCH if self._joins(child) else 0)
-                return self.work(child, needed | _used([condition])) + many * steps(condition, sizes)
+                asked = self.places(child) * steps(condition, sizes, self.costs(child))
+                return self.work(child, needed | _used([condition])) + asked
             case Project(child=child, expressions=expressions):
                 made = [each for name, each in expressions if name in needed]
                 below = self.sizes(child)
@@ -282,14 +356,15 @@ class _Tally:
             case JoinPublic(child=child, on=on):
                 keys = sum(sizes[name] for name, _ in on)
                 kept = frozenset((needed & set(child.columns)) | {name for name, _ in on})
-                return self.work(child, kept) + child.rows * (_JOIN + keys) + rows * (_JOIN + width)
+                joined = child.rows * (_JOIN + keys) + rows * (_JOIN + width)
+                return self.work(child, kept) + joined + self._inferred(relation, [name for name, _ in on])
             case JoinPrivate(left=left, right=right, on=on):
                 keys = sum(sizes[name] for name, _ in on)
                 sides = self.work(left, frozenset((needed & set(left.columns)) | {a for a, _ in on}))
                 sides += self.work(right, frozenset((needed & set(right.columns)) | {b for _, b in on}))
-                each = self._each(left, needed | {a for a, _ in on}) + self._each(right, needed | {b for _, b in on})
                 # Rows meet by the person first; the other columns are compared for each pair.
-                return sides + rows * (_JOIN + _KEPT * (width + keys)) + _BATCH * each
+                joined = rows * (_JOIN + _KEPT * (width + keys))
+                return sides + joined + self._inferred(relation, [name for name, _ in on])
             case PerPerson():
                 return self._gathered(relation)
             case Union(parts=parts):
@@ -298,40 +373,16 @@ class _Tally:
                 return self._bounded(relation, child, needed, keys)
         raise AssertionError(relation)
 
-    def _each(self, relation: Relation, needed: frozenset[str]) -> int:
-        """Steps of one row, up to where all rows are gathered or sorted first, which is done whoever else is there."""
-        at = (id(relation), needed)
-        found = self._of_row.get(at)
-        if found is None:
-            found = self._of_row[at] = self._each_counted(relation, needed)
-        return found
-
-    def _each_counted(self, relation: Relation, needed: frozenset[str]) -> int:
-        match relation:
-            case Filter(child=child, condition=condition):
-                return self._each(child, needed | _used([condition])) + steps(condition, self.sizes(child))
-            case Project(child=child, expressions=expressions):
-                made = [each for name, each in expressions if name in needed]
-                return self._each(child, _used(made)) + sum(steps(each, self.sizes(child)) for each in made)
-            case PerPerson() | Bound():
-                return 0
-        return sum(self._each(child, needed) for child in relation.children)
-
-    def _joins(self, relation: Relation) -> bool:
-        """Whether people are joined below, with nothing gathered or sorted in between."""
-        found = self._joined.get(id(relation))
-        if found is None:
-            on = not isinstance(relation, PerPerson | Bound)
-            found = isinstance(relation, JoinPrivate) or (on and any(self._joins(each) for each in relation.children))
-            self._joined[id(relation)] = found
-        return found
+    def _inferred(self, relation: JoinPublic | JoinPrivate, on: Iterable[str]) -> int:
+        costs = self.costs(relation)
+        return _INFERRED * self.places(relation) * sum(costs.get(name, 0) for name in on)
 
     def _gathered(self, relation: PerPerson) -> int:
         child = relation.child
-        below = self.sizes(child)
+        below, costs = self.sizes(child), self.costs(child)
         keys = [key for _, key in relation.keys]
         of = [exact.expression for _, exact in relation.aggregates if exact.expression is not None]
-        each = _GATHER + sum(steps(one, below) for one in (*keys, *of))
+        each = _GATHER + sum(steps(one, below, costs) for one in (*keys, *of))
         each += sum(_KEPT * bytes_of(key, below) for key in keys)
         each += sum(_exact(exact, below) for _, exact in relation.aggregates)
         tables = sum(exact.function == "count_distinct" for _, exact in relation.aggregates)
@@ -343,7 +394,8 @@ class _Tally:
         below = self.sizes(child)
         width = sum(below[name] for name in all_of) + sum(bytes_of(key, below) for key in keys)
         sorted_by = child.rows.bit_length() * (_SORT + _KEPT * width)
-        return self.work(child, all_of) + child.rows * (sum(steps(key, below) for key in keys) + 2 * sorted_by)
+        found = sum(steps(key, below, self.costs(child)) for key in keys)
+        return self.work(child, all_of) + child.rows * (found + 2 * sorted_by)
 
 
 def _tied(relation: Relation) -> bool:

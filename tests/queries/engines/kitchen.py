@@ -87,6 +87,7 @@ def asked(
 ) -> Collect:
     """A question that an engine can answer, though it would be refused: with reals as keys, to see what they are."""
     question = object.__new__(Collect)
-    for name, value in (("relation", relation), ("keys", keys), ("known", known), ("statistics", statistics)):
+    given = {"relation": relation, "keys": keys, "known": known, "statistics": statistics, "filling": None}
+    for name, value in given.items():
         object.__setattr__(question, name, value)
     return question

@@ -24,6 +24,7 @@ from deniable.queries.engines.base import Engine
 from deniable.queries.engines.duckdb import DuckDBEngine
 from deniable.queries.planner import plan
 from deniable.queries.sql import parse
+from deniable.tables.schema import Table
 from tests.queries.hospital import GAUSSIAN, SCHEMA, UNIT, visits
 
 QUESTIONS = (
@@ -32,6 +33,9 @@ QUESTIONS = (
     "SELECT town, COUNT(*) AS n FROM visits GROUP BY town",
     "SELECT COUNT(DISTINCT patient_id) AS n FROM visits",
 )
+
+ANYTHING = plan(parse(QUESTIONS[0], {"visits": Table.of("visits", UNIT, **SCHEMA)})).collect
+"""For engines that do not look at it."""
 
 
 class Odd(Engine):
@@ -214,7 +218,19 @@ def test_the_time_of_a_question_begins_when_it_has_a_place(monkeypatch: pytest.M
 
 def in_turn(engine: Apart) -> Any:
     with engine.turn():
-        return engine.collect(None)  # type: ignore[arg-type]
+        return engine.collect(ANYTHING)
+
+
+def test_who_has_a_turn_has_a_process() -> None:
+    """A process that was lost is started again before the time of the next question begins, not within it."""
+    with Apart(partial(Odd, "nap"), seconds=4.0) as engine:
+        engine.sql(None)  # type: ignore[arg-type]
+        first = engine.process
+        kill(engine)
+        with engine.turn():
+            assert engine._worker is not None
+            assert engine._worker.alive
+            assert engine.process != first
 
 
 def test_a_question_waits_for_a_new_process_no_longer_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +248,7 @@ def test_a_question_waits_for_a_new_process_no_longer_than_its_time(monkeypatch:
 
         monkeypatch.setattr(Apart, "_running", lambda self: slowly())
         with pytest.raises(EngineFailed):
-            engine.collect(None)  # type: ignore[arg-type]
+            engine.collect(ANYTHING)
         assert started.is_set()
         assert not go_on.is_set()
         go_on.set()
@@ -264,7 +280,7 @@ def test_closing_ends_the_process_and_removes_what_it_left() -> None:
     assert process.poll() is not None, number
     assert not Path(folder).exists()
     with pytest.raises(InvalidOperation):
-        engine.collect(None)  # type: ignore[arg-type]
+        engine.collect(ANYTHING)
 
 
 def test_who_is_killed_leaves_no_data_behind(file: Path, tmp_path: Path) -> None:

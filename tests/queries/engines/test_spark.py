@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +30,9 @@ class Planner:
     def set(self, setting: str, value: str) -> None:
         pass
 
+    def get(self, setting: str, otherwise: str) -> str:
+        return otherwise
+
     def createDataFrame(self) -> None:  # noqa: N802  # what tells a session
         pass
 
@@ -46,13 +51,14 @@ class Planner:
         return [(text,) for text in ("a-secret@example.org",)]
 
 
-def test_planning_is_part_of_the_time_of_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_engine, "_GRACE", 0.1)
+def test_planning_is_part_of_the_time_of_a_question() -> None:
     there = Planner()
     engine = spark_engine.SparkEngine(there, seconds=0.2)
     ran: list[Any] = []
     with pytest.raises(EngineFailed) as failed:
-        engine._in_time(lambda late: [ran.append(engine._rows(sql, late)) for sql in ("SELECT 1", "SELECT 2")])
+        engine._in_time(
+            lambda late: [ran.append(engine._rows(sql, late)) for sql in ("SELECT 1", "SELECT 2")], 0.2, 0.1
+        )
     assert failed.value.code == "time"
     assert not there.planned.is_set(), "nobody waited for it"
     assert there.interrupted.wait(60), "what it would run is interrupted"
@@ -121,12 +127,67 @@ def test_a_plan_does_not_become_shorter_where_nobody_fulfils_a_condition(spark: 
     assert [sum(rows or 0 for _, rows in each) for each in found] == [400, 200, 402, 201], "each scan reads all"
 
 
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("how", ["JOIN", "LEFT JOIN"])
+def test_a_join_does_not_stop_where_one_side_has_no_more_rows(spark: Any, how: str) -> None:
+    """Where nobody fulfilled the condition on one side, Spark left the other side unread: in all partitions, and in all
+    but one as soon as one person did.
+    """
+    few = "(SELECT who, age FROM visits WHERE age = 117) AS a"
+    text = f"SELECT COUNT(*) AS n FROM {few} {how} (SELECT who, cost FROM visits WHERE cost < 2) AS b ON a.who = b.who"
+    settings = {"spark.sql.shuffle.partitions": "4", "spark.sql.autoBroadcastJoinThreshold": "-1"}
+    before = {each: spark.conf.get(each, None) for each in (*settings, *spark_engine._BY_DATA, spark_engine._EXCLUDED)}
+    for each, value in settings.items():
+        spark.conf.set(each, value)
+    rows, found = [(str(who), who % 90, 1.0) for who in range(200)], []
+    for extra in ([], [("victim", 117, 1.0)]):
+        engine = spark_engine.SparkEngine(spark)
+        visits = spark.createDataFrame([*rows, *extra], "who string, age bigint, cost double")
+        schema = {"age": Domain.integer(0, 120), "cost": Domain.real(0, 10)}
+        about = {"unit": Unit.person("who", rows=2), "budget": Budget(epsilon=5, delta=1e-6), "schema": schema}
+        with session({"visits": visits}, **about, engine=engine) as asked:
+            frame = spark.sql(engine.sql(asked._planned(text).collect))
+            [[answer]] = frame.collect()
+            assert answer == len(extra)
+            found.append(operators(frame._jdf.queryExecution().executedPlan()))
+    for each, value in before.items():
+        spark.conf.unset(each) if value is None else spark.conf.set(each, value)
+    kinds = [[kind for kind, _ in each] for each in found]
+    assert kinds[0] == kinds[1]
+    assert "SortMergeJoinExec" in kinds[0]
+    scans = [[rows for _, rows in each if rows is not None] for each in found]
+    assert scans == [[200, 200], [201, 201]], "both sides are read to the end"
+
+
+def test_empty_tables_that_take_too_long_are_answered_by_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large plan was answered after 64.6 s under a limit of 30: the empty tables had a limit of their own."""
+    monkeypatch.setattr(spark_engine, "_EMPTY", 0.2)
+    monkeypatch.setattr(spark_engine, "_GRACE", 0.1)
+    there = Planner()
+    engine = spark_engine.SparkEngine(there, seconds=0.3)
+    plan = SimpleNamespace(main="SELECT 1", cells=())
+    monkeypatch.setattr(spark_engine.generate, "write", lambda *_: plan)
+    monkeypatch.setattr(spark_engine, "complete", lambda question, found: ("complete", found))
+    began = time.monotonic()
+    with pytest.raises(EngineFailed):
+        engine.collect(None)
+    assert engine.nothing(None) == ("complete", {})
+    took = time.monotonic() - began
+    there.planned.set()
+    with engine.turn():
+        pass
+    assert engine.patience is not None
+    assert took < engine.patience + 5, "a bound that holds, and a busy machine"
+    assert engine.patience == pytest.approx(0.6)
+
+
 def test_a_question_in_time_is_answered() -> None:
     there = Planner()
     there.planned.set()
     engine = spark_engine.SparkEngine(there, seconds=60)
-    assert engine._in_time(lambda late: engine._rows("SELECT 1", late)) == [("a-secret@example.org",)]
-    assert engine.patience == 60 + spark_engine._GRACE
+    assert engine._in_time(lambda late: engine._rows("SELECT 1", late), 60, 5) == [("a-secret@example.org",)]
+    assert engine.patience == 60 + spark_engine._GRACE + spark_engine._EMPTY
 
 
 def test_the_logger_is_silent_as_long_as_any_question_runs() -> None:

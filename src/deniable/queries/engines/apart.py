@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
@@ -37,8 +38,12 @@ _GRACE: Final = 5.0
 """Seconds that an engine gets beyond its own time limit to stop by itself, before its process is ended."""
 
 _SPARE: Final = 1.0
-"""Seconds after which also a process that had to be ended is gone."""
+"""Seconds after which also a process that had to be ended is gone, and empty tables have answered in its stead."""
 
+_MET: Final = 2
+"""Questions of one shape that a worker must have met before it is asked for the next one by its numbers."""
+
+_MOST_MET: Final = 10_000
 _AT_ONCE: Final = 4
 """Questions that run at the same time in one process."""
 
@@ -109,8 +114,7 @@ class Apart(Engine):
         for is_last in (False, True):
             worker = self._within(left)
             try:
-                found: dict[Group, Numbers] = worker.call("collect", (question,), left)
-                return found
+                return worker.collect(question, left)
             except EngineFailed as failed:
                 if is_last or worker.alive or self._closed or failed.code != "engine":
                     raise
@@ -144,8 +148,13 @@ class Apart(Engine):
         worker = self._worker
         if worker is None or not worker.alive:  # to start another takes as long as the tables are large
             return complete(question, {})
-        found: dict[Group, Numbers] = worker.call("nothing", (question,), self.patience)
-        return found
+        # As long as the fixed time has room for: the process itself must not be ended for it, others ask there too.
+        found: dict[Group, Numbers] | None = worker.call("nothing", (question,), None, limit=self._spare)
+        return complete(question, {}) if found is None else found
+
+    @property
+    def _spare(self) -> float | None:
+        return None if self._seconds is None else _SPARE
 
     @property
     def patience(self) -> float | None:
@@ -243,6 +252,7 @@ class _Worker:
         self._numbers = count()
         self._waiting: dict[int, tuple[Future[Any], Progress | None]] = {}
         self._sending, self._gone = threading.Lock(), False
+        self._met: Counter[str] = Counter()
         self._remove = weakref.finalize(self, _clear, self._process, here, folder)
         threading.Thread(target=_listen, args=(weakref.ref(self), here), daemon=True).start()
         self._send(None, (make, space))
@@ -256,17 +266,43 @@ class _Worker:
         return self._process.pid
 
     def call(
-        self, verb: str, arguments: tuple[Any, ...], seconds: float | None, progress: Progress | None = None
+        self,
+        verb: str,
+        arguments: tuple[Any, ...],
+        seconds: float | None,
+        progress: Progress | None = None,
+        *,
+        limit: float | None = None,
     ) -> Any:
+        """What the worker answers. After `seconds` its process is ended, after `limit` the answer is None."""
         future: Future[Any] = Future()
         number = next(self._numbers)
         self._waiting[number] = (future, progress)
         self._send(number, (number, verb, arguments))
         try:
-            return future.result(seconds)
+            return future.result(seconds if limit is None else limit)
         except Late:
+            if limit is not None:
+                return None
             self.end()
         raise EngineFailed("time")
+
+    def collect(self, question: Collect, seconds: float | None) -> dict[Group, Numbers]:
+        """The whole question, or its numbers alone, once the worker has met others of its shape."""
+        filling, began, found = question.filling, time.monotonic(), None
+        if filling is not None and self._met[filling.shape] >= _MET:
+            found = self.call("fill", (filling,), seconds)
+            if found is None:
+                del self._met[filling.shape]
+                seconds = None if seconds is None else max(0.0, seconds - (time.monotonic() - began))
+        if found is None:
+            found = self.call("collect", (question,), seconds)
+            if filling is not None:
+                if len(self._met) >= _MOST_MET:
+                    self._met.clear()
+                self._met[filling.shape] += 1
+        made: dict[Group, Numbers] = found
+        return made
 
     def _send(self, number: int | None, message: tuple[Any, ...]) -> None:
         try:

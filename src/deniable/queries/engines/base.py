@@ -10,13 +10,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Self, TypeVar, final
 
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, EngineFailed, InvalidOperation, InvalidParameter
 from deniable.queries.engines.report import Registration
 from deniable.tables.propose import types_of
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Cells, Collect, Group
+from deniable.tables.statistics import Cells, Collect, Filling, Group
+
+T = TypeVar("T")
 
 Progress = Callable[[float], None]
 """Told, from time to time, which share of the work is done: from 0 to 1. For the owner only, while registering."""
@@ -85,19 +87,37 @@ class Engine(ABC):
     def collect(self, question: Collect) -> dict[Group, Numbers]:
         """The statistics of a question for each group: of `known` in that order, else in an order of the keys alone."""
 
+    def fill(self, filling: Filling) -> dict[Group, Numbers] | None:
+        """The same by the name of its shape and its numbers alone; None where `collect` must be asked."""
+        return None
+
     def nothing(self, question: Collect) -> dict[Group, Numbers]:
         """What `collect` answers if nobody is in the private tables.
 
-        Engines run the question on empty tables for it: what fails whoever is there fails here too.
+        Engines run the question on empty tables for it: what fails whoever is there fails here too. What takes them
+        longer than `patience` leaves room for is answered by the plan alone, as here.
         """
         return complete(question, {})
+
+    @final
+    def instead(
+        self, questions: Sequence[Collect], then: Callable[[list[dict[Group, Numbers]]], T]
+    ) -> T | EngineFailed:
+        """What is made of the answers of `nothing`, or why one failed: to be raised after the fixed time, because when
+        the first run failed depends on the data.
+        """
+        try:
+            return then([self.nothing(each) for each in questions])
+        except EngineFailed as failed:
+            return failed
 
     @property
     def patience(self) -> float | None:
         """The seconds after which a question is answered that could not be finished, counted from when it has its turn;
         None if its time is not limited.
 
-        However and whenever it failed: the time at which an answer comes is then the same for all of them.
+        However and whenever it failed: the time at which an answer comes is then the same for all of them. So it covers
+        both the run that failed and `nothing`, which stands in for it.
         """
         return None
 
@@ -156,8 +176,14 @@ def places(table: Table, source: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def unreadable(column: str, kind: str) -> InvalidParameter:
-    """The error for a column whose type in the source has no meaning as the declared kind."""
+def unreadable(column: str, kind: str, found: str | None = None) -> InvalidParameter:
+    """The error for a column whose type in the source has no meaning as the declared kind; `found`, if it has one."""
+    if found is not None:
+        rule, remedy = (
+            f"is {found} in the source, and cannot be read as {kind}",
+            f"declare it as {found}, or convert it",
+        )
+        return InvalidParameter("columns", column, rule, remedy)
     return InvalidParameter(
         "columns",
         column,

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -29,6 +29,7 @@ from deniable.queries.engines.base import (
     complete,
     gathered,
 )
+from deniable.queries.engines.filling import Texts
 from deniable.queries.engines.folders import Folder, sweep
 from deniable.queries.engines.places import Stored, Wish, with_places
 from deniable.queries.engines.registration import Reading, partner_sets, partners, ranked, reading, same_people
@@ -37,8 +38,8 @@ from deniable.queries.engines.sources import Found, listed, natural, opened
 from deniable.queries.engines.spelling import SQL, DuckDB, column, function, name, number
 from deniable.tables.kinds import Kind
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Collect, Group
-from deniable.tables.wellformed import check_rows
+from deniable.tables.statistics import Collect, Filling, Group
+from deniable.wellformed import Extent, check_rows
 
 try:
     import duckdb
@@ -51,13 +52,18 @@ _LARGE: Final = 128 << 20
 _PIECE: Final = 122_880
 """Rows that DuckDB gives to one thread at a time."""
 
-_BY_DATA: Final = ("statistics_propagation", "empty_result_pullup", "row_group_pruner")
-"""Optimizers that look at the least and greatest values of columns, which no question may. Where these values show that
-nobody fulfils a condition (WHERE a = 117, where a is a MAX per person), everybody's work is left out, so one person
-would decide about it, and about the kind of hash table. Registration, which only the owner sees, still has them.
+_BY_TEXT: Final = frozenset({
+    "expression_rewriter", "in_clause", "unused_columns", "column_lifetime", "common_subexpressions",
+    "common_aggregate", "duplicate_groups", "reorder_filter", "regex_range",
+})  # fmt: skip
+"""The optimizers that questions have: those that look at the text of a question alone, and leave every condition where
+`generate` has put it. Registration, which only the owner sees, has all.
 
-`join_filter_pushdown` stays: a join then looks on its other side for the people of the first alone. Without it, one
-person would add the work on everybody's rows, for a join with nobody on one side stops at once."""
+Others let one person decide about the work on everybody's rows, for what they leave out depends on the least and
+greatest values of a column (`statistics_propagation`, `row_group_pruner`), on whether a side of a join has any rows and
+whose they are (`join_filter_pushdown`), or on how many there are (`join_order`, `build_side_probe_side`). With
+`filter_pushdown` a scan skips the rows of 122,880 where their least and greatest values exclude a condition. Whatever
+optimizer a later version of DuckDB brings is off as well, until somebody has looked at it."""
 
 _UNWANTED: Final = ("top_n_window_elimination", "type_pushdown", "scalar_fn_pushdown")
 """The first makes row_number() <= k an aggregate of lists, which takes twice as long as the sort it saves. The others
@@ -67,11 +73,22 @@ _LONGEST: Final = "SELECT coalesce(max(estimated_size), 0) FROM duckdb_tables()"
 
 _SPELLING: Final = DuckDB()
 
+_EMPTY: Final = 1.0
+"""Seconds that a question gets on empty tables, if its time is limited."""
+
 _AGAIN: Final = 0.1
 """Seconds until a question that is late is told so again."""
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 """Runs a statement."""
+
+_MANY_COLUMNS: Final = 100
+_REMEDIES: Final = {
+    "space": "name the columns that are asked about in a schema file, which leaves the others unread; or give the "
+    'engine more: engine=DuckDBEngine(memory="4GB")',
+    "source": "see that the file opens elsewhere and write it again, or save it as Parquet",
+}
+"""What the owner of a source can do if it could not be registered."""
 
 
 @final
@@ -97,6 +114,7 @@ class DuckDBEngine(Engine):
             raise InvalidParameter("seconds", seconds, "must be positive, or None for no limit")
         self._seconds = seconds
         self._clock = None if seconds is None else _Clock(seconds)
+        self._briefly = None if seconds is None else _Clock(_EMPTY)
         sweep(folder)
         self._folder = Folder("deniable-", folder)
         self._remove = weakref.finalize(self, self._folder.remove)
@@ -122,6 +140,7 @@ class DuckDBEngine(Engine):
         except duckdb.Error:
             raise InvalidParameter("memory", memory, "DuckDB must understand it", 'write "2GB"') from None
         self._tables: dict[str, Stored] = {}
+        self._texts = Texts()
         self._reports: dict[str, Registration] = {}
         self._names = count()
         self._people: Kind | None = None
@@ -138,7 +157,7 @@ class DuckDBEngine(Engine):
     def register(
         self, name: str, source: object, table: Table, secret: bytes, progress: Progress | None = None
     ) -> Table:
-        with self._turn:
+        with self._turn, _registering(table):
             self._check_open()
             if self._locked:
                 raise InvalidOperation("questions were asked already; register every table before the first one")
@@ -149,7 +168,7 @@ class DuckDBEngine(Engine):
                 tally = self._read(_sql(read.tally))
                 check_rows(sum(int(each[1]) for each in tally), found.rows)
                 stored = self._keep(read, found, table, progress)
-            self._reports[name] = self._counted(name, read, tally, stored, table, secret)
+            self._reports[name] = self._counted(name, read, tally, stored, table, secret, found.extents or ())
             self._run(f"FORCE CHECKPOINT {stored.location.catalog}")  # this is when tables in memory are compressed
             self._tables[name], self._people = stored, people
             if table.unit is not None:
@@ -175,13 +194,20 @@ class DuckDBEngine(Engine):
         self._run(f"DROP TABLE {_sql(stage)}")
 
     def _counted(
-        self, title: str, read: Reading, tally: list[tuple[Any, ...]], stored: Stored, table: Table, secret: bytes
+        self,
+        title: str,
+        read: Reading,
+        tally: list[tuple[Any, ...]],
+        stored: Stored,
+        table: Table,
+        secret: bytes,
+        extents: Sequence[Extent],
     ) -> Registration:
         if table.unit is None:
             [[kept]] = self._read(f"SELECT count(*) FROM {_sql(stored.location)}")
-            return counted(title, read.whose, read.reasons, tally, kept, None, secret)
+            return counted(title, read.whose, read.reasons, tally, kept, None, secret, extents)
         [[kept, people]] = self._read(f'SELECT count(*), count(*) FILTER ("rank" = 1) FROM {_sql(stored.location)}')
-        return counted(title, read.whose, read.reasons, tally, kept, people, secret)
+        return counted(title, read.whose, read.reasons, tally, kept, people, secret, extents)
 
     def _keep(self, read: Reading, found: Found, table: Table, progress: Progress | None) -> Stored:
         location = self._place(found.size)
@@ -263,20 +289,35 @@ class DuckDBEngine(Engine):
     def collect(self, question: Collect) -> dict[Group, Numbers]:
         written = generate.write(question, self._tables, _SPELLING)
         self.lock()
-        with self._asking() as ask:
+        with self._asking(self._clock) as ask:
             if written.wishes and self._place_rows(written.wishes, ask):
                 written = generate.write(question, self._tables, _SPELLING)
+            self._texts.learn(question, written)
             return _collected(question, written, ask)
+
+    def fill(self, filling: Filling) -> dict[Group, Numbers] | None:
+        found = self._texts.filled(filling)
+        if found is None:
+            return None
+        question, text = found
+        self.lock()
+        with self._asking(self._clock) as ask:
+            return complete(question, gathered(question, ask(text), []))
 
     def nothing(self, question: Collect) -> dict[Group, Numbers]:
         tables = {each: stored.emptied() for each, stored in self._tables.items()}
         self.lock()
-        with self._asking() as ask:
-            return _collected(question, generate.write(question, tables, _SPELLING), ask)
+        try:
+            with self._asking(self._briefly) as ask:
+                return _collected(question, generate.write(question, tables, _SPELLING), ask)
+        except EngineFailed as failed:
+            if failed.code != "time":
+                raise
+        return complete(question, {})
 
     @property
     def patience(self) -> float | None:
-        return self._seconds
+        return None if self._seconds is None else self._seconds + _EMPTY
 
     def sql(self, question: Collect) -> str:
         # As if it were the first question. Without the catalogue: whether a table lies in memory or in a file depends
@@ -323,7 +364,9 @@ class DuckDBEngine(Engine):
             self._run('DROP TABLE IF EXISTS "people"')
             if self._threads is None and self._run(_LONGEST)[0][0] <= _PIECE:
                 self._run("SET threads = 1")  # waking others takes longer than what they could help with
-            self._run(f"SET GLOBAL disabled_optimizers = '{','.join((*_UNWANTED, *_BY_DATA))}'")
+            every = [str(each) for (each,) in self._run("SELECT name FROM duckdb_optimizers()")]
+            others = ",".join(each for each in every if each not in _BY_TEXT)
+            self._run(f"SET GLOBAL disabled_optimizers = '{others}'")
             self._run("SET enable_external_access = false")
             self._run("SET lock_configuration = true")
             self._locked = True
@@ -333,8 +376,9 @@ class DuckDBEngine(Engine):
             if not self._closed:
                 self._closed = True
                 self._tables.clear()
-                if self._clock is not None:
-                    self._clock.stop()
+                for clock in (self._clock, self._briefly):
+                    if clock is not None:
+                        clock.stop()
                 self._connection.close()
                 self._remove()
 
@@ -343,11 +387,11 @@ class DuckDBEngine(Engine):
             raise InvalidOperation("this engine was closed; open another")
 
     @contextmanager
-    def _asking(self) -> Iterator[Ask]:
+    def _asking(self, clock: _Clock | None) -> Iterator[Ask]:
         """Statements that share the time of one question."""
         cursor = self._connection.cursor()
         try:
-            with nullcontext() if self._clock is None else self._clock.running(cursor) as late:
+            with nullcontext() if clock is None else clock.running(cursor) as late:
 
                 def ask(sql: str) -> list[tuple[Any, ...]]:
                     if late is not None and late.is_set():
@@ -359,7 +403,7 @@ class DuckDBEngine(Engine):
             cursor.close()
 
     def _ask(self, sql: str) -> list[tuple[Any, ...]]:
-        with self._asking() as ask:
+        with self._asking(self._clock) as ask:
             return ask(sql)
 
     def _run(self, sql: str) -> list[tuple[Any, ...]]:
@@ -462,6 +506,19 @@ def _placed(stored: Stored, by: str) -> tuple[Stored, str]:
     copy.set("this", name(f"{stored.location.name}_by_{by}"))
     statement = f"CREATE TABLE {_sql(copy)} AS {_sql(with_places(stored, by))}"
     return replace(stored, placed={**stored.placed, by: copy}), statement
+
+
+@contextmanager
+def _registering(table: Table) -> Iterator[None]:
+    """A failure while a source is read is told to its owner: with what they can do."""
+    try:
+        yield
+    except EngineFailed as failed:
+        code = failed.code
+    else:
+        return
+    many = f"; all {len(table.columns):,} columns are read" if len(table.columns) > _MANY_COLUMNS else ""
+    raise EngineFailed(code, f"{_REMEDIES[code]}{many}" if code in _REMEDIES else "")
 
 
 def _guarded(connection: Any, sql: str, otherwise: str) -> list[tuple[Any, ...]]:

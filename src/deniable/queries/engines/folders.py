@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, final
 
@@ -44,6 +45,16 @@ class Folder:
         shutil.rmtree(self.path, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.close(self.descriptor)
+
+
+@contextlib.contextmanager
+def scratch(parent: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder below `parent` for as long as the block runs; what a crash leaves of it, `sweep` removes."""
+    made = Folder(f"{PREFIX}scratch-", parent)
+    try:
+        yield Path(made.path)
+    finally:
+        made.remove()
 
 
 def sweep(parent: str | os.PathLike[str] | None = None) -> int:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import count
+from itertools import compress, count
+from operator import not_
 from typing import Final, final
 
 from sqlglot import exp
@@ -22,7 +23,10 @@ from deniable.queries.engines.base import PERSON, RANK
 from deniable.queries.engines.cells import cell_index
 from deniable.queries.engines.places import GROUP, PLACE, Stored, Wish
 from deniable.queries.engines.spelling import (
+    LEFT,
+    RIGHT,
     SQL,
+    Side,
     Spelling,
     again,
     both,
@@ -33,10 +37,11 @@ from deniable.queries.engines.spelling import (
     inside,
     name,
     number,
+    of,
     window,
 )
 from deniable.queries.engines.writing import Piece, Writer
-from deniable.tables.expressions import Column, Expression
+from deniable.tables.expressions import Call, Column, Expression, columns_used, conjuncts, renamed
 from deniable.tables.kinds import LARGEST, SMALLEST, Domain, Kind
 from deniable.tables.operators import domain
 from deniable.tables.plan import (
@@ -56,6 +61,9 @@ from deniable.tables.plan import (
 )
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Cells, Collect, Count, CountDistinct, CountPersons, Statistic, Sum
+
+Asked = tuple[Expression, ...]
+"""Conditions that must all be true."""
 
 _WIDEST: Final = 2**62
 """What one row adds to a sum stays below this, so that 64 bits hold it and 128 hold any sum of it."""
@@ -284,32 +292,37 @@ class _Generator:
 
     # --- relations --------------------------------------------------------------------------------------------------
 
-    def relation(self, relation: Relation) -> Rows:
+    def relation(self, relation: Relation, asked: Asked = ()) -> Rows:
+        """The rows of a relation for which all that is asked is true: each as far below as it can be."""
         match relation:
             case Source():
-                return self._source(relation)
+                return self._where(self._source(relation), asked)
             case Filter():
-                below = self.relation(relation.child)
-                writer = self._writer(below)
-                condition = writer.write(relation.condition)
-                below = self._stacked(below, writer)
-                return replace(below, conditions=(*below.conditions, condition.sql), everyone=False, table=None)
+                return self.relation(relation.child, (*conjuncts(relation.condition), *asked))
             case Project():
-                return self._project(relation)
+                return self._project(relation, asked)
             case JoinPublic():
-                right = self._public(relation.table)
-                return self._join(relation, self.relation(relation.child), right, relation.on, relation.how, [])
+                return self._join_public(relation, asked)
             case JoinPrivate():
-                left, right = self.relation(relation.left), self.relation(relation.right)
-                people = [both(exp.EQ, _of("l", PERSON), _of("r", PERSON))]
-                return self._join(relation, left, right, relation.on, relation.how, people)
+                return self._join_private(relation, asked)
             case PerPerson():
-                return self._per_person(relation)
+                return self._per_person(relation, asked)
             case Union():
-                return self._union(relation)
+                return self._union(relation, asked)
             case Bound():
-                return self._bound(relation)
+                return self._where(self._bound(relation), asked)
         raise AssertionError(relation)
+
+    def _where(self, rows: Rows, asked: Asked) -> Rows:
+        if not asked:
+            return rows
+        writer = self._writer(rows)
+        texts = {each for each, piece in rows.columns.items() if piece.kind is Kind.TEXT}
+        # Engines ask in this order, and the next only of rows for which the one before is true. Texts take longest.
+        ordered = sorted(asked, key=lambda each: (not texts.isdisjoint(columns_used(each)), each.parts))
+        condition = writer.write(ordered[0] if len(ordered) == 1 else Call("and", tuple(ordered)))
+        rows = self._stacked(rows, writer)
+        return replace(rows, conditions=(*rows.conditions, condition.sql), everyone=False, table=None)
 
     def _stored(self, table: Table) -> Stored:
         found = self.tables.get(table.name)
@@ -335,42 +348,53 @@ class _Generator:
         stored = self._stored(table)
         return Rows(stored.location.copy(), self._columns(stored, table.columns))
 
-    def _project(self, relation: Project) -> Rows:
-        below = self.relation(relation.child)
-        if all(isinstance(each, Column) for _, each in relation.expressions):
-            columns = {new: below.columns[each.name] for new, each in relation.expressions if isinstance(each, Column)}
-            return replace(below, columns=columns)
+    def _project(self, relation: Project, asked: Asked) -> Rows:
+        plain = {new: each for new, each in relation.expressions if isinstance(each, Column)}
+        early, late = split(asked, plain)
+        below = self.relation(relation.child, tuple(renamed(each, plain) for each in early))
+        if len(plain) == len(relation.expressions):
+            return replace(below, columns={new: below.columns[each.name] for new, each in plain.items()})
         writer = self._writer(below)
         pieces = {new: writer.write(each) for new, each in relation.expressions}
         below = self._stacked(below, writer)
         outputs, columns = self._named(pieces, relation.columns)
         select = self._select([column(PERSON), column(RANK), *outputs], below.origin, below.conditions)
-        return Rows(inside(select), columns, (), below.everyone, below.ranked)
+        return self._where(Rows(inside(select), columns, (), below.everyone, below.ranked), late)
 
-    def _join(
-        self,
-        relation: JoinPublic | JoinPrivate,
-        left: Rows,
-        right: Rows,
-        on: tuple[tuple[str, str], ...],
-        how: How,
-        conditions: list[SQL],
-    ) -> Rows:
-        for a, b in on:
-            left_column, right_column = left.columns[a].sql.name, right.columns[b].sql.name
-            conditions.append(both(exp.EQ, _of("l", left_column), _of("r", right_column)))
-        pieces = {each: replace(piece, sql=_of("l", piece.sql.name)) for each, piece in left.columns.items()}
-        pieces |= {each: replace(piece, sql=_of("r", piece.sql.name)) for each, piece in right.columns.items()}
-        outputs, columns = self._named(pieces, relation.columns)
-        select = self._select([_of("l", PERSON), _of("l", RANK), *outputs], self._whole(left, "l"), ())
-        joined = exp.Join(
-            this=self._whole(right, "r"), side="LEFT" if how is How.LEFT else None, on=exp.and_(*conditions)
+    def _join_public(self, relation: JoinPublic, asked: Asked) -> Rows:
+        of_left, asked = split(asked, relation.child.columns)
+        of_right, asked = split(asked, dict(relation.table.columns) if relation.how is How.INNER else ())
+        left, right = self.relation(relation.child, of_left), self._where(self._public(relation.table), of_right)
+        ours, theirs = _keys(relation, left, right)
+        sides = self._side(left, ours, relation.rows, (PERSON, RANK)), self._side(right, theirs, 1, ())
+        return self._where(self._joined(relation, left, right, self.spelling.joined(*sides, relation.how)), asked)
+
+    def _join_private(self, relation: JoinPrivate, asked: Asked) -> Rows:
+        of_left, asked = split(asked, relation.left.columns)
+        of_right, asked = split(asked, relation.right.columns if relation.how is How.INNER else ())
+        left, right = self.relation(relation.left, of_left), self.relation(relation.right, of_right)
+        ours, theirs = _keys(relation, left, right)
+        sides = (
+            self._side(left, [PERSON, *ours], relation.left.rows, (PERSON, RANK)),
+            self._side(right, [PERSON, *theirs], relation.right.rows, (PERSON, RANK)),
         )
-        select.set("joins", [joined])
-        return Rows(inside(select), columns)
+        return self._where(self._joined(relation, left, right, self.spelling.joined(*sides, relation.how)), asked)
 
-    def _per_person(self, relation: PerPerson) -> Rows:
-        below = self.relation(relation.child)
+    def _side(self, rows: Rows, keys: list[str], most: int, unseen: tuple[str, ...]) -> Side:
+        kinds = dict.fromkeys(unseen, Kind.INTEGER) | {each.sql.name: each.kind for each in rows.columns.values()}
+        return Side(self._select([column(each) for each in kinds], rows.origin, rows.conditions), kinds, keys, most)
+
+    def _joined(self, relation: Relation, left: Rows, right: Rows, joined: exp.Select) -> Rows:
+        pieces = {each: replace(piece, sql=of(LEFT, piece.sql.name)) for each, piece in left.columns.items()}
+        pieces |= {each: replace(piece, sql=of(RIGHT, piece.sql.name)) for each, piece in right.columns.items()}
+        outputs, columns = self._named(pieces, relation.columns)
+        joined.set("expressions", [of(LEFT, PERSON), of(LEFT, RANK), *outputs])
+        return Rows(inside(joined), columns)
+
+    def _per_person(self, relation: PerPerson, asked: Asked) -> Rows:
+        plain = {new: each for new, each in relation.keys if isinstance(each, Column)}
+        early, late = split(asked, plain)
+        below = self.relation(relation.child, tuple(renamed(each, plain) for each in early))
         writer = self._writer(below)
         keys = {each: writer.named(writer.write(key)) for each, key in relation.keys}
         totals = {
@@ -383,7 +407,7 @@ class _Generator:
         select = self._select([column(PERSON), rank, *outputs], below.origin, below.conditions)
         grouping = [column(PERSON), *(key.sql.copy() for key in keys.values())]
         select.set("group", exp.Group(expressions=grouping))
-        return Rows(inside(select), columns)
+        return self._where(Rows(inside(select), columns), late)
 
     def _exact(self, exact: Exact, writer: Writer, rows: int, result: Domain) -> Piece:
         if exact.expression is None:
@@ -420,11 +444,18 @@ class _Generator:
             total = self.spelling.divide(total, cast(known, "DOUBLE"))
         return Piece(total, result)
 
-    def _union(self, relation: Union) -> Rows:
+    def _union(self, relation: Union, asked: Asked) -> Rows:
         selects: list[SQL] = []
+        # Where a part has another kind, which becomes that of the union, a condition could mean something else there.
+        alike = [
+            each
+            for each, found in relation.columns.items()
+            if all(part.columns[each].kind is found.kind for part in relation.parts)
+        ]
+        early, late = split(asked, alike)
         aliases = {each: self._alias(each) for each in relation.columns}
         for part in relation.parts:
-            rows = self.relation(part)
+            rows = self.relation(part, early)
             writer = self._writer(rows)
             outputs: list[SQL] = [
                 exp.Alias(this=writer.promoted(rows.columns[each], found.kind).sql.copy(), alias=name(aliases[each]))
@@ -435,7 +466,7 @@ class _Generator:
         for select in selects[1:]:
             together = exp.Union(this=together, expression=select, distinct=False)
         columns = {each: Piece(column(aliases[each]), found) for each, found in relation.columns.items()}
-        return Rows(inside(together), columns)
+        return self._where(Rows(inside(together), columns), late)
 
     def _bound(self, relation: Bound) -> Rows:
         """A person's groups in the order of their first rows, and the rows of a group in their order.
@@ -498,13 +529,6 @@ class _Generator:
             outputs.append(exp.Alias(this=typed, alias=name(aliases[each])))
         return outputs, {each: Piece(column(aliases[each]), columns[each]) for each in pieces}
 
-    def _whole(self, rows: Rows, alias: str) -> SQL:
-        if not rows.conditions and isinstance(rows.origin, exp.Table):
-            origin = rows.origin.copy()
-            origin.set("alias", exp.TableAlias(this=name(alias)))
-            return origin
-        return inside(self._select([exp.Star()], rows.origin, rows.conditions), alias)
-
     def _select(self, outputs: Sequence[SQL], origin: SQL, conditions: Sequence[SQL]) -> exp.Select:
         select = exp.Select(expressions=list(outputs), from_=exp.From(this=origin))
         if conditions:
@@ -512,8 +536,15 @@ class _Generator:
         return select
 
 
-def _of(table: str, identifier: str) -> exp.Column:
-    return exp.Column(this=name(identifier), table=name(table))
+def _keys(relation: JoinPublic | JoinPrivate, left: Rows, right: Rows) -> tuple[list[str], list[str]]:
+    """The stored names of the columns that must be equal."""
+    return [left.columns[a].sql.name for a, _ in relation.on], [right.columns[b].sql.name for _, b in relation.on]
+
+
+def split(asked: Asked, columns: Collection[str]) -> tuple[Asked, Asked]:
+    """The conditions that read these columns alone, and the others."""
+    inner = [set(columns_used(each)) <= set(columns) for each in asked]
+    return tuple(compress(asked, inner)), tuple(compress(asked, map(not_, inner)))
 
 
 def _distinct(value: SQL) -> SQL:

@@ -243,7 +243,7 @@ def _cast(writer: Writer, each: str, piece: Piece, kind: Kind) -> Piece:
     try:
         return writer.call(f"cast_{kind.value}", (replace(piece, size=99),))
     except Unfit:
-        raise unreadable(each, kind.value) from None
+        raise unreadable(each, kind.value, piece.kind.value) from None
 
 
 def _moment(writer: Writer, piece: Piece) -> Piece:

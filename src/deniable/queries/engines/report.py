@@ -11,9 +11,12 @@ import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, final
+from typing import Any, Final, final
 
 from deniable.errors import EngineFailed, InvalidParameter
+from deniable.wellformed import Extent
+
+_CHECK: Final = "check that these are texts with line ends; two stray quotes make one record of all lines between them"
 
 
 @final
@@ -36,6 +39,10 @@ class Registration:
     """The column that says whose row it is; None if no column does."""
     version: str
     """What this version of the data is called in the ledger: a keyed hash of the rows, in whatever order they lie."""
+    spanning: int = 0
+    """Records of a CSV file that have more than one line, because a field in quotes holds line ends."""
+    widest: int = 1
+    """How many lines the record with the most lines has."""
 
     def describe(self) -> str:
         """All of it in words, for the owner to read."""
@@ -48,13 +55,19 @@ class Registration:
                 lines.append(f"  {count:>14,} left out: {wrong}")
         if self.cut:
             lines.append(f"  {self.cut:>14,} cut: their people have more rows than are read")
+        if self.spanning:
+            many = "record has" if self.spanning == 1 else "records have"
+            lines.append(f"  {self.spanning:>14,} {many} several lines, the longest {self.widest:,}: {_CHECK}")
         whose = "" if self.people is None else f", of {self.people:,} {'person' if self.people == 1 else 'people'}"
         return "\n".join([*lines, f"  {self.kept:>14,} {_rows(self.kept)} kept{whose}"])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         lost = {name: count for name, count in self.left_out.items() if count}
-        return {"read": self.read, "left_out": lost, "cut": self.cut, "kept": self.kept, "people": self.people}
+        told = {"read": self.read, "left_out": lost, "cut": self.cut, "kept": self.kept, "people": self.people}
+        if self.spanning:
+            told["several_lines"] = {"records": self.spanning, "longest": self.widest}
+        return told
 
     def __repr__(self) -> str:
         return f"<Registration of {self.table!r}: exact numbers, for the owner alone; describe() tells them>"
@@ -80,9 +93,10 @@ def counted(
     kept: int,
     people: int | None,
     secret: bytes,
+    extents: Sequence[Extent] = (),
 ) -> Registration:
     """The report of a registration. `tally` has a row for each reason why rows were left out (-1: they were not): its
-    number, how many rows, and the sum of their hashes.
+    number, how many rows, and the sum of their hashes. `extents` are those of the CSV files that were read.
 
     That sum does not depend on the order of rows, and with the number of rows it is the same for another table with a
     chance of about 2^-64. Whoever has no secret cannot tell from a version what is in the table, not even by guessing.
@@ -94,4 +108,6 @@ def counted(
     [sums] = [int(total) for reason, _, total in tally if int(reason) == -1] or [0]
     version = hmac.new(secret, f"version of the data: {passing} {sums}".encode(), sha256).hexdigest()[:32]
     lost = {name: rows.get(at, 0) for at, name in enumerate(reasons)}
-    return Registration(table, sum(rows.values()), lost, passing - kept, kept, people, whose, version)
+    spanning, widest = sum(each.spanning for each in extents), max((each.widest for each in extents), default=1)
+    read = sum(rows.values())
+    return Registration(table, read, lost, passing - kept, kept, people, whose, version, spanning, widest)

@@ -16,13 +16,13 @@ from sqlglot import exp
 
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.queries.engines.base import DatabaseTable, places, unreadable
-from deniable.queries.engines.spelling import SQL, both, case, cast, column, function, name, number, try_cast
+from deniable.queries.engines.spelling import SQL, both, case, cast, column, function, inside, name, number, try_cast
 from deniable.queries.engines.writing import Piece
-from deniable.tables.files import CSV, PARQUET, files_of, header, separator, unknown_file
+from deniable.tables.files import CSV, PARQUET, files_of, header, unknown_file
 from deniable.tables.kinds import Domain, Kind
 from deniable.tables.propose import has_kind, type_of_pandas
 from deniable.tables.schema import Table
-from deniable.tables.wellformed import extent_of
+from deniable.wellformed import Extent, extent_of, separator
 
 Run = Callable[[str], list[tuple[Any, ...]]]
 
@@ -48,8 +48,13 @@ class Found:
     size: int
     once: bool = False
     """Whether it can be read only once."""
-    rows: int | None = None
-    """How many rows it has, where they were counted by another reader."""
+    extents: tuple[Extent, ...] | None = None
+    """How large its CSV files are, which were looked at by another reader; None for other sources."""
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows it has, where they were counted by another reader."""
+        return None if self.extents is None else sum(each.rows for each in self.extents)
 
 
 @contextmanager
@@ -93,16 +98,45 @@ def _file(run: Run, path: str | bytes, table: Table) -> Found:
 
 
 def _parquet(run: Run, files: list[str], table: Table, size: int) -> Found:
-    origin = function("READ_PARQUET", _listed(files))
+    shapes = _shapes(run, files)
+    first = shapes.get(files[0], next(iter(shapes.values())))
+    alike = all(each == first for each in shapes.values())
+    listed = _listed(files).sql(dialect="duckdb")
+    # Without it all files are read by the types of the first, and a value of another type may stop everything.
+    origin = exp.Var(this=f"READ_PARQUET({listed}{'' if alike else ', union_by_name=true'})")
     types = _types(run, f"SELECT * FROM {origin.sql(dialect='duckdb')}")
     # DuckDB renames columns that differ by case alone; the file itself knows what they are called.
-    schema = function("PARQUET_SCHEMA", _text(_literal(files[0]))).sql(dialect="duckdb")
-    rows = run(f"SELECT name, coalesce(num_children, 0) FROM {schema}")
-    names = _top_level([(str(each[0]), int(each[1])) for each in rows])
-    if len(names) != len(types):
-        names = [each for each, _ in types]
+    names = [each for each, _ in first]
+    names += [each for each, _ in types[len(names) :]]  # of other files, and of folders such as year=2024
     where = places(table, names)
+    if not alike:
+        _check_shapes(shapes, [names[at] for at in where.values()])
     return Found(_as_table(origin), {each: natural(*types[at]) for each, at in where.items()}, 4 * size)
+
+
+_Shape = tuple[tuple[str, str], ...]
+
+
+def _shapes(run: Run, files: list[str]) -> dict[str, _Shape]:
+    """For each Parquet file its columns: their names and types."""
+    schema = function("PARQUET_SCHEMA", _listed(files)).sql(dialect="duckdb")
+    kind = "concat_ws(' ', type, converted_type, logical_type)"
+    found: dict[str, list[tuple[str, int, str]]] = {}
+    for row in run(f"SELECT file_name, name, coalesce(num_children, 0), {kind} FROM {schema}"):
+        found.setdefault(str(row[0]), []).append((str(row[1]), int(row[2]), str(row[3])))
+    return {file: _top_level(each) for file, each in found.items()}
+
+
+def _check_shapes(shapes: dict[str, _Shape], needed: list[str]) -> None:
+    """Refuse files of one source that do not all have the columns that are needed."""
+    known = {each.lower() for shape in shapes.values() for each, _ in shape}
+    for file, shape in shapes.items():
+        named = [each.lower() for each, _ in shape]
+        missing = next((each for each in needed if each.lower() in known and named.count(each.lower()) != 1), None)
+        if missing is not None:
+            has = "several columns" if missing.lower() in named else "no column"
+            rule = f"has {has} {missing!r}, which other files of this source have once"
+            raise InvalidParameter("source", os.path.basename(file), rule, "write the files with the same columns")
 
 
 def _listed(files: list[str]) -> SQL:
@@ -117,9 +151,9 @@ def _literal(path: str) -> str:
     return path.translate(_WILDCARDS)
 
 
-def _top_level(schema: list[tuple[str, int]]) -> list[str]:
+def _top_level(schema: list[tuple[str, int, str]]) -> _Shape:
     """The columns of a Parquet file: the children of its root, whose own children follow each of them."""
-    names: list[str] = []
+    columns: list[tuple[str, str]] = []
 
     def skip(at: int) -> int:
         children = schema[at][1]
@@ -130,9 +164,10 @@ def _top_level(schema: list[tuple[str, int]]) -> list[str]:
 
     at = 1
     while at < len(schema):
-        names.append(schema[at][0])
-        at = skip(at)
-    return names
+        start, at = at, skip(at)
+        # With the types of its parts: a list of numbers is not one of texts.
+        columns.append((schema[start][0], " ".join(kind for _, _, kind in schema[start:at])))
+    return tuple(columns)
 
 
 def _csv(files: list[str], table: Table, size: int) -> Found:
@@ -158,8 +193,11 @@ def _csv(files: list[str], table: Table, size: int) -> Found:
     if longest > _USUAL_LINE:  # else DuckDB's own sizes; larger ones would have it read large files in one piece
         options += f", max_line_size={longest + 2}, buffer_size={max(_USUAL_BUFFER, 2 * longest)}"
     origin = _as_table(exp.Var(this=f"READ_CSV({listed}, {options})"))
+    if len(names) == 1:  # here DuckDB takes a line without a character for a record, as it does "", which is no NULL
+        there = exp.Not(this=exp.Is(this=column("f0"), expression=exp.Null()))
+        origin = inside(exp.select("*").from_(origin).where(there))
     columns: dict[str, Piece | None] = {each: Piece(column(f"f{at}"), Domain(Kind.TEXT)) for each, at in where.items()}
-    return Found(origin, columns, 2 * size, rows=sum(each.rows for each in extents))
+    return Found(origin, columns, 2 * size, extents=tuple(extents))
 
 
 def listed(run: Run, wanted: str | None = None) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as Late
 from contextlib import contextmanager, suppress
@@ -38,11 +38,11 @@ from deniable.queries.engines.registration import Reading, partner_sets, partner
 from deniable.queries.engines.report import Registration, counted
 from deniable.queries.engines.spelling import SQL, Spark, both, case, cast, column, function, name, number, try_cast
 from deniable.queries.engines.writing import Piece
-from deniable.tables.files import CSV, PARQUET, files_of, header, separator, unknown_file
+from deniable.tables.files import CSV, PARQUET, files_of, header, unknown_file
 from deniable.tables.kinds import Domain, Kind
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Collect, Group
-from deniable.tables.wellformed import check_rows, rows_of
+from deniable.wellformed import Extent, check_rows, extent_of, separator
 
 try:
     from pyspark import StorageLevel
@@ -60,6 +60,8 @@ _AGAIN: Final = 1.0
 """Seconds until a question that is late is interrupted again."""
 _GRACE: Final = 5.0
 """Seconds that a question gets beyond its limit to stop, before it is answered as if nobody were there."""
+_EMPTY: Final = 5.0
+"""Seconds that the same question gets on empty tables: Spark plans it again, on a machine that may still be busy."""
 _BY_DATA: Final = (
     "spark.sql.adaptive.enabled",
     "spark.sql.optimizer.dynamicPartitionPruning.enabled",
@@ -74,6 +76,9 @@ by whether one person is there.
 
 `PropagateEmptyRelation` of the first plan stays: it goes by what is written in the question, and no registered table is
 part of a plan."""
+_EXCLUDED: Final = "spark.sql.optimizer.excludedRules"
+_BY_CONDITION: Final = "org.apache.spark.sql.catalyst.optimizer.EliminateOuterJoin"
+"""What would make an inner join of a full one again, which stops on one side where the other has no more rows."""
 
 
 def session() -> Any:
@@ -104,6 +109,10 @@ class SparkEngine(Engine):
         self._session = session
         for setting in _BY_DATA:
             session.conf.set(setting, "false")
+        excluded = [
+            each for each in (session.conf.get(_EXCLUDED, "") or "").split(",") if each not in {"", _BY_CONDITION}
+        ]
+        session.conf.set(_EXCLUDED, ",".join([*excluded, _BY_CONDITION]))
         self._late: set[Future[Any]] = set()
         self._store = dict(store or {})
         self._seconds = seconds
@@ -122,7 +131,7 @@ class SparkEngine(Engine):
         self._check_open()
         check_registration(name, table, secret, self._tables)
         people = same_people(self._people, table)
-        expected = _rows_of(source)
+        extents = _extents_of(source)
         frame = self._frame(source)
         where = places(table, frame.columns)
         types = [field.dataType for field in frame.schema.fields]
@@ -139,12 +148,13 @@ class SparkEngine(Engine):
                 rows = exp.Subquery(this=select, alias=exp.TableAlias(this=_quoted("t")))
                 select = ranked(rows, read, column(PERSON), table.unit.rows)
             tally = self._read(_sql(read.tally))
+            expected = None if extents is None else sum(each.rows for each in extents)
             check_rows(sum(int(each[1]) for each in tally), expected)
             location = self._keep(name, select)
         finally:
             self._session.catalog.dropTempView(view)
         stored = Stored(location, read.columns, None if table.unit is None else table.unit.rows)
-        self._reports[name] = self._counted(name, read, tally, location, table, secret)
+        self._reports[name] = self._counted(name, read, tally, location, table, secret, extents or ())
         self._tables[name], self._people = stored, people
         if progress is not None:
             progress(1.0)
@@ -160,11 +170,19 @@ class SparkEngine(Engine):
         return self._reports.get(name)
 
     def _counted(
-        self, title: str, read: Reading, tally: list[tuple[Any, ...]], location: exp.Table, table: Table, secret: bytes
+        self,
+        title: str,
+        read: Reading,
+        tally: list[tuple[Any, ...]],
+        location: exp.Table,
+        table: Table,
+        secret: bytes,
+        extents: Sequence[Extent],
     ) -> Registration:
         first = "count(*)" if table.unit is None else f"count_if({RANK} = 1)"
         [[kept, people]] = self._read(f"SELECT count(*), {first} FROM {_sql(location)}")
-        return counted(title, read.whose, read.reasons, tally, kept, None if table.unit is None else people, secret)
+        whose = None if table.unit is None else people
+        return counted(title, read.whose, read.reasons, tally, kept, whose, secret, extents)
 
     def _frame(self, source: object) -> Any:
         if isinstance(source, Path):
@@ -215,14 +233,21 @@ class SparkEngine(Engine):
         return _guarded(write, "source")
 
     def collect(self, question: Collect) -> dict[Group, Numbers]:
-        return self._collected(question, self._tables)
+        return self._collected(question, self._tables, self._seconds, _GRACE)
 
     def nothing(self, question: Collect) -> dict[Group, Numbers]:
-        return self._collected(question, {each: stored.emptied() for each, stored in self._tables.items()})
+        empty = {each: stored.emptied() for each, stored in self._tables.items()}
+        limit = None if self._seconds is None else _EMPTY
+        try:
+            return self._collected(question, empty, limit, 0.0)
+        except EngineFailed as failed:
+            if failed.code != "time":
+                raise
+        return complete(question, {})
 
     @property
     def patience(self) -> float | None:
-        return None if self._seconds is None else self._seconds + _GRACE
+        return None if self._seconds is None else self._seconds + _GRACE + _EMPTY
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -230,7 +255,9 @@ class SparkEngine(Engine):
         wait(list(self._late))
         yield
 
-    def _collected(self, question: Collect, tables: Mapping[str, Stored]) -> dict[Group, Numbers]:
+    def _collected(
+        self, question: Collect, tables: Mapping[str, Stored], seconds: float | None, grace: float
+    ) -> dict[Group, Numbers]:
         self._check_open()
         written = generate.write(question, tables, _SPELLING)
 
@@ -239,7 +266,7 @@ class SparkEngine(Engine):
             cells = [self._rows(each, late) for each in written.cells]
             return complete(question, gathered(question, main, cells))
 
-        return self._in_time(run)
+        return self._in_time(run, seconds, grace)
 
     def sql(self, question: Collect) -> str:
         return generate.write(question, self._tables, _SPELLING).text
@@ -264,7 +291,7 @@ class SparkEngine(Engine):
             raise EngineFailed("time")
         return [tuple(row) for row in self._session.sql(sql).collect()]
 
-    def _in_time(self, run: Callable[[threading.Event], T]) -> T:
+    def _in_time(self, run: Callable[[threading.Event], T], seconds: float | None, grace: float) -> T:
         """All that Spark does for a question, planning included, in a thread of its own.
 
         Spark can interrupt its jobs, but not the planning of them, which may take longer than they do. So nobody waits
@@ -272,7 +299,7 @@ class SparkEngine(Engine):
         and the next question waits for that.
         """
         late = threading.Event()
-        if self._seconds is None:
+        if seconds is None:
             return _guarded(lambda: run(late), "engine")
         tag, outcome = f"deniable-{uuid4().hex}", Future[T]()
 
@@ -285,21 +312,21 @@ class SparkEngine(Engine):
 
         threading.Thread(target=work, daemon=True).start()
         try:
-            return outcome.result(self._seconds)
+            return outcome.result(seconds)
         except Late:
             late.set()
         self._late.add(outcome)
         outcome.add_done_callback(self._late.discard)
         threading.Thread(target=_interrupt, args=(self._session, tag, outcome), daemon=True).start()
-        wait([outcome], _GRACE)
+        wait([outcome], grace)
         raise EngineFailed("time")
 
 
-def _rows_of(source: object) -> int | None:
-    """How many rows a CSV file has; None for other sources."""
+def _extents_of(source: object) -> list[Extent] | None:
+    """How large CSV files are; None for other sources."""
     if not isinstance(source, Path) or not str(source).lower().endswith(CSV):
         return None
-    return sum(rows_of(each, len(header(each))) for each in files_of(str(source)))
+    return [extent_of(each, len(header(each))) for each in files_of(str(source))]
 
 
 def _interrupt(session: Any, tag: str, outcome: Future[Any]) -> None:

@@ -5,14 +5,32 @@ from __future__ import annotations
 import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Final, final
 
 from sqlglot import exp
 
-from deniable.tables.kinds import Domain, Kind, Scalar
+from deniable.queries.engines.base import PERSON
+from deniable.tables.kinds import SMALLEST, Domain, Kind, Scalar
+from deniable.tables.plan import How
 
 SQL = exp.Expression
+
+LEFT: Final = "l"
+RIGHT: Final = "r"
+"""The sides of a join."""
+_THERE: Final = "there"
+"""Whether a row on a side of a join is of the data."""
+_NOBODY: Final[Mapping[Kind, Scalar]] = {
+    Kind.BOOLEAN: False,
+    Kind.INTEGER: SMALLEST,
+    Kind.REAL: -1e300,
+    Kind.TEXT: "nobody",
+    Kind.DATE: dt.date(1, 1, 1),
+    Kind.TIMESTAMP: dt.datetime(1, 1, 1),
+}
+"""What a row of nobody is joined on: not NULL, and else it does not matter."""
 
 _SPECIAL: Final = frozenset(r"\.+*?()[]{}|^$-&~#")
 
@@ -107,6 +125,34 @@ def window(called: SQL, partition: Sequence[SQL], order: Sequence[SQL], alias: s
     return exp.Alias(this=over, alias=name(alias))
 
 
+def of(side: str, identifier: str) -> exp.Column:
+    """A column of one side of a join."""
+    return exp.Column(this=name(identifier), table=name(side))
+
+
+def present(value: SQL) -> SQL:
+    """Whether there is a value."""
+    return exp.Not(this=exp.Is(this=value, expression=exp.Null()))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a join: its rows, the kind of each of their columns, those that must be equal, and the most rows of
+    one person.
+    """
+
+    select: exp.Select
+    kinds: Mapping[str, Kind]
+    keys: Sequence[str]
+    rows: int
+
+    def equal(self, other: Side) -> list[SQL]:
+        """What must be true of a row of this side, which is on the left, and of its partners."""
+        pairs = zip(self.keys, other.keys, strict=True)
+        return [both(exp.EQ, of(LEFT, ours), of(RIGHT, theirs)) for ours, theirs in pairs]
+
+
 def _enumeration(keys: Sequence[Scalar]) -> str | None:
     """DuckDB's type of these texts alone; None if one of them cannot be written."""
     listed = ", ".join("'" + str(key).replace("'", "''") + "'" for key in keys)
@@ -122,6 +168,11 @@ def _written(value: str) -> bool:
     return True
 
 
+def _from(left: SQL, right: SQL, on: Sequence[SQL], side: str | None = None) -> exp.Select:
+    """SELECT FROM left JOIN right, where all of `on` is true."""
+    return exp.Select(from_=exp.From(this=left), joins=[exp.Join(this=right, side=side, on=exp.and_(*on))])
+
+
 # --- what differs between engines -----------------------------------------------------------------------------------
 
 
@@ -133,6 +184,12 @@ class Spelling(ABC):
     types: Mapping[Kind, str]
     wide: str
     """The type in which integers are summed."""
+
+    @abstractmethod
+    def joined(self, left: Side, right: Side, how: How) -> exp.Select:
+        """FROM and WHERE of two sides that meet. An engine must do all that is asked on either side for everybody,
+        whoever is on the other one: else the time that it takes tells who is there.
+        """
 
     @abstractmethod
     def matches(self, value: SQL, pattern: str) -> SQL:
@@ -264,6 +321,31 @@ class DuckDB(Spelling):
     wide = "HUGEINT"
     likes_pieces = True
 
+    def joined(self, left: Side, right: Side, how: How) -> exp.Select:
+        """A hash table is made of one side; as soon as a row of the other asks it in vain because it is empty, DuckDB
+        stops. So one row more is in it, which is nobody's.
+
+        The table is made of the side with fewer rows of each person, which is public: how many there are is not.
+        """
+        if left.rows < right.rows:
+            held = inside(self._with_nobody(left), LEFT)
+            side = "RIGHT" if how is How.LEFT else None
+            met = _from(inside(right.select, RIGHT), held, left.equal(right), side)
+            return met.where(of(LEFT, _THERE), copy=False)
+        held = inside(self._with_nobody(right), RIGHT)
+        if how is How.INNER:
+            met = _from(inside(left.select, LEFT), held, left.equal(right))
+            return met.where(of(RIGHT, _THERE), copy=False)
+        # A row without a partner stays, so what is nobody's must not be one.
+        marked = left.select.select(exp.Alias(this=exp.true(), alias=name(_THERE)), copy=False)
+        met_on = [*left.equal(right), both(exp.EQ, of(LEFT, _THERE), of(RIGHT, _THERE))]
+        return _from(inside(marked, LEFT), held, met_on, "LEFT")
+
+    def _with_nobody(self, side: Side) -> SQL:
+        rows = side.select.select(exp.Alias(this=exp.true(), alias=name(_THERE)), copy=False)
+        values = [self.literal(_NOBODY[kind] if each in side.keys else None, kind) for each, kind in side.kinds.items()]
+        return exp.Union(this=rows, expression=exp.Select(expressions=[*values, exp.false()]), distinct=False)
+
     def real(self, value: float) -> SQL:
         # With an exponent it is a real at once; without, a decimal that is cast.
         digits = repr(abs(value))
@@ -349,6 +431,18 @@ class Spark(Spelling):
     }
     wide = "DECIMAL(38,0)"
     likes_pieces = False
+
+    def joined(self, left: Side, right: Side, how: How) -> exp.Select:
+        """Spark ends a join in a partition when one side has no more rows, and leaves the rest of the other unread.
+        Only a full join reads both to the end. With a public table, what is asked on either side is asked before rows
+        are exchanged or looked up, in any case.
+        """
+        rows, partners = inside(left.select, LEFT), inside(right.select, RIGHT)
+        if PERSON not in right.keys:
+            return _from(rows, partners, left.equal(right), "LEFT" if how is How.LEFT else None)
+        met = _from(rows, partners, left.equal(right), "FULL")
+        kept = (LEFT,) if how is How.LEFT else (LEFT, RIGHT)
+        return met.where(*(present(of(side, PERSON)) for side in kept), copy=False)
 
     def element(self, items: Sequence[SQL], at: SQL) -> SQL:
         return function("ELEMENT_AT", function("ARRAY", *items), cast(at, "INT"))

@@ -1,4 +1,4 @@
-"""Whether a CSV file is a table: every line ends where it should, and has as many fields as the first.
+"""CSV files: whether one is a table (every line ends where it should, with as many fields as the first), and its cells.
 
 What readers make of other files differs, and most of them say nothing: a quote that is never closed swallows the rows
 of everybody behind it, a line with a field too few is dropped. So all of a file is looked at before any of it is read,
@@ -6,20 +6,23 @@ by one grammar (RFC 4180): records end in LF or CRLF; a field is plain, without 
 quotes, with anything inside and quotes doubled; lines without a character are no records. A reader then has to find as
 many rows as were counted here.
 
+All rooms that read CSV files ask here, so that one file is one table to all of them.
+
 Blocks of bytes are looked at as arrays: each byte is inside quotes or outside, by the number of quotes before it.
 """
 
 from __future__ import annotations
 
 import codecs
+import csv
 import gzip
 import os
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.tables.files import separator
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,15 +37,53 @@ _UNCLOSED = "a quote is opened and never closed"
 _QUOTED = "write the file again, with fields in quotes and quotes doubled"
 _REMEDIES: Final = {
     _OUTSIDE: "end lines with LF or CRLF, and put a field that has a carriage return in quotes",
-    _FIELDS: "make the fields of all lines as many; a field that has the separator in it stands in quotes",
+    _FIELDS: "give each line as many fields as the first; a field that has the separator in it stands in quotes",
 }
 
 
 class Extent(NamedTuple):
-    """How many rows a CSV file has behind its first line, and how many bytes its longest record has."""
+    """How large a CSV file is."""
 
     rows: int
+    """Behind its first line."""
     longest: int
+    """How many bytes its longest record has."""
+    spanning: int
+    """Records that have more than one line."""
+    widest: int
+    """How many lines the record with the most lines has."""
+    blank: int | None
+    """The first line without a character, if any: no record, but in a file of one column easily meant as one."""
+
+
+def separator(path: str) -> str:
+    """What stands between the fields of a CSV file; its ending decides, never its content."""
+    return "\t" if ".tsv" in Path(path).name.lower() else ","
+
+
+def fields_of(line: str, delimiter: str, *, spaces: bool = False) -> list[str] | None:
+    """The fields of one line, which is given without its end; None if they do not end with it.
+
+    `spaces` says whether blanks may stand before a field and count for nothing.
+
+    >>> fields_of('a,"b, c"', ","), fields_of('a,"b', ",")
+    (['a', 'b, c'], None)
+    """
+    try:
+        fields = next(csv.reader([line + "\n"], delimiter=delimiter, skipinitialspace=spaces))
+    except csv.Error:
+        return None
+    return None if fields and fields[-1].endswith("\n") else fields
+
+
+def records_of(path: str, delimiter: str, longest: int) -> Iterator[list[str]]:
+    """The records of a CSV file that `extent_of` found to be a table, its first line included.
+
+    Of another file they are what Python's reader makes of it.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), longest + 1))  # a field may be as long as it likes
+    with _opener(path)(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
+        yield from (row for row in csv.reader(file, delimiter=delimiter) if row)
 
 
 def rows_of(path: str, columns: int) -> int:
@@ -50,29 +91,28 @@ def rows_of(path: str, columns: int) -> int:
     return extent_of(path, columns).rows
 
 
-def extent_of(path: str, columns: int) -> Extent:
+def extent_of(path: str, columns: int, *, delimiter: str | None = None, called: str = "source") -> Extent:
     """How large a CSV file is; InvalidParameter, with the line, if it is not a table.
 
-    The line is told to whoever registers the file: its owner. Nothing else of the file is.
+    The line is told to whoever registers the file: its owner. Nothing else of the file is. `called` is the parameter
+    that named the file.
     """
-    scan = _Scan(ord(separator(path)), columns)
+    scan = _Scan(ord(delimiter or separator(path)), columns)
     decoder = codecs.getincrementaldecoder("utf-8")("strict")
     try:
         for block in _blocks(path):
             decoder.decode(block)
             scan.add(block)
         decoder.decode(b"", final=True)
+        records = scan.end()
     except UnicodeDecodeError as error:  # what the decoder kept of the block before is part of one character: no line
         line = scan.lines + 1 + error.object[: error.start].count(b"\n")
-        raise _wrong(path, line, "is not text in UTF-8", "save the file again, as UTF-8") from None
+        raise _wrong(called, path, line, "is not text in UTF-8", "save the file again, as UTF-8") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise InvalidParameter("source", path, "is not compressed by gzip, or is damaged", "write it again") from None
+        raise InvalidParameter(called, path, "is not compressed by gzip, or is damaged", "write it again") from None
     except _Bad as bad:
-        raise _wrong(path, bad.line, bad.rule, _REMEDIES.get(bad.rule, _QUOTED)) from None
-    try:
-        return Extent(max(0, scan.end() - 1), scan.longest)
-    except _Bad as bad:
-        raise _wrong(path, bad.line, bad.rule, _REMEDIES.get(bad.rule, _QUOTED)) from None
+        raise _wrong(called, path, bad.line, bad.rule, _REMEDIES.get(bad.rule, _QUOTED)) from None
+    return Extent(max(0, records - 1), scan.longest, scan.spanning, scan.widest, scan.blank)
 
 
 def check_rows(found: int, expected: int | None) -> None:
@@ -83,16 +123,19 @@ def check_rows(found: int, expected: int | None) -> None:
 
 
 def _blocks(path: str) -> Iterator[bytes]:
-    reader: Any = gzip.open if path.lower().endswith(".gz") else open
-    with reader(path, "rb") as file:
+    with _opener(path)(path, "rb") as file:
         first = file.read(_BLOCK).removeprefix(codecs.BOM_UTF8)
         yield first
         while block := file.read(_BLOCK):
             yield block
 
 
-def _wrong(path: str, line: int, rule: str, remedy: str) -> InvalidParameter:
-    return InvalidParameter("source", os.path.basename(path), f"line {line:,}: {rule}", remedy)
+def _opener(path: str) -> Any:
+    return gzip.open if path.lower().endswith(".gz") else open
+
+
+def _wrong(called: str, path: str, line: int, rule: str, remedy: str) -> InvalidParameter:
+    return InvalidParameter(called, os.path.basename(path), f"line {line:,}: {rule}", remedy)
 
 
 class _Bad(Exception):  # never leaves this module
@@ -107,10 +150,11 @@ class _Scan:
         self._delimiter, self._columns = delimiter, columns
         self._inside = False
         self._before = _LF
-        self._length = self._delimiters = 0
+        self._length = self._delimiters = self._folds = 0
         self._opened = 1
         """The line in which the newest quote was opened."""
-        self.lines = self._records = self.longest = 0
+        self.lines = self._records = self.longest = self.spanning = self.widest = 0
+        self.blank: int | None = None
 
     def add(self, block: bytes) -> None:
         """Look at the next bytes."""
@@ -148,6 +192,7 @@ class _Scan:
             if self._delimiters != self._columns - 1:
                 raise _Bad(self.lines + 1, _FIELDS)
             self._records += 1
+            self._fold(self._folds > 0, self._folds)
         return self._records
 
     def _wrong_bytes(self, found: Any, previous: Any, outside: Any, opens: Any) -> Iterator[tuple[int, str]]:
@@ -170,21 +215,34 @@ class _Scan:
 
         at = np.flatnonzero(ends)
         total = np.cumsum((found == self._delimiter) & outside, dtype=np.int32)
+        folds = np.cumsum((found == _LF) & ~outside, dtype=np.int32)
         if not len(at):
             self._length += len(found)
             self._delimiters += int(total[-1])
+            self._folds += int(folds[-1])
             return []
         lengths = np.diff(at, prepend=-1) - 1
         lengths[0] += self._length
         self.longest = max(self.longest, int(lengths.max()))
         delimiters = np.diff(total[at], prepend=0)
         delimiters[0] += self._delimiters
+        inner = np.diff(folds[at], prepend=0)
+        inner[0] += self._folds
+        self._fold(np.count_nonzero(inner), inner.max())
+        self._folds = int(folds[-1] - folds[at[-1]])
         blank = (lengths == 0) | ((lengths == 1) & (previous[at] == _CR))
         wrong = ~blank & (delimiters != self._columns - 1)
         self._records += int(np.count_nonzero(~blank))
+        if self.blank is None and blank.any():
+            self.blank = self._line(found, int(at[np.flatnonzero(blank)[0]]))
         self._length = len(found) - 1 - int(at[-1])
         self._delimiters = int(total[-1] - total[at[-1]])
         return [(int(at[np.flatnonzero(wrong)[0]]), _FIELDS)] if wrong.any() else []
+
+    def _fold(self, spanning: Any, most: Any) -> None:
+        """So many records more that have line ends inside, and at most so many line ends in one."""
+        self.spanning += int(spanning)
+        self.widest = max(self.widest, int(most) + 1)
 
     def _line(self, found: np.typing.NDArray[np.uint8], place: int) -> int:
         return self.lines + 1 + int((found[:place] == _LF).sum())

@@ -20,8 +20,8 @@ from deniable.tables.kinds import Domain
 from deniable.tables.plan import Source
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Collect, Count
-from deniable.tables.wellformed import rows_of
 from deniable.units import Unit
+from deniable.wellformed import extent_of, rows_of
 
 
 def read(path: Path, columns: list[str], made: Engine | None = None) -> list[tuple[Any, ...]]:
@@ -76,7 +76,7 @@ BAD = {
     "a carriage return outside quotes": (b"a,b\n1,x\ry\n2,z\n", "line 2: a carriage return stands outside"),
     "a carriage return at the end": (b"a,b\n1,x\r", "line 2: a carriage return stands outside"),
     "carriage returns alone": (b"a,b\r1,x\r2,z\r", "line 1: a carriage return .* end lines with LF"),
-    "a ragged line": (b"a,b\n1,x\n2\n", "line 3: .* make the fields of all lines as many"),
+    "a ragged line": (b"a,b\n1,x\n2\n", "line 3: .* give each line as many fields as the first"),
     "Latin 1": (b"a,b\n1,x\n1,\xe9\n2,z\n", "line 3: is not text in UTF-8; save the file again, as UTF-8"),
     "a character that is cut off": (b"a,b\n1,\xc3", "line 2: is not text in UTF-8"),
     "a character that is cut off by a line end": (b"a,b\n1,\xc3\n2,z\n", "line 2: is not text in UTF-8"),
@@ -106,7 +106,7 @@ def test_what_is_no_table_is_refused_and_its_owner_told_where(name: str, tmp_pat
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_where_a_block_ends_makes_no_difference(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deniable.tables.wellformed._BLOCK", size)
+    monkeypatch.setattr("deniable.wellformed._BLOCK", size)
     for data in GOOD.values():
         if data.startswith(b"\xef") and size < 3:
             continue
@@ -192,3 +192,16 @@ def test_random_files_are_read_as_python_reads_them_or_refused(tmp_path: Path) -
 def test_many_random_files_are_read_as_python_reads_them_or_refused(tmp_path: Path) -> None:
     whole, rounds = checked(400, tmp_path)
     assert whole > rounds // 4
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 5, 7, 1 << 20])
+def test_records_of_several_lines_are_counted_whatever_the_blocks_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr("deniable.wellformed._BLOCK", block)
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'a,b\n1,"x\ny"\n\n2,"x"\n3,"p\r\nq\nr"\n4,"last\n"')
+    found = extent_of(str(path), 2)
+    assert (found.rows, found.spanning, found.widest) == (4, 3, 3)
+    path.write_bytes(b"a,b\n1,x\n")
+    assert extent_of(str(path), 2)[2:4] == (0, 1)

@@ -1,0 +1,161 @@
+"""Requests to a server: sent again where that is harmless, and problems that become errors.
+
+Every question carries an idempotency key, so that one whose answer was lost on the way is asked again for nothing.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any, Final, final
+
+from deniable.errors import (
+    ENGINE_FAILURES,
+    NOTHING,
+    REFUSALS,
+    BudgetExceeded,
+    DeniableError,
+    EngineFailed,
+    InvalidOperation,
+    InvalidParameter,
+    LedgerUnavailable,
+    MissingExtra,
+    QuestionRefused,
+    ServerRefused,
+    UnreadableRecord,
+)
+
+_ATTEMPTS: Final = 4
+"""How often a request is sent before its failure is told."""
+
+_SAID: Final = ("parameter", "rule", "remedy", "rewrite", "asked", "left", "account")
+"""What a problem says in words of its own."""
+
+_RUNNING: Final = "is it running, and is that its address?"
+
+
+def wire_to(url: str, token: str, timeout: float) -> Wire:
+    """A connection to a server, with a token that travels nowhere else."""
+    try:
+        import httpx
+    except ImportError:
+        raise MissingExtra("httpx", "client") from None
+    if not isinstance(token, str) or not token.isascii() or not token.strip():
+        raise InvalidParameter("token", NOTHING, "must be the token that you were given")
+    if isinstance(url, str) and url and "://" not in url:
+        rule, near_by = "must begin with https:// or http://", url.startswith(("127.0.0.1", "localhost", "[::1]"))
+        raise InvalidParameter("url", url, rule, f"write {'http' if near_by else 'https'}://{url}")
+    try:
+        place = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError):
+        raise InvalidParameter("url", url, "must be an address such as https://curator.example.org") from None
+    near = place.scheme == "http" and place.host in {"127.0.0.1", "localhost", "::1"}
+    if place.scheme != "https" and not near:
+        raise InvalidParameter("url", str(url), "must be https, or on this machine: the token travels with it")
+    # Not by the environment's proxies, and never on to where a redirection points: the token is for this server alone.
+    web = httpx.Client(
+        base_url=place,
+        headers={"Authorization": f"Bearer {token.strip()}"},
+        timeout=timeout,
+        trust_env=False,
+        follow_redirects=False,
+    )
+    return Wire(web)
+
+
+@final
+class Wire:
+    """Requests that are sent again where that is harmless, and problems that become errors."""
+
+    def __init__(self, web: Any) -> None:
+        self._web = web
+
+    @property
+    def place(self) -> str:
+        return str(self._web.base_url)
+
+    def close(self) -> None:
+        self._web.close()
+
+    def get(self, path: str) -> Any:
+        return self._sent("GET", path, None, {}, _RUNNING)
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """For what charges nothing."""
+        return self._sent("POST", path, body, {}, "nothing was charged; try again")
+
+    def once(self, path: str, body: dict[str, Any]) -> Any:
+        """Not sent again: what was done the first time would be refused the second."""
+        return self._sent("POST", path, body, {}, "it may have been done; look before you try again", attempts=1)
+
+    def ask(self, path: str, body: dict[str, Any]) -> Any:
+        """With a key of its own, so that sending it again is one charge."""
+        remedy = "it may have been charged; ask it again for the same answer"
+        return self._sent("POST", path, body, {"Idempotency-Key": uuid.uuid4().hex}, remedy)
+
+    def _sent(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None,
+        headers: dict[str, str],
+        remedy: str,
+        attempts: int = _ATTEMPTS,
+    ) -> Any:
+        import httpx
+
+        if self._web.is_closed:
+            raise InvalidOperation("this session is closed; connect again")
+        for attempt in range(attempts):
+            last, pause = attempt == attempts - 1, 0.2 * 2**attempt
+            try:
+                response = self._web.request(method, path, json=body, headers=headers)
+            except httpx.TransportError as error:
+                if last:
+                    # Nothing was sent over a connection that was never made; an earlier try may have been, though.
+                    never = attempts == 1 and isinstance(error, httpx.ConnectError)
+                    raise LedgerUnavailable(
+                        f"the server at {self.place} could not be reached", _RUNNING if never else remedy
+                    ) from None
+            except (TypeError, ValueError):
+                raise InvalidParameter("cost", NOTHING, "must be numbers that JSON knows") from None
+            else:
+                wait = response.headers.get("Retry-After", "")
+                if last or response.status_code not in {429, 503} or not wait.isdigit():
+                    return _read(response)
+                pause = min(10.0, float(wait))
+            time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _read(response: Any) -> Any:
+    try:
+        record = response.json()
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise UnreadableRecord("whatever answered there is no server of deniable")
+    if response.is_success:
+        return record
+    raise _error(record, response.status_code)
+
+
+def _error(problem: dict[str, Any], status: int) -> DeniableError:
+    """The error that a local session would have raised; ServerRefused for what only a server can say."""
+    code, detail = problem.get("code"), str(problem.get("detail") or problem.get("title") or "")
+    said = {name: str(problem.get(name, "")) for name in _SAID}
+    if code == "refused" and problem.get("refusal") in REFUSALS:
+        return QuestionRefused(problem["refusal"], said["rule"], said["rewrite"])
+    if code == "budget_exceeded":
+        return BudgetExceeded(said["asked"], said["left"], said["remedy"], account=said["account"])
+    if code == "invalid":
+        named = said["parameter"] or "request"
+        return InvalidParameter(named, NOTHING, said["rule"] or detail, said["remedy"])
+    if code == "run_failed" and problem.get("failure") in ENGINE_FAILURES:
+        return EngineFailed(problem["failure"], "what was charged stays charged")
+    if code == "ledger_unavailable":
+        return LedgerUnavailable(detail, "try again")
+    if code == "unauthorized":
+        detail = "the server does not take this token; it may be mistyped, expired or revoked: "
+        detail += "ask an admin to invite you again"
+    return ServerRefused(str(code), status, detail)
