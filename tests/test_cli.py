@@ -155,6 +155,7 @@ def test_a_file_that_cannot_be_written_exits_with_1(tmp_path: Path) -> None:
     done = run("curve", "pure(epsilon=1)", "--delta", "0", "--plot", str(tmp_path / "nowhere" / "out.png"))
     assert done.returncode == 1
     assert "No such file" in done.stderr
+    assert "check the path" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -319,6 +320,16 @@ def test_a_refusal_in_the_shell_names_the_option_that_helps(visits: Path) -> Non
     assert code == 2
     assert "in the schema: a CSV file has no types" in said
     assert "name it with --schema" in said
+    assert "does not keep it" not in said
+
+
+def test_a_forgotten_schema_is_said_to_be_needed_each_time(visits: Path) -> None:
+    """The ledger remembers the unit and the budget, so that the schema was thought to be kept as well."""
+    schema = ["--schema", str(visits.with_suffix(".yaml"))]
+    asked("ask", str(visits), "SELECT AVG(age) FROM visits", *schema, "--epsilon", "0.1", "--budget", "1")
+    code, said = refused("ask", str(visits), "SELECT AVG(age) FROM visits", "--epsilon", "0.1")
+    assert code == 2
+    assert "name it with --schema, also if an earlier question did: the ledger does not keep it" in said
 
 
 @pytest.mark.parametrize(
@@ -346,7 +357,7 @@ def test_a_table_is_no_ledger_and_the_one_beside_it_is_named(visits: Path) -> No
     asked("ask", str(visits), WARDS, *schema, "--epsilon", "0.5", "--budget", "1")
     code, said = refused("verify", str(visits))
     assert code == 2
-    assert "is the table, not its ledger; write visits.csv.ledger" in said
+    assert re.search(r"is the table, not its ledger; write \S*visits.csv.ledger", said)
     assert "The history is whole" in asked("verify", str(visits.parent / "visits.csv.ledger"))
 
 
@@ -374,7 +385,7 @@ def test_a_schema_is_proposed_from_the_header_alone(visits: Path) -> None:
         (["--epsilon", "0.1", "--delta", "1e-6"], "give --budget as well"),
         (["--epsilon", "0.1", "--budget", "1", "--unit", "patient_id"], "go together"),
         (["--epsilon", "0.1", "--budget", "1", "--each-row", "--rows", "3"], "leave --unit and --rows out"),
-        (["--epsilon", "0.1", "--budget", "1"], "who is protected?; write --unit patient_id"),
+        (["--epsilon", "0.1", "--budget", "1"], "must be given: it says who is protected; write --unit patient_id"),
         (["--budget", "1", "--each-row"], "give exactly one of them, to say what to spend; given: none"),
         (["--epsilon", "0.1", "--mu", "1", "--budget", "1", "--each-row"], "given: --epsilon, --mu"),
         (["--epsilon", "x", "--budget", "1", "--each-row"], "epsilon"),
@@ -446,7 +457,7 @@ def test_what_was_mistyped_can_be_typed_again(visits: Path) -> None:
     """The refused call had opened the account for a person that no table has, and the right one then did not fit."""
     asks = ["--epsilon", "0.1", "--budget", "1", "--delta", "1e-6"]
     for question, wrong, message in (
-        (WARDS, ["--unit", "Patient_ID", "--rows", "5", *asks], "did you mean patient_id?"),
+        (WARDS, ["--unit", "Patient_ID", "--rows", "5", *asks], "did you mean 'patient_id'?"),
         ("SELECT COUNT(*) FROM wards", [*UNIT, *asks], "wards"),
         (WARDS, [*UNIT, *asks, "--confidence", "2"], "confidence"),
     ):
@@ -522,3 +533,13 @@ def test_a_table_of_a_database_is_asked(tmp_path: Path) -> None:
     assert code == 2
     assert "cannot be opened as a database of DuckDB" in said
     assert "secret" not in said
+
+
+def test_a_budget_that_protects_little_is_said_once_where_it_is_chosen(visits: Path) -> None:
+    question = [str(visits), "SELECT COUNT(*) AS n FROM visits", "--each-row", "--epsilon", "1"]
+    first = CliRunner().invoke(cli.build(), ["ask", *question, "--budget", "20"])
+    assert first.exit_code == 0, first.output
+    assert first.stderr.count("the budget's epsilon 20 protects little") == 1
+    again = CliRunner().invoke(cli.build(), ["ask", *question])
+    assert again.exit_code == 0, again.output
+    assert "protects little" not in again.stderr

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import pickle
+from contextlib import nullcontext
 from decimal import Decimal
 from fractions import Fraction
 
@@ -14,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deniable import curves
-from deniable.curves.filters import UNIT, GaussianFilter, PureFilter, ZCDPFilter
-from deniable.errors import DeniableError, InvalidParameter, UnreadableRecord
+from deniable.curves.filters import UNIT, Filter, GaussianFilter, PureFilter, ZCDPFilter
+from deniable.errors import BudgetExceeded, DeniableError, InvalidParameter, UnreadableRecord
 from deniable.ledger import Budget, Cost, conversion
 
 ONE = 10**30
@@ -173,7 +175,7 @@ def test_an_epsilon_in_the_gaussian_currency_is_read_at_the_delta_of_the_noise()
     assert budget.cost(rho=0.5) == budget.cost(mu=1) == Cost(ONE)
     assert Budget.zcdp(rho=1).cost(mu=1) == Cost(ONE // 2)
     assert Budget.gaussian(mu=1).cost(mu=0.1) == Cost(ONE // 100)
-    assert Budget.pure(epsilon=1).cost(epsilon="1e-400") == Cost(1)  # rounded up to a unit
+    assert Budget.pure(epsilon=1).cost(epsilon="1.1e-30") == Cost(2)  # rounded up to a unit
 
 
 @pytest.mark.parametrize(
@@ -386,3 +388,38 @@ def test_what_is_left_may_be_less_than_any_epsilon_costs() -> None:
     budget = Budget(epsilon=1, delta=1e-6)
     assert conversion.epsilon_down(10**2, budget.noise_delta_units) == 0
     assert Cost(10**2).describe_rest(budget).startswith("epsilon 0 at delta")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [PureFilter(epsilon=1, delta="1e-6"), GaussianFilter(mu=1, delta="1e-6"), ZCDPFilter(rho=1, delta="1e-6")],
+    ids=lambda kind: kind.adds,
+)
+def test_whether_units_fit_is_told_as_charging_them_does(kind: Filter) -> None:
+    budget = kind.charge_units(7, 3)
+    most, most_delta = budget.limit_units - 7, budget.delta_limit_units - 3
+    for units, delta in itertools.product((0, 1, most, most + 1), (0, 1, most_delta, most_delta + 1)):
+        fits = units <= most and delta <= most_delta
+        assert budget.admits_units(units, delta) == fits
+        with nullcontext() if fits else pytest.raises(BudgetExceeded):
+            budget.charge_units(units, delta)
+
+
+def test_a_cost_that_is_looked_up_is_that_of_the_amount_as_it_was_written() -> None:
+    budget = Budget.pure(epsilon=5)
+    for _ in range(2):  # equal numbers, and not the same amounts
+        assert budget.cost(epsilon=0.1) == budget.cost(epsilon="0.1") == Cost(10**29)
+        assert budget.cost(epsilon=Fraction(0.1)) == Cost(math.ceil(Fraction(0.1) * 10**30)) != Cost(10**29)
+        assert budget.cost(epsilon=1) == budget.cost(epsilon=1.0) == budget.cost(epsilon=Decimal(1))
+        with pytest.raises(InvalidParameter):
+            budget.cost(epsilon=True)
+        with pytest.raises(InvalidParameter):
+            budget.cost(epsilon=[1])  # type: ignore[arg-type]
+    assert Budget.zcdp(rho=5).cost(mu=1) != Budget.gaussian(mu=5).cost(mu=1)
+
+
+@given(st.integers(1, 10**70), st.integers(1, 10**70))
+def test_the_four_digits_below_a_fraction_are_found_without_rounding(above: int, below: int) -> None:
+    exact = Fraction(above, below)
+    place = conversion._place(exact)
+    assert Fraction(conversion._short(place)) <= exact < Fraction(conversion._short(place + 1))

@@ -19,7 +19,7 @@ from deniable.errors import (
     LedgerUnavailable,
     UnreadableRecord,
 )
-from deniable.ledger import Budget, Cost, Ledger, sqlite
+from deniable.ledger import Budget, Cost, Ledger, rows, sqlite
 from deniable.units import Unit
 
 PURE = Budget.pure(epsilon=1)
@@ -199,15 +199,15 @@ def test_damage_at_the_end_is_seen_before_anything_is_spent(
 
 def forged(path: Path, change: str) -> None:
     """Change entry 7 and give it the hash it then has, as somebody would who knows the format."""
-    with Ledger.open(path) as ledger:
-        connection = sqlite3.connect(path, isolation_level=None)
-        connection.execute("DROP TRIGGER never_edit")
-        connection.execute("DROP INDEX closed_once")  # it would refuse to close an entry twice
-        connection.execute(f"UPDATE entries SET {change} WHERE number = 7")
-        made = ledger.entry(7).digest()
-        connection.execute("UPDATE entries SET hash = ? WHERE number = 7", (made,))
-        connection.execute("UPDATE head SET hash = ?", (made,))
-        connection.close()
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("DROP TRIGGER never_edit")
+    connection.execute("DROP INDEX closed_once")  # it would refuse to close an entry twice
+    connection.execute(f"UPDATE entries SET {change} WHERE number = 7")
+    [row] = connection.execute(f"SELECT {', '.join(rows.COLUMNS)} FROM entries WHERE number = 7")
+    made = rows._entry_of(row).digest()
+    connection.execute("UPDATE entries SET hash = ? WHERE number = 7", (made,))
+    connection.execute("UPDATE head SET hash = ?", (made,))
+    connection.close()
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_an_empty_file_is_a_ledger_to_be(tmp_path: Path) -> None:
 def test_a_folder_and_a_place_that_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(LedgerUnavailable, match="directory"):
         Ledger.open(tmp_path, **ABOUT)
-    with pytest.raises(LedgerUnavailable):
+    with pytest.raises(LedgerUnavailable, match="its folder is not there; make the folder"):
         Ledger.open(tmp_path / "no" / "where", **ABOUT)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,28 @@ def test_a_forged_statement_is_seen(how: str, tmp_path: Path) -> None:
 # -- notes -------------------------------------------------------------------------------------------------------------
 
 
+def test_who_writes_knows_how_far_the_chain_is_without_reading_it(place: str | Path | None) -> None:
+    with opened(place) as ledger:
+        for number in range(1, 4):
+            entry = ledger.reserve(COST, question=question(number), description="one")
+            assert ledger.reached == ledger.head == (ledger.serial, entry.number, entry.hash, None)
+            sealed = ledger.seal(entry, b"1")
+            assert ledger.reached == ledger.head == (ledger.serial, sealed.number, sealed.hash, None)
+        with pytest.raises(InvalidParameter):
+            ledger.seal(entry, b"2")
+        assert ledger.reached == ledger.head  # nothing was kept, and what was known stays
+
+
+def test_how_far_others_wrote_is_read(tmp_path: Path) -> None:
+    with opened(tmp_path / "ledger") as one, opened(tmp_path / "ledger") as other:
+        one.reserve(COST, question=question(1), description="one")
+        other.reserve(COST, question=question(2), description="two")
+        assert one.reached is not None
+        assert other.reached is not None
+        assert (one.reached.number, other.reached.number) == (1, 2)
+        assert one.head == other.head == other.reached
+
+
 def test_a_signed_head_is_a_checkpoint_that_writes_nothing(tmp_path: Path) -> None:
     with opened(tmp_path / "ledger") as ledger:
         ledger.reserve(COST, question=question(1), description="one")
@@ -108,3 +132,57 @@ def test_a_note_with_another_signature_is_refused(tmp_path: Path) -> None:
         noted = replace(ledger.signed_head(OWNER), number=0)
     with pytest.raises(ValueError, match="signature"):
         opened(tmp_path / "ledger", checkpoint=noted)
+
+
+# -- a chain that goes back below a program that runs ------------------------------------------------------------------
+
+
+def put_back(path: Path, note: Note) -> None:
+    """The file as it was at this note."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DROP TRIGGER IF EXISTS never_delete")
+        database.execute("DELETE FROM entries WHERE number > ?", (note.number,))
+        database.execute("UPDATE head SET number = ?, hash = ?", (note.number, note.hash))
+
+
+def test_nothing_is_written_behind_a_chain_that_lost_what_this_handle_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with opened(path) as ledger, opened(path) as other:
+        ledger.reserve(COST, question=question(1), description="one")
+        note = ledger.head
+        lost = [ledger.reserve(COST, question=question(2), description="two"), ledger.head]
+        assert ledger.holds(note)
+        assert ledger.holds(lost[1])
+        put_back(path, note)
+        with pytest.raises(LedgerDamaged, match="restart the server") as found:
+            ledger.reserve(COST, question=question(2), description="two")
+        assert found.value.number == lost[1].number
+        assert ledger.head == note
+        other.reserve(COST, question=question(3), description="another history, as long as the one that was lost")
+        assert not other.holds(lost[1])
+        for number in (4, 5):
+            with pytest.raises(LedgerDamaged):
+                ledger.reserve(COST, question=question(number), description="and longer")
+            other.reserve(COST, question=question(number), description="and longer")
+        for sign in (other.signed_head, other.checkpoint):
+            entries = len(list(other.entries()))
+            with pytest.raises(LedgerDamaged, match="another history"):
+                sign(OWNER, after=[note, lost[1]])
+            assert len(list(other.entries())) == entries
+            assert sign(OWNER, after=[note]).number >= entries
+        assert not other.holds(note._replace(serial="other"))
+
+
+def test_handles_that_write_in_turn_follow_each_other(place: str | Path | None) -> None:
+    if place is None:
+        pytest.skip("a ledger in memory has one handle")
+    with opened(place) as one, opened(place) as other:
+        notes = [one.head]
+        for number in range(6):
+            (one, other)[number % 2].reserve(COST, question=question(number), description="in turn")
+            notes.append(one.head)
+        for each in notes:
+            assert one.holds(each)
+            assert other.holds(each)
+        assert not one.holds(notes[3]._replace(hash=notes[4].hash))
+        assert not one.holds(notes[3]._replace(number=70))

@@ -227,3 +227,20 @@ def test_the_command_replaces_a_key_and_verify_follows_it(tmp_path: Path) -> Non
         [*asked, "--config", "x.toml"],
     ):
         assert CliRunner().invoke(build(), wrong).exit_code == 2
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_a_refused_rotation_leaves_no_new_key_behind(tmp_path: Path, owned: bool) -> None:
+    """A ledger that `deniable ask` made has no owner, and the new key was there all the same."""
+    keys.new(tmp_path / "owner.key")
+    named = {"owner": keys.new(tmp_path / "first.key").public} if owned else {}
+    with Ledger.open(tmp_path / "l.ledger", **ABOUT, **named) as ledger:
+        ledger.reserve(COST, question=question(1), description="one")
+    asked = ["rotate", str(tmp_path / "l.ledger"), "--key", str(tmp_path / "owner.key"), "--to"]
+    done = CliRunner().invoke(build(), [*asked, str(tmp_path / "new.key")])
+    assert done.exit_code == 2
+    assert owned or "has no owner" in done.stderr
+    assert not list(tmp_path.glob("new.*"))
+    kept = keys.new(tmp_path / "kept.key")
+    assert CliRunner().invoke(build(), [*asked, str(tmp_path / "kept.key")]).exit_code == 2
+    assert keys.read(tmp_path / "kept.key").public == kept.public

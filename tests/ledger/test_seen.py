@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deniable.errors import BudgetExceeded, LedgerDamaged, LedgerUnavailable
-from deniable.ledger import Budget, Cost, Ledger
+from deniable.ledger import Budget, Cost, Ledger, rows, stores
 from deniable.ledger.entries import State, Terms
 from deniable.ledger.stores import Transaction
 from deniable.units import Unit
@@ -93,6 +93,58 @@ def test_what_is_left_is_told_by_the_transaction_that_charges(tmp_path: Path) ->
         assert len(told) == 1
         ledger.reserve_or_replay(TENTH, **{**ask, "question": sha256(b"2").hexdigest()})
         assert told[1:] == [ledger.remaining]
+
+
+def test_rows_that_were_read_before_are_not_remembered_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "_MOST_KNOWN", 10)
+    monkeypatch.setattr(stores, "_MOST_PLACED", 10)
+    rows._READ.clear()
+    with opened(tmp_path / "ledger") as one, opened(tmp_path / "ledger") as other:
+        for number in range(30):
+            entry = (one, other)[number % 2].reserve(Cost(1), question="0" * 64, description=str(number))
+            (other, one)[number % 2].seal(entry, b"1" * (5000 if number % 3 else 10))
+            assert len(rows._READ) <= 10
+            assert max(len(each._store._placed) for each in (one, other)) <= 10
+        assert not any(len(each.answer or b"") > 4096 for _, each in rows._READ.values())
+        assert one.verify() == other.verify()
+
+
+def test_an_entry_that_is_changed_and_put_back_is_as_whole_as_it_was(tmp_path: Path) -> None:
+    """It is known by all of its row: what was found whole before says nothing of a row that differs in one sign."""
+    with opened(tmp_path / "ledger") as ledger:
+        ledger.grant("anna", BUDGET.limit, by="owner")
+        spend(ledger, 1, "anna")
+        shell = sqlite3.connect(tmp_path / "ledger", isolation_level=None)
+        shell.execute("DROP TRIGGER never_edit")
+        for column, value in (("time", "2020-01-01T00:00:00Z"), ("description", "another"), ("units", "1")):
+            [before] = shell.execute(f"SELECT {column} FROM entries WHERE number = 1").fetchone()
+            shell.execute(f"UPDATE entries SET {column} = ? WHERE number = 1", (value,))
+            for _ in range(2):
+                with pytest.raises(LedgerDamaged, match="entry 1"):
+                    ledger.left("anna")
+            shell.execute(f"UPDATE entries SET {column} = ? WHERE number = 1", (before,))
+            ledger.left("anna")
+        shell.close()
+
+
+def test_a_replay_is_told_by_one_look(tmp_path: Path) -> None:
+    """The answer, who paid for it, and what is left: as three looks tell them."""
+    with opened(tmp_path / "ledger") as ledger:
+        ledger.grant("anna", BUDGET.cost(epsilon=0.5), by="owner")
+        for number in (1, 2, 1):
+            spend(ledger, number, "anna")
+        for number in (1, 2):
+            asked = sha256(str(number).encode()).hexdigest()
+            for payer in ("anna", None, "bob"):
+                found = ledger.replay(asked, payer=payer)
+                assert found is not None
+                assert found.sealed == ledger.answer(asked)
+                assert found.sealed.closes is not None
+                assert found.charge == ledger.entry(found.sealed.closes)
+                assert found.left == (ledger.remaining if payer is None else ledger.left(payer))
+        assert ledger.replay(asked, version="another") is ledger.replay("0" * 64) is None
 
 
 @pytest.mark.parametrize("place", ["file", "memory"])

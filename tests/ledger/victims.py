@@ -24,7 +24,7 @@ from sqlalchemy import event
 from deniable.errors import LedgerUnavailable
 from deniable.ledger import Budget, Cost, Ledger, State, database, keys
 from deniable.ledger.sqlite import SQLiteStore, _SQLiteTransaction
-from deniable.ledger.stores import Transaction
+from deniable.ledger.stores import Seen, Transaction
 from deniable.units import Unit
 
 BUDGET = Budget.pure(epsilon=1000, delta=1e-3)
@@ -236,7 +236,7 @@ def commit_late() -> None:
         if connection.in_transaction:
             connection.execute("COMMIT")
         connection.execute(begin)
-        yield _SQLiteTransaction(connection, store._genesis)
+        yield _SQLiteTransaction(connection, store._genesis, store._placed, Seen())
 
     SQLiteStore._transaction = transaction  # type: ignore[method-assign]
     SQLiteStore.flush = lambda store: None  # type: ignore[method-assign]  # no log can be written out within a transaction

@@ -97,6 +97,9 @@ def record_classes(monkeypatch: Any, world: Watched) -> None:
     monkeypatch.setattr(desk.Grid, "leave", leave)
 
 
+_MISSING, _BARE = "where no number is told", "a number without ±"
+
+
 def visible(response: Any) -> Any:
     """All that can be seen of an answer but for its noisy numbers: two neighbours must agree on it."""
     said = response.json()
@@ -107,5 +110,9 @@ def visible(response: Any) -> Any:
     known = not any("keys are not public" in note for note in said["notes"])
     rest = {name: value for name, value in said.items() if name not in {"rows", "intervals", "provenance"}}
     measured = [place for place, name in enumerate(said["columns"]) if name in said["measured"]]
+    # Two notes are about the noisy numbers. They must say what these show, and so nothing more.
+    missing = any(row[place] is None for row in said["rows"] for place in measured)
+    assert any(_MISSING in note for note in said["notes"]) == missing
+    rest["notes"] = [note for note in said["notes"] if _MISSING not in note and _BARE not in note]
     keys = [[cell for place, cell in enumerate(row) if place not in measured] for row in said["rows"]]
     return response.status_code, headers, rest, papers, keys if known else None

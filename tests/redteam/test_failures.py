@@ -274,7 +274,8 @@ def test_an_older_ledger_after_a_kill_is_refused(tmp_path: Path) -> None:
     there = made(tmp_path)
     token, ledgers = there.tokens[PEOPLE[Role.ANALYST]], tmp_path / "state" / "ledgers"
     there.curator.close()
-    (tmp_path / "server.toml").write_text('state = "state"\ndata = ["."]\ngrid = 0.001\n')
+    (tmp_path / "data").mkdir()
+    (tmp_path / "server.toml").write_text('state = "state"\ndata = ["data"]\ngrid = 0.001\n')
     command = [sys.executable, "-m", "deniable", "serve", "--port", "0", "--config", str(tmp_path / "server.toml")]
     copies = []
     running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -354,7 +355,8 @@ def test_a_killed_server_forgets_nothing(tmp_path: Path) -> None:
     tokens = there.tokens
     there.curator.close()
     config = tmp_path / "server.toml"
-    config.write_text('state = "state"\ndata = ["."]\ngrid = 0.001\n')
+    (tmp_path / "data").mkdir()
+    config.write_text('state = "state"\ndata = ["data"]\ngrid = 0.001\n')
     given: list[str] = []
     for life in range(4):
         command = [sys.executable, "-m", "deniable", "serve", "--port", "0", "--config", str(config)]

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from deniable.queries.engines.apart import Apart
 from deniable.server.catalogue import Person
 from deniable.server.limits import Buckets
 from deniable.server.roles import Role
+from deniable.server.turns import WHO
 from tests.redteam.cases import case
+from tests.server.browsing import Browser
 from tests.server.world import World, made
 
 BOMB = (
@@ -199,9 +202,9 @@ def test_a_crowd_with_one_new_token_is_one_check(world: World, slow_hash: tuple[
     assert len(checked) == 1
 
 
-@case("S5", "requests without a token, and right tokens, from one address", "neither counts against the address")
+@case("S5", "requests without a token, and right tokens, from one address", "neither locks out who comes with a token")
 def test_what_costs_nothing_locks_nobody_out(world: World) -> None:
-    """25 requests without a token locked out everybody else behind the same proxy."""
+    """25 requests without a token locked out everybody else behind the same proxy. They are counted apart since."""
     world.client.app._keeper._strangers._levels.clear()
     assert {world.call(None, "GET", "/v1/me").status_code for _ in range(50)} == {401}
     for _ in range(25):  # each is new here, and checked
@@ -238,6 +241,29 @@ def test_keys_are_forgotten_and_stay_one_charge(world: World) -> None:
         assert connection.exec_driver_sql("SELECT count(*) FROM curator_requests").scalar_one() == 0
     again = world.ask(sql, key="old", epsilon=0.5)
     assert again.json()["rows"] == first.json()["rows"]
+    assert world.ledger.charged == charged
+
+
+@pytest.mark.parametrize("first", ["ask", "batch"])
+def test_a_forgotten_key_of_another_request_is_told_as_such(first: str, world: World) -> None:
+    """A batch with a key that had stood for something else was told to wait for an answer that was long there."""
+    texts = [f"SELECT COUNT(*) AS n FROM visits WHERE age > {age}" for age in (61, 62, 63, 64)]
+
+    def batch(questions: list[str]) -> Any:
+        body = {"dataset": "visits", "questions": questions, "epsilon": 0.5}
+        return world.call("ana", "POST", "/v1/questions:batch", body, headers={"Idempotency-Key": f"first-{first}"})
+
+    done = world.ask(texts[0], key=f"first-{first}", epsilon=0.5) if first == "ask" else batch(texts[:2])
+    assert done.status_code == 200
+    charged = world.ledger.charged
+    kept = world.curator.catalogue.requests
+    kept._looked = 0.0
+    kept.forget(days=-1.0)
+    other = batch(texts[2:])
+    assert (other.status_code, other.json()["code"]) == (409, "key_reused")
+    kept._looked = 0.0
+    kept.forget(days=-1.0)
+    assert batch(texts[:2]).json().get("code", "answered") == ("answered" if first == "batch" else "key_pending")
     assert world.ledger.charged == charged
 
 
@@ -303,6 +329,10 @@ def test_ready_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 raise quick._errors("at secret.example.org")
 
             away.setattr(quick.engine, "raw_connection", gone)
+            # A connection that is open would still serve. A look that runs at this moment has lent it and gives it back
+            # when it ends, so the patch waits for its turn.
+            with quick._turn:
+                away.setattr(quick, "_kept", None)
             assert becomes(503, ["database"])
         assert becomes(200, None)
         engine = there.curator.open(Person("olga", Role.OWNER), "visits").engine
@@ -375,7 +405,48 @@ def test_an_older_larger_answer_stays_readable(world: World) -> None:
             assert world.ask(sql, path=path, epsilon=0.9).json()["refusal"] == "key", path
         assert world.ledger.charged == charged
     finally:
-        session.limit_answers(cells=world.curator.settings.cells)
+        world.curator.datasets._limit(session)
+
+
+@case(
+    "S19",
+    "7 kB whose computed keys have to be worked out millions of times, asked, priced, explained, rehearsed, and a long batch",
+    "refused by the public number of evaluations, of a batch together; medians and unlisted keys count as cells",
+)
+def test_a_short_question_that_takes_long_to_plan(world: World) -> None:
+    """It took 17 s of the server's own process, for its price."""
+    before = world.ledger.charged
+    parts = " AND ".join(f"k <> 'a{i}'" for i in range(500))
+    key = "SELECT k, COUNT(*) AS n FROM (SELECT CAST(age * 60 + stay AS VARCHAR) AS k FROM visits) AS a WHERE {} GROUP BY k"
+    for path in ("", ":price", ":explain"):
+        answer = world.ask(key.format(parts), path=path, epsilon=1e-9)
+        assert (answer.status_code, answer.json()["refusal"]) == (422, "work"), path
+    rehearsed = world.call("ana", "POST", "/v1/datasets/visits/dummy:ask", {"sql": key.format(parts), "epsilon": 1.0})
+    assert (rehearsed.status_code, rehearsed.json()["refusal"]) == (422, "work")
+    few = [key.format(f"k <> 'b{i}'") for i in range(20)]
+    assert world.ask(few[0], path=":price", epsilon=1e-9).status_code == 200
+    body = {"dataset": "visits", "questions": few, "epsilon": 1e-9}
+    together = world.call("ana", "POST", "/v1/questions:batch", body).json()
+    assert together.get("refusal") == "work", together
+    long = {
+        **body,
+        "questions": [f"SELECT COUNT(*) AS n FROM visits WHERE age > {i} -- {'x' * 2000}" for i in range(30)],
+    }
+    refused = world.call("ana", "POST", "/v1/questions:batch", long)
+    assert (refused.status_code, "50,000 bytes together" in refused.json()["detail"]) == (422, True)
+    for sql, said in (
+        ("SELECT age, MEDIAN(cost) AS m FROM visits GROUP BY age", "a quantile as all of its running totals"),
+        ("SELECT town, MEDIAN(cost) AS m FROM visits GROUP BY town", "keys that are not listed count as 500 groups"),
+    ):
+        answer = world.ask(sql, path=":price", epsilon=1e-9)
+        assert (answer.status_code, answer.json()["refusal"]) == (422, "key"), sql
+        assert said in answer.json()["rule"]
+    for sql in (
+        "SELECT sex, MEDIAN(cost) AS m FROM visits GROUP BY sex",
+        "SELECT town, MEDIAN(age) AS m FROM visits GROUP BY town",
+    ):
+        assert world.ask(sql, path=":price", epsilon=1.0).status_code == 200, sql
+    assert world.ledger.charged == before
 
 
 @case(
@@ -407,3 +478,98 @@ def test_a_dataframe_of_many_columns(world: World) -> None:
     assert world.ledger.charged == before
     body = {"dataset": "visits", "frame": frame(3), "epsilon": 1e-3}
     assert world.call("ana", "POST", "/v1/questions:price", body).status_code == 200
+
+
+WIDE = "SELECT age, stay, COUNT(*) AS n FROM visits WHERE cost < {} GROUP BY age, stay"
+"""18,786 cells, which are allowed."""
+
+
+@pytest.mark.slow
+@case(
+    "S20",
+    "large answers of one person at once: new, again, rehearsed, their labels, in the console",
+    "they are made one after the other; others ask and read in between",
+)
+@pytest.mark.parametrize("kind", ["new", "again", "rehearsed", "labels", "console"])
+def test_large_answers_are_made_one_after_the_other(kind: str, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """24 of them kept another person waiting for 3 to 7 s, of labels for 2 s."""
+    first = world.ask(WIDE.format(5000), epsilon=1e-3)
+    assert first.status_code == 200
+    large, began, go = world.curator.datasets.large, list[str](), threading.Event()
+    one = large._places.one
+
+    @contextmanager
+    def noted() -> Iterator[None]:
+        with one():
+            began.append(WHO.get())
+            assert go.wait(60)
+            yield
+
+    monkeypatch.setattr(large._places, "one", noted)
+    csrf = Browser(world, "ana").csrf
+    form = {
+        "sql": WIDE.format(5000),
+        "way": "epsilon",
+        "amount": "0.001",
+        "csrf": csrf,
+    }
+
+    def hostile(i: int) -> tuple[str, str, dict[str, Any]]:
+        asked = {"sql": WIDE.format(5000 if kind == "again" else i), "epsilon": 1e-3}
+        match kind:
+            case "rehearsed":
+                return "POST", "/v1/datasets/visits/dummy:ask", {"json": asked}
+            case "labels":
+                return "GET", f"/v1/labels/{first.json()['release']}", {}
+            case "console":
+                return "POST", "/console/data/visits/ask", {"data": form}
+        return "POST", "/v1/questions", {"json": {"dataset": "visits", **asked}}
+
+    async def all_of_them() -> tuple[list[int], list[int]]:
+        web = world.client._web
+
+        def request(who: str, method: str, path: str, more: dict[str, Any]) -> Any:
+            headers = {"Authorization": f"Bearer {world.tokens[who]}", "Cookie": f"deniable={world.tokens[who]}"}
+            return asyncio.create_task(web.request(method, path, headers=headers, **more))
+
+        running = [request("ana", *hostile(i)) for i in range(3)]
+        for _ in range(6000):
+            if not began:
+                await asyncio.sleep(0.01)
+        assert began
+        asked = {
+            "dataset": "visits",
+            "sql": f"SELECT COUNT(*) AS n FROM visits WHERE age > {len(kind)}",
+            "epsilon": 0.1,
+        }
+        others = [request("olga", "POST", "/v1/questions", {"json": asked}), request("ada", "GET", "/v1/log", {})]
+        found = [(await asyncio.wait_for(each, 60)).status_code for each in others]
+        assert began == ["ana"]
+        assert not [each for each in running if each.done()]
+        go.set()
+        return found, [(await each).status_code for each in running]
+
+    found, done = world.client._do(all_of_them())
+    assert (found, done) == ([200, 200], [200] * 3)
+    assert len(began) >= 3
+    assert set(began) == {"ana"}
+
+
+@case("S21", "a batch of thousands of sums, and a question of 900 kB", "refused by their length; nothing charged")
+def test_a_request_that_is_too_long(world: World) -> None:
+    """20 questions of 100 sums each took 8 s of the server, and 131 s altogether."""
+    before = world.ledger.charged
+    sums = (
+        "SELECT "
+        + ", ".join(f"SUM(cost + {i}) AS total_of_all_of_{i}" for i in range(100))
+        + " FROM visits WHERE age > {}"
+    )
+    body = {"dataset": "visits", "questions": [sums.format(i) for i in range(20)], "epsilon": 1e-9}
+    answer = world.call("ana", "POST", "/v1/questions:batch", body)
+    assert (answer.status_code, "bytes together" in answer.json()["detail"]) == (422, True)
+    for path in ("/v1/questions", "/v1/questions:batch", "/v1/datasets/visits/dummy:ask"):
+        long = {"dataset": "visits", "sql": "x" * 900_000, "epsilon": 1e-9}
+        assert world.call("ana", "POST", path, long).status_code == 413
+    assert world.ledger.charged == before
+    body["questions"] = [f"SELECT COUNT(*) AS n FROM visits WHERE age > {i}" for i in range(100)]
+    assert world.call("ana", "POST", "/v1/questions:batch", body).status_code == 200

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from tests.redteam.__main__ import Results, on_page, written
 from tests.redteam.cases import GROUPS, ROOT, Case, every
@@ -76,3 +80,20 @@ def test_a_broken_case_shows(tmp_path: Path) -> None:
     kept = {"Q1": ["Q1", "tried", "must be", "held", "7"], "B2": ["B2", "tried", "must | be", "held", "9"]}
     assert "| Q1 | tried | must be | held | 7 |" in written(cases, results, kept)
     assert "| B2 | tried | must \\| be | BROKEN | 1 |" in written(cases, results, kept)
+
+
+@pytest.mark.slow
+def test_the_page_has_as_many_tests_as_there_are() -> None:
+    """By collecting them; where a file cannot be read because an extra is missing, its cases are left out."""
+    cases = every()
+    results, files = Results(cases), sorted({test.partition("::")[0] for case in cases for test in case.tests})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", "", *files]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    listed = [line for line in done.stdout.splitlines() if "::" in line and not line.startswith("ERROR")]
+    for line in listed:
+        results.add(line, "passed")
+    there, rows = {line.partition("::")[0] for line in listed}, on_page()
+    whole = [each for each in cases if {test.partition("::")[0] for test in each.tests} <= there]
+    assert len(whole) > 100, done.stdout[-2000:]
+    wrong = {each.code: (rows[each.code][4], results.many(each)) for each in whole}
+    assert {code: both for code, both in wrong.items() if int(both[0]) != both[1]} == {}

@@ -31,7 +31,7 @@ from deniable.tables.work import MOST_WORK, work
 from tests.redteam.cases import case
 from tests.redteam.neighbours import visible
 from tests.server.world import World, made
-from tests.tables.test_work import AMPLIFIERS, COLUMNS, joined
+from tests.tables.test_work import AMPLIFIERS, COLUMNS, either, joined, nested
 
 OLGA = Person("olga", Role.OWNER)
 ROWS = 10
@@ -73,7 +73,8 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Wo
 
 @case(
     "W1",
-    "work that only one person causes, by joins on the person, unions, padded texts, keys, patterns, sorts, medians: asked, priced, in a batch",
+    "work that only one person causes, by joins on the person, unions, padded texts, keys, patterns, sorts, medians, names of sub-queries "
+    "that engines write out: asked, priced, in a batch",
     "refused from the plan, alike with and without them; nothing is charged or run",
 )
 @pytest.mark.parametrize("name", AMPLIFIERS)
@@ -151,13 +152,19 @@ def test_a_run_that_fails_only_if_somebody_is_there(
 # -- measured ----------------------------------------------------------------------------------------------------------
 
 
+def asked(kind: str, many: int) -> str:
+    if kind.startswith("names"):
+        return nested(KINDS[kind].format(either(many)), wide=4)
+    listed = ", ".join(f"{KINDS[kind].format(i)} AS c{i}" for i in range(many))
+    return f"{joined(2)}{listed} FROM j" if kind != "keys" else f"{joined(2)}m, {listed} FROM j GROUP BY m"
+
+
 def below_the_limit(kind: str) -> str:
-    """As many aggregates of this kind as are allowed, on the joined rows of whoever is 117."""
+    """As many aggregates or conditions of this kind as are allowed, on the rows of whoever is 117."""
     schema = {"t": Table.of("t", Unit.person("id", rows=ROWS), **COLUMNS)}
     found = ""
     for many in range(1, 100):
-        listed = ", ".join(f"{KINDS[kind].format(i)} AS c{i}" for i in range(many))
-        sql = f"{joined(2)}{listed} FROM j" if kind != "keys" else f"{joined(2)}m, {listed} FROM j GROUP BY m"
+        sql = asked(kind, many)
         try:
             assert work(plan(parse(sql, schema)).collect) <= MOST_WORK
         except QuestionRefused:
@@ -171,7 +178,10 @@ KINDS = {
     "different texts": "COUNT(DISTINCT m||'{0}')",
     "patterns": "COUNT_IF(m LIKE '%x%_x%{0}z%')",
     "keys": "COUNT(NULLIF(w, {0}))",
-}
+    "names in a condition": "SELECT COUNT(*) AS n FROM c WHERE {0}",
+    "names in a condition on a union": ", u AS (SELECT t, age FROM c UNION ALL SELECT t, age FROM c) SELECT COUNT(*) AS n FROM u WHERE {0}",
+    "names in a condition on what is gathered": ", g AS (SELECT id, t, age, MAX(w) AS w FROM c GROUP BY id, t, age) SELECT COUNT(*) AS n FROM g WHERE {0}",
+}  # fmt: skip
 
 
 def cost(process: int) -> tuple[float, int]:
@@ -222,10 +232,10 @@ def test_the_work_of_one_person_is_small(kind: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @case(
     "W1c",
-    "the same on Spark: patterns that make its own LIKE go back, texts in lower case",
+    "the same on Spark: patterns that make its own LIKE go back, texts in lower case, names in a condition",
     "within twenty seconds of CPU of each other, Spark's own planning included",
 )
-@pytest.mark.parametrize("kind", ["texts in lower case", "patterns"])
+@pytest.mark.parametrize("kind", ["texts in lower case", "patterns", "names in a condition"])
 def test_the_work_of_one_person_is_small_on_spark(kind: str, spark: Any) -> None:
     from deniable.queries.engines.spark import SparkEngine
 

@@ -163,8 +163,8 @@ def _charge_nothing() -> None:
 
 
 def _note_nothing() -> None:
-    """Nobody but the ledger knows that an answer left."""
-    Witness.released = lambda *_: None  # type: ignore[method-assign]
+    """Nobody but the ledger knows how far it is: the catalogue keeps no head, and nothing is signed."""
+    Witness.released = Witness.note = Witness.opened = lambda *_: None  # type: ignore[method-assign,assignment]
 
 
 SABOTAGE = {"seal late": _seal_late, "charge nothing": _charge_nothing, "note nothing": _note_nothing}
@@ -463,7 +463,10 @@ class World:
         older = [copy for number, copy in self.copies if number < self.left]
         if not older:
             return False
-        with self.shelf.instead(older[-1] if self.chance.random() < 0.5 else self.chance.choice(older), self.chance):
+        copy = older[-1] if self.chance.random() < 0.5 else self.chance.choice(older)
+        # As another file it is refused by the file's number alone, so a sabotaged server gets it in place.
+        in_place = self.sabotage is not None or self.chance.random() < 0.5
+        with self.shelf.instead(copy, in_place=in_place):
             number = self.nursery.start(self.settings, self.log, 1, self.sabotage)
             try:
                 began = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,8 +39,8 @@ class Shelf:
         return self._sql("SELECT number, hash FROM deniable_ledgers")[0]
 
     @contextmanager
-    def instead(self, copy: Any, chance: random.Random) -> Iterator[None]:
-        """An older copy in the place of the ledger, and afterwards the ledger itself."""
+    def instead(self, copy: Any, *, in_place: bool) -> Iterator[None]:
+        """An older copy in the place of the ledger, in the same file or as another one, and afterwards the ledger."""
         if self._database is not None:
             number, link = copy
             newest, hash = self.copied()
@@ -52,7 +51,7 @@ class Shelf:
             self._sql("INSERT INTO deniable_entries SELECT * FROM kept")
             self._sql(f"UPDATE deniable_ledgers SET number = {newest}, hash = '{hash}'")
             self._sql("DROP TABLE kept")
-        elif chance.random() < 0.5:
+        elif in_place:
             right = taken(self._ledgers)
             put_back(self._ledgers, copy)
             yield

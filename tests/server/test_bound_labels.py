@@ -137,7 +137,11 @@ def test_the_command_says_what_is_verified(
     assert (code, "does not bind the numbers" in said) == (3, True)
     assert told(places["old"], "--key", key)[0] == 0
     code, said = told(places["label"], places["answer"], "--key", key, "--json")
-    assert json.loads(said) == {"whole": True, "release": label["release"], "version": 3, "numbers": True}
+    about = {"release": label["release"], "version": 3, "numbers": True, "key": label["key"], "replaced": False}
+    assert json.loads(said) == {"whole": True, **about}
+    code, said = told(places["answer"], places["label"], "--key", key)  # the other way round
+    assert code == 2
+    assert "answer.json': is not a label: nobody signed it; give the label first, then the answer" in said
     assert told(places["label"], places["answer"])[0] == 2
     assert told(places["nothing"], places["answer"], "--key", key)[0] == 2
     keys.new(tmp_path / "stranger.key")
@@ -156,3 +160,34 @@ def test_the_console_gives_label_and_answer_to_whoever_asked(world: World) -> No
         other = Browser(world, who)
         assert "?form=answer" not in other.get(place).text
         assert other.get(f"{place}?form=answer").status_code == 404
+
+
+def test_tables_that_were_measured_together_and_sums_of_them_have_labels(world: World) -> None:
+    """Their noise is not that of a question by itself, and the label says so; a sum that cost nothing has one, too."""
+    texts = [
+        f"SELECT {keys}, COUNT(*) AS n FROM visits WHERE age > 7 GROUP BY {keys}" for keys in ("sex, ward", "ward")
+    ]
+    body = {"dataset": "visits", "questions": texts, "epsilon": 0.2}
+    answers = world.call("ana", "POST", "/v1/questions:batch", body).json()["answers"]
+    answers.append(world.ask(texts[1].replace("ward", "sex"), epsilon=0.02).json())
+    assert "nothing" in answers[-1]["provenance"]["paid"]
+    for answer in answers:
+        label = world.call("ada", "GET", f"/v1/labels/{answer['release']}").json()
+        assert verify_label(label, answer, world.curator.key.public).numbers
+        [draw] = label["draws"]
+        assert "measured together" in draw["mechanisms"][0]["noise"]
+        assert label["deviations"][0]["deviation"] > 0
+
+
+def test_the_console_shows_tables_by_several_sets_of_keys(world: World) -> None:
+    mine = Browser(world, "ana")
+    cube = "SELECT ward, sex, COUNT(*) AS n FROM visits WHERE age > 9 GROUP BY CUBE(ward, sex)"
+    priced = mine.post("/console/data/visits/price", **{**FORM, "sql": cube, "amount": "0.11"})
+    assert (priced.status_code, priced.text.count("ward × sex: n")) == (200, 1)
+    page = mine.post("/console/data/visits/ask", **{**FORM, "sql": cube, "amount": "0.11", "key": "sets"})
+    assert page.status_code == 200
+    assert "charge" in page.text
+    releases = world.call("ana", "GET", "/v1/datasets/visits/releases").json()["releases"]
+    label = mine.get(f"/console/labels/{releases[0]['release'].replace(':', '%3A')}").text
+    assert "GROUP BY CUBE(ward, sex) (table " in label
+    assert '{"sets"' not in mine.get("/console/data/visits").text.replace("&#34;", '"').replace("&quot;", '"')

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deniable.client import RemoteSession, _Wire
+from deniable.client import RemoteSession
 from deniable.ledger import State
 from deniable.server.app import served
 from deniable.server.auth import FRESH
@@ -21,6 +21,7 @@ from deniable.server.datasets import Datasets
 from deniable.server.labels import check_label
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
+from deniable.transport import Wire
 from tests.server.browsing import Browser, inert
 from tests.server.world import Client, World, made
 
@@ -154,7 +155,7 @@ def test_the_client_buys_as_a_local_session_does(survey: World) -> None:
         def request(self, method: str, path: str, *, json: Any, headers: dict[str, str]) -> Any:
             return survey.call("olga", method, path, json, headers=headers)
 
-    session = RemoteSession(_Wire(Web()), "survey")
+    session = RemoteSession(Wire(Web()), "survey")
     assert "n: ±" in str(session.price_bounds("height", epsilon=20.0))
     found = session.bounds("height", cover=0.6, epsilon=20.0)
     assert (found.low, found.high) == (128, 255)

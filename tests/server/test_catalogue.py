@@ -85,6 +85,34 @@ def test_what_the_oldest_catalogue_knew_is_still_there(tmp_path: Path) -> None:
         kept.close()
 
 
+def test_what_fails_leaves_nothing_half_written_and_nobody_in_the_way(tmp_path: Path) -> None:
+    """The connection that is kept for the quick statements is given up with whatever it was in the middle of."""
+    kept = Catalogue(tmp_path / "catalogue.sqlite")
+    quick = kept.requests._quick
+    kept.requests.begin("ana", "one", "body")
+    first = quick._kept
+    kept.requests.begin("ana", "two", "body")
+    assert quick._kept is first is not None, "it is kept"
+
+    def broken(then: str | Exception) -> None:
+        with quick.cursor() as run:
+            run("DELETE FROM curator_requests", {})
+            if isinstance(then, Exception):
+                raise then
+            run(then, {})
+
+    for then in (Problem("not_found"), ValueError("a bug"), "SELECT nothing FROM nowhere"):
+        with pytest.raises(ValueError if isinstance(then, ValueError) else Problem):
+            broken(then)
+    with closing(sqlite3.connect(tmp_path / "catalogue.sqlite", timeout=1)) as other, other:
+        [[rows]] = other.execute("SELECT count(*) FROM curator_requests")
+        other.execute("DELETE FROM curator_requests WHERE key = 'two'")  # nobody holds a lock
+    assert rows == 2
+    assert kept.requests.begin("ana", "two", "another body") is None
+    kept.close()
+    assert quick._kept is None
+
+
 def test_a_dataset_whose_contents_nobody_noted_is_not_asked(tmp_path: Path) -> None:
     """Its answers could be of other rows than those that are in the file now."""
     world = made(tmp_path)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import deniable as dn
-from deniable.client import RemoteAnswer, RemotePrice, RemoteSession, _error
+from deniable.client import RemoteAnswer, RemotePrice, RemoteQuoted, RemoteSession
 from deniable.errors import (
     BudgetExceeded,
     EngineFailed,
@@ -22,6 +22,7 @@ from deniable.errors import (
 from deniable.server.catalogue import Person
 from deniable.server.problems import problem_of
 from deniable.server.roles import Role
+from deniable.transport import _error
 from tests.queries.hospital import opened
 from tests.server.world import WARDS, World
 
@@ -40,10 +41,11 @@ def test_an_answer_has_the_faces_of_a_local_one(session: RemoteSession) -> None:
     faces = {name for name in dir(local) if not name.startswith("_")} - {
         "adding_up_to",
         "budget",
-        "guarantee",
         "plan",
         "released",
+        "shares",
         "to_json",
+        "with_shares",
     }
     assert faces <= set(dir(remote))
     assert remote.columns == local.columns
@@ -58,6 +60,11 @@ def test_an_answer_has_the_faces_of_a_local_one(session: RemoteSession) -> None:
     assert remote.curve.gdp() > 0
     assert min(remote.nonnegative()["n"]) >= 0
     assert "entry" in repr(remote)
+    assert remote.guarantee.curve == remote.curve
+    assert remote.guarantee.unit == session.guarantee.unit
+    assert remote.guarantee.assumptions == session.guarantee.assumptions
+    with pytest.raises(InvalidOperation, match="about nobody and promises nothing"):
+        session.rehearse(WARDS, epsilon=1.0).guarantee  # noqa: B018  # it raises
 
 
 def test_kinds_survive_the_wire(session: RemoteSession) -> None:
@@ -82,6 +89,57 @@ def test_price_replay_refine_and_batch(session: RemoteSession) -> None:
     assert finer.interval("n")[0][1] - finer.interval("n")[0][0] < first.interval("n")[0][1] - first.interval("n")[0][0]  # type: ignore[index]
     several = session.batch([f"SELECT COUNT(*) AS n FROM visits WHERE age > {age}" for age in (52, 53)], epsilon=0.5)
     assert [type(each) for each in several] == [RemoteAnswer, RemoteAnswer]
+
+
+def test_several_sets_of_keys_and_shares_are_answered_as_locally(session: RemoteSession) -> None:
+    cube = "SELECT ward, sex, COUNT(*) AS n FROM visits WHERE age > 55 GROUP BY ROLLUP(ward, sex)"
+    priced = session.price(cube, epsilon=0.5)
+    assert isinstance(priced, RemoteQuoted)
+    assert priced.to_dict() == session.price_batch(cube, epsilon=0.5).to_dict()
+    assert [each["cells"] for each in priced.tables] == [6, 3, 1]
+    answer = session.sql(cube, epsilon=0.5)
+    assert [len(answer), *map(len, answer.tables)] == [10, 6, 3, 1]
+    assert answer["n"][-1] == pytest.approx(sum(answer.tables[0]["n"]))  # type: ignore[arg-type]
+    assert len({each.release for each in answer.tables}) == 3
+    assert session.rehearse(cube, epsilon=0.5).columns == answer.columns
+    text = "SELECT ward, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS p FROM visits WHERE age > 55 GROUP BY ward"
+    assert session.price(text, epsilon=0.1).errors() == {"p": None}
+    shares = session.sql(text, epsilon=0.1)
+    assert sum(shares["p"]) == pytest.approx(1)  # type: ignore[arg-type]
+    assert shares.tables == ()
+
+
+def test_the_price_of_a_list_and_weights_are_those_of_a_local_session(
+    session: RemoteSession, served: tuple[World, str]
+) -> None:
+    texts = [
+        f"SELECT {keys}, COUNT(*) AS n FROM visits WHERE age > 54 GROUP BY {keys}" for keys in ("ward, sex", "sex")
+    ]
+    before = served[0].ledger.charged
+    price = session.price(texts, epsilon=0.5, weights=[1, 1000])
+    even = session.price(texts, epsilon=0.5)
+    assert price[1]["standard_errors"]["n"] < even[1]["standard_errors"]["n"]
+    assert price[0]["standard_errors"]["n"] > even[0]["standard_errors"]["n"]
+    assert [len(price), price[0]["together"], price.fits] == [2, True, True]
+    assert sum(share for _, share in price.split) == pytest.approx(1)
+    assert str(price).startswith("table")
+    near = session.price(texts, within=[None, 30.0])
+    assert near[1]["errors"]["n"] <= 30
+    assert near.cost == session.price_batch(texts, within=[None, 30]).to_dict()["cost"]
+    assert served[0].ledger.charged == before
+    answers = session.batch(texts, epsilon=0.5, weights=[1, 1000])
+    widths = [each.interval("n")[0][1] - each.interval("n")[0][0] for each in answers]  # type: ignore[index]
+    assert widths == pytest.approx([2 * each["errors"]["n"] for each in price.tables], rel=0.05)
+    paid = served[0].ledger.charged.units - before.units
+    assert 0 <= served[0].ledger.budget.cost(epsilon=0.5).units - paid < 10  # each share is rounded down to whole units
+    with pytest.raises(InvalidOperation, match="at no cost"):
+        answers[0].rollup("sex")
+    fair = session.price_batch(texts, epsilon=0.5, weights="fair")
+    assert fair.cost == price.cost
+    assert fair.split != price.split
+    for wrong in ({"weights": [1]}, {"weights": [1, -1]}, {"weights": "12"}):
+        with pytest.raises(InvalidParameter):
+            session.price(texts, epsilon=0.5, **wrong)  # type: ignore[arg-type]
 
 
 def test_the_account_and_the_schema(session: RemoteSession, served: tuple[World, str]) -> None:
@@ -168,7 +226,7 @@ def test_a_closed_session_says_so(served: tuple[World, str]) -> None:
 
 
 def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deniable.client.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("deniable.transport.time.sleep", lambda seconds: None)
     with pytest.raises(LedgerUnavailable, match=r"server at http://127\.0\.0\.1:1/? could not be reached") as found:
         dn.connect("http://127.0.0.1:1", token="dn_x")
     assert "charged" not in str(found.value)
@@ -187,11 +245,17 @@ def test_what_is_wrong_is_said_in_plain_words(session: RemoteSession) -> None:
     for cost, words in (
         ({"epsilon": "1"}, "epsilon: must be a number"),
         ({"epsilon": -1}, "epsilon: must be more than 0"),
-        ({"seed": 1, "epsilon": 1.0}, "seed: is not known here"),
+        ({"seed": 1, "epsilon": 1.0}, "seed: is not known here; there are epsilon, mu, rho, share"),
     ):
         with pytest.raises(InvalidParameter) as found:
             session.sql(WARDS, **cost)
-        assert str(found.value) == words
+        assert str(found.value).startswith(words)
+
+
+def test_a_question_that_is_no_text_is_named_by_its_type(session: RemoteSession) -> None:
+    """It said question='NoneType', as if that had been asked."""
+    with pytest.raises(InvalidParameter, match=r"question=<NoneType>: must be SQL"):
+        session.sql(None, epsilon=1.0)  # type: ignore[arg-type]
 
 
 def test_an_answer_that_this_client_does_not_know() -> None:
@@ -272,3 +336,14 @@ def test_an_amount_without_a_name_is_refused_before_it_is_sent(session: RemoteSe
     for bought in (session.bounds, session.price_bounds):
         with pytest.raises(InvalidParameter, match="must be named"):
             bought("age", "visits", 0.1)  # type: ignore[arg-type]
+
+
+def test_what_needs_the_law_of_noise_says_where_it_can_be_done(session: RemoteSession) -> None:
+    """`shares` was an AttributeError, and `publish` said "must be answers of a session" of answers of a session."""
+    from deniable import queries
+
+    answer = session.sql("SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex", epsilon=0.01)
+    with pytest.raises(InvalidOperation, match="local session"):
+        answer.shares()
+    with pytest.raises(InvalidParameter, match="local session"):
+        queries.publish([answer])

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import httpx
 import pytest
 
-from deniable.queries.session import Remaining
+from deniable.queries.remaining import Remaining
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Person
 from deniable.server.console.analyst import answered
@@ -417,3 +417,13 @@ def test_what_is_left_is_said_by_one_yardstick_everywhere(world: World) -> None:
     whole = Remaining(session.budget, session.budget.limit, session.ledger.unit).yardstick()
     found = odds(BudgetBody(**BUDGET), session.ledger.unit.rows)
     assert (found["within"], found["counts"]) == whole
+
+
+def test_a_page_shows_the_first_rows_of_a_long_answer(world: World) -> None:
+    """A page of 18,000 rows took seconds to draw, during which nobody was answered."""
+    sql = "SELECT age, ward, stay, COUNT(*) AS n FROM visits WHERE cost < 99 GROUP BY age, ward, stay"
+    answer = Browser(world, "ana").post("/console/data/visits/ask", sql=sql, way="epsilon", amount="0.001")
+    assert answer.status_code == 200
+    rows = 101 * 3 * 62  # public groups, whoever is there
+    assert f"the first 1,250 of {rows:,} rows" in answer.text
+    assert answer.text.count("<tr>") < 1300

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from deniable.errors import WeakPrivacyWarning
 from deniable.plots.spec import Axis, Band, Figure, Level, Line, Marker, Panel
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Person
@@ -37,7 +39,7 @@ def test_only_types_are_proposed(world: World) -> None:
 def test_files_elsewhere_cannot_be_added(world: World, file: str) -> None:
     done = Browser(world, "olga").get(f"/console/add?file={file}")
     assert done.status_code == 422
-    assert "in one of the server&#39;s data folders" in done.text
+    assert "in one of your data folders on the server" in done.text
 
 
 @pytest.mark.parametrize(
@@ -143,6 +145,24 @@ def test_data_that_is_known_goes_on_spending_when_somebody_says_so(tmp_path: Pat
         assert again.status_code == 422
         [box] = [each for tag, each in Tags(again.text).found if tag == "input" and each.get("name") == "known"]
         assert "checked" in box
+
+
+def test_an_owner_reads_that_a_budget_protects_little_and_no_log_repeats_it(tmp_path: Path) -> None:
+    for name in ("weak", "usual"):
+        (tmp_path / name).mkdir()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        world = made(tmp_path / "weak", budget={"epsilon": 20, "delta": 0.01})
+        with world.client:
+            owner = Browser(world, "olga")
+            page = owner.get("/console/data/visits/share").text
+            asked = {"sql": "SELECT COUNT(*) AS n FROM visits", "way": "epsilon", "amount": "0.1"}
+            owner.post("/console/data/visits/ask", **asked)
+    assert page.count("protects little") == 2  # ε and δ
+    assert [each for each in said if issubclass(each.category, WeakPrivacyWarning)] == []
+    world = made(tmp_path / "usual", budget={"epsilon": 1, "delta": 1e-6})
+    with world.client:
+        assert "protects little" not in Browser(world, "olga").get("/console/data/visits/share").text
 
 
 def test_an_owner_invites_and_takes_back(world: World) -> None:

@@ -69,7 +69,7 @@ def test_only_files_in_the_data_folders_can_be_named(source: str, world: World, 
     assert answer.status_code == 422
     assert str(tmp_path) not in answer.text
     if source:
-        assert answer.json()["rule"] == "must be a CSV or Parquet file in one of the server's data folders"
+        assert answer.json()["rule"] == "must be a CSV or Parquet file in one of your data folders on the server"
 
 
 def test_a_schema_is_text_and_never_a_path(world: World) -> None:
@@ -96,6 +96,54 @@ def test_a_failed_registration_leaves_nothing_behind(world: World) -> None:
     answer = register(world, "wardless", "warded.csv", budget={"epsilon": 3.0, "delta": 1e-6})
     assert answer.status_code == 201, answer.text
     assert answer.json()["budget"]["epsilon"] == "3"
+
+
+# -- what is public -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", ["olga", "otto"])
+@pytest.mark.parametrize("how", ["the file", "a copy elsewhere", "as Parquet", "one row changed"])
+def test_protected_people_were_declared_public(how: str, who: str, world: World) -> None:
+    """Beside a table of a few others: their exact rows could be joined to, whatever was spent and whoever owns them."""
+    if who == "otto":
+        world.newcomer("otto", Role.OWNER)
+    table, file = visits(), f"public {how}.csv"
+    if how == "one row changed":
+        table.loc[5, "age"] = 1 if table.loc[5, "age"] != 1 else 2
+    if how == "as Parquet":
+        file = "public.parquet"
+        table.to_parquet(world.folder / file)
+    else:
+        table.to_csv(world.folder / file, index=False)
+    columns = "".join(
+        f"      {name}: {{kind: {kind}}}\n"
+        for name, kind in [("patient_id", "integer"), ("ward", "text"), ("sex", "text"), ("age", "integer"),
+                           ("stay", "integer"), ("cost", "real"), ("town", "text")]
+    )  # fmt: skip
+    (world.folder / "few.csv").write_text("who,x\n" + "".join(f"few {who} {i},{i}\n" for i in range(9)))
+    schema = "version: 1\ntables:\n  few: {person: who, rows: 1, columns: {x: {kind: integer, low: 0, high: 9}}}\n"
+    sources = {"few": "few.csv", "visits": "visits.csv" if how == "the file" else file}
+    body = {
+        "name": "public",
+        "sources": sources,
+        "schema": f"{schema}  visits:\n    public: true\n    columns:\n{columns}",
+    }
+    told = world.call(who, "POST", "/v1/datasets", body | {"budget": BUDGET})
+    assert (told.status_code, told.json()["parameter"]) == (422, "schema"), told.text
+    assert "declared public" in told.json()["rule"]
+
+
+def test_a_public_list_of_known_people_is_another_table(world: World) -> None:
+    names = visits()[["patient_id"]].drop_duplicates()
+    names["doctor"] = [f"doctor {i % 9}" for i in range(len(names))]
+    names.to_csv(world.folder / "doctors.csv", index=False)
+    others(77).to_csv(world.folder / "treated.csv", index=False)
+    schema = SCHEMA.replace("visits:", "treated:") + (
+        "  doctors:\n    public: true\n    columns: {patient_id: {kind: integer}, doctor: {kind: text}}\n"
+    )
+    body = {"name": "treated", "sources": {"treated": "treated.csv", "doctors": "doctors.csv"}, "schema": schema}
+    told = world.call("olga", "POST", "/v1/datasets", body | {"budget": BUDGET})
+    assert told.status_code == 201, told.text
 
 
 # -- families --------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 import deniable as dn
 from deniable.errors import DeniableError, InvalidParameter, UnreadableRecord
 from deniable.ledger import Budget
+from deniable.server.catalogue import Catalogue
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
 from tests.queries.hospital import visits
@@ -114,10 +115,19 @@ def test_folders_of_owners_in_a_settings_file(tmp_path: Path) -> None:
         ('state = "s"\n[owners]\nolga = ["y"]\notto = ["y"]\n', "overlap"),
         ('state = "s"\n[owners]\nolga = ["y"]\notto = ["y/z"]\n', "overlap"),
         ('state = "s"\n[owners]\nolga = ["y"]\n"*" = ["."]\n', "overlap"),
+        ('state = "s"\n[owners]\n"Ol ga " = ["y"]\n', "nobody can be called that: it begins or ends with a space"),
+        ('state = "s"\n[owners]\n"ölga" = ["y"]\n', "nobody can be called that: it must begin with a letter"),
+        ('state = "s"\n[owners]\nolga = ["y"]\nOlga = ["z"]\n', "'Olga': looks like 'olga', and nobody can be both"),
+        ('state = "y"\ndata = ["y"]\n', "lies in a folder of data .* among the files of owners; keep them apart"),
+        ('state = "y/s"\ndata = ["x", "y"]\n', "keep them apart"),
+        ('state = "y/s/t"\n[owners]\nolga = ["y/s"]\n', "keep them apart"),
+        ('state = "s"\ndata = ["."]\n', "keep them apart"),
     ):
         file.write_text(wrong)
         with pytest.raises((UnreadableRecord, InvalidParameter), match=match):
             Settings.read(file)
+    file.write_text('state = "."\ndata = ["y"]\n')  # only the operator writes there
+    assert Settings.read(file).data == (tmp_path / "y",)
 
 
 # -- ceilings ----------------------------------------------------------------------------------------------------------
@@ -195,3 +205,24 @@ def test_settings_do_not_show_the_password_of_the_database(tmp_path: Path) -> No
     settings = Settings(state=tmp_path, data=(tmp_path,), database=ADDRESS)
     assert "hunter2" not in f"{settings} {settings!r}"
     assert "db.example.org" in repr(settings)
+
+
+@pytest.mark.parametrize("address", ["curator:hunter2@db:port/curator", "curator:hunter2@[::db/curator"])
+def test_an_address_that_cannot_be_read_ended_in_a_traceback(address: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match="database") as caught:
+        Catalogue(f"postgresql://{address}")
+    assert "hunter2" not in f"{caught.value} {caught.value!r} {vars(caught.value)}"
+    assert caught.value.__cause__ is None
+
+
+def test_settings_that_are_not_toml_are_told_by_their_line_alone(tmp_path: Path) -> None:
+    """The line was missing, and a number of thousands of digits ended in a ValueError of Python."""
+    file = tmp_path / "server.toml"
+    for second in ('database = "postgresql://me:secret@db/x', "port = " + "9" * 5000):
+        file.write_text(f'state = "state"\n{second}\n', encoding="utf-8")
+        with pytest.raises(UnreadableRecord, match=r"server\.toml: is not TOML") as told:
+            Settings.read(file)
+        assert "secret" not in str(told.value)
+    file.write_text('state = "state"\ndata = \n', encoding="utf-8")
+    with pytest.raises(UnreadableRecord, match=r"^server\.toml: is not TOML, in line 2$"):
+        Settings.read(file)

@@ -51,6 +51,19 @@ def test_grants_on_two_names_of_one_family_are_one_and_the_list_says_what_holds(
     assert told == [(account[0].limit.describe(family.ledger.budget), None)]
 
 
+def test_a_grant_of_more_than_there_is_is_refused(family: World) -> None:
+    """It was 201: an analyst was told a share that nobody could ever spend."""
+    flo = family.newcomer("flo", Role.ANALYST)
+    for window in (None, 3600):
+        body = {"analyst": flo, "limit": {"epsilon": 101.0}, "window_seconds": window}
+        refused = family.call("olga", "POST", "/v1/datasets/visits/grants", body)
+        assert (refused.status_code, refused.json()["parameter"]) == (422, "limit")
+        assert "is more than the limit of the dataset: epsilon 100 at" in refused.json()["detail"]
+    assert listed(family, "visits", flo) == []
+    granted(family, "visits", flo, 100.0)
+    assert listed(family, "visits", flo)[0][0] == family.ledger.limit.describe(family.ledger.budget)
+
+
 def test_revoking_ends_every_grant_of_the_family_and_every_window(family: World) -> None:
     cal = family.newcomer("cal", Role.ANALYST)
     granted(family, "visits", cal, 2.0)
@@ -62,6 +75,19 @@ def test_revoking_ends_every_grant_of_the_family_and_every_window(family: World)
         assert listed(family, dataset, cal) == []
         assert family.call(cal, "GET", f"/v1/datasets/{dataset}").status_code == 404
     assert {each.limit.units for each in family.ledger.accounts() if each.name == cal} == {0}
+
+
+def test_revoking_writes_about_that_analyst_alone_and_about_the_windows_that_they_have(family: World) -> None:
+    """One entry for each limit of theirs: not of the windows of others, and none twice."""
+    dan, eve = family.newcomer("dan", Role.ANALYST), family.newcomer("eve", Role.ANALYST)
+    granted(family, "visits", dan, 1.0)
+    granted(family, "visits", eve, 1.0)
+    granted(family, "visits", eve, 0.5, 7200)
+    before = family.ledger.head.number
+    assert family.call("olga", "DELETE", f"/v1/datasets/visits/grants/{dan}").status_code == 204
+    written = [each.terms for each in family.ledger.entries() if each.number > before]
+    assert [(each.account, each.window) for each in written] == [(dan, None)]
+    assert [window for _, window in listed(family, "visits", eve)] == [None, 7200]
 
 
 def test_a_window_that_was_revoked_does_not_limit_a_later_grant(family: World) -> None:

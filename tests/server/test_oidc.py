@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +16,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from deniable.errors import InvalidParameter, UnreadableRecord
-from deniable.server import oidc
+from deniable.server import log, oidc
+from deniable.server.limits import Buckets
+from deniable.server.log import BEARER
+from deniable.server.people import issued_to
+from deniable.server.roles import Role
 from deniable.server.settings import Settings
+from tests.server.browsing import Browser
 from tests.server.world import World, made
 
 ISSUER, AUDIENCE = "https://login.example.org", "deniable"
@@ -189,7 +195,7 @@ def test_settings_that_mean_nothing_are_refused(world: World, changed: dict[str,
 
 def test_a_file_of_settings_names_the_keys_beside_it(tmp_path: Path) -> None:
     (tmp_path / "server.toml").write_text(
-        f'state = "s"\ndata = ["."]\n[oidc]\nissuer = "{ISSUER}"\naudience = "{AUDIENCE}"\nkeys = "keys.json"\n'
+        f'state = "s"\ndata = ["data"]\n[oidc]\nissuer = "{ISSUER}"\naudience = "{AUDIENCE}"\nkeys = "keys.json"\n'
     )
     read = Settings.read(tmp_path / "server.toml")
     assert read.oidc is not None
@@ -201,3 +207,84 @@ def test_a_set_that_is_none_is_said(tmp_path: Path, world: World) -> None:
     about = {"issuer": ISSUER, "audience": AUDIENCE, "keys": str(tmp_path / "keys.json")}
     with pytest.raises(UnreadableRecord, match="no JSON Web Key Set"):
         oidc.configured(world.curator.catalogue, about)
+
+
+# -- somebody else under one's name ------------------------------------------------------------------------------------
+
+
+def test_a_flood_of_tokens_with_two_dots_was_counted_nowhere(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """68,000 lines of the log in 16 s. Whoever the issuer has signed for is not kept out by others at their address."""
+    monkeypatch.setattr(world.client.app._keeper, "_visits", Buckets(rate=1e-6, burst=5))
+    found = [who(world, f"a{number}.b.c") for number in range(60)]
+    assert [each.status_code for each in found] == [401] * 5 + [429] * 55
+    assert found[-1].headers["connection"] == "close"
+    refused = [each for each in caplog.records if "token_refused" in each.getMessage()]
+    assert (len(refused), len([each for each in caplog.records if '"limit"' in each.getMessage()]) < 40) == (5, True)
+    assert who(world, token()).status_code == 200
+
+
+def since(world: World, text: str) -> list[tuple[str, str]]:
+    answer = world.client.request("GET", "/v1/me/since", headers={"Authorization": f"Bearer {text}"})
+    return [(each["event"], each["by"]) for each in answer.json()["entries"]]
+
+
+def test_an_admin_does_not_become_somebody_who_comes_by_an_issuer(world: World) -> None:
+    """They would come in as before, and not notice it; also after they were closed, and came back."""
+    assert world.call("adam", "POST", "/v1/people", {"name": "orla", "role": "owner"}).status_code == 201
+    assert who(world, token(sub="orla")).status_code == 200
+    for _ in range(2):
+        refused = world.call("adam", "POST", "/v1/invitations", {"person": "orla", "role": "owner"})
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        assert "comes by OpenID Connect and needs no invitation" in refused.json()["detail"]
+        world.call("adam", "DELETE", "/v1/people/orla")
+    assert world.call("adam", "POST", "/v1/people", {"name": "orla", "role": "owner"}).status_code == 201
+    assert (who(world, token(sub="orla")).status_code, since(world, token(sub="orla"))) == (200, [])
+    mine = world.client.request(
+        "POST", "/v1/tokens", json={}, headers={"Authorization": f"Bearer {token(sub='orla')}"}
+    ).json()
+    assert who(world, mine["token"]).json()["name"] == "orla"  # for programs of their own
+    assert since(world, token(sub="orla")) == [("issued", "orla")]
+    assert since(world, mine["token"]) == []
+
+
+def test_who_was_impersonated_before_they_first_came_is_told_when_they_come(world: World) -> None:
+    invited = world.call("adam", "POST", "/v1/invitations", {"person": "omar", "role": "owner"}).json()
+    stolen = world.client.request("POST", "/redeem", json={"invitation": invited["invitation"]}).json()["token"]
+    assert since(world, stolen) == []
+    assert since(world, token(sub="omar")) == [("redeemed", BEARER), ("invited", "adam")]
+    browser = Browser(world)
+    browser.get("/console/sign-in")
+    assert browser.post("/console/sign-in", token=token(sub="omar")).status_code == 303
+    page = browser.get("/console/").text
+    assert "New ways in under your name" in page
+    assert "you were invited by adam" in page
+    assert "an invitation of yours was exchanged for the token" in page
+
+
+def test_what_was_done_in_a_name_is_told_until_the_day_after_it_was_seen(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = 1
+
+    class Clock(dt.datetime):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> Clock:
+            return cls(2026, 1, day, 12, tzinfo=tz)
+
+    monkeypatch.setattr("deniable.server.log.datetime", Clock)
+    kept = world.curator.catalogue
+    kept.add_person("ollie", Role.OWNER)
+    told = []
+    for day in range(1, 6):
+        if day == 2:
+            kept.add_token("aa", "ollie", "x", 9e9, by="adam")
+        if day != 4:  # nothing is seen on a day on which nobody comes
+            kept.signed_in("ollie", issued_to("ollie"))
+            kept.signed_in("ollie", issued_to("ollie"))  # by another process
+            with kept.reading() as connection:
+                told.append([each.event for each in log.since(connection, "ollie", issued_to("ollie"))])
+        if day == 3:
+            kept.add_token("ab", "ollie", "x", 9e9, by="adam")
+    assert told == [[], ["issued"], [], ["issued"]]

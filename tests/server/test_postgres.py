@@ -70,7 +70,8 @@ def test_a_database_that_is_away_is_said_in_a_word_and_comes_back(tmp_path: Path
                 asked += [there.ask(sql, path=":price", epsilon=0.5), there.call("olga", "GET", "/v1/datasets")]
                 found = {(each.status_code, each.json()["code"]) for each in asked}
                 config = tmp_path / "server.toml"
-                config.write_text(f'state = "state"\ndata = ["."]\ndatabase = "{there.curator.settings.database}"\n')
+                (tmp_path / "data").mkdir()
+                config.write_text(f'state = "state"\ndata = ["data"]\ndatabase = "{there.curator.settings.database}"\n')
                 command = [sys.executable, "-m", "deniable", "serve", "--port", "0", "--config", str(config)]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
             finally:

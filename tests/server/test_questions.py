@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from deniable.errors import EngineFailed
+from deniable.ledger import verify_label
 from deniable.ledger.entries import State
 from deniable.server.problems import CODES, MEDIA_TYPE
 from tests.server.world import WARDS, World
@@ -87,6 +88,73 @@ def test_a_batch_is_paid_together_or_not_at_all(world: World) -> None:
     bad = {**body, "questions": [*good[:1], "SELECT COUNT(*) AS n FROM visits WHERE age > 14", "SELECT * FROM visits"]}
     refused = world.call("ana", "POST", "/v1/questions:batch", bad)
     assert (refused.status_code, refused.json()["code"]) == (422, "refused")
+    assert list(world.ledger.entries()) == before
+
+
+def test_tables_by_several_sets_of_keys_are_answered_and_each_has_a_label(world: World) -> None:
+    cube = "SELECT ward, sex, COUNT(*) AS n, GROUPING(ward) AS g FROM visits WHERE age > 15 GROUP BY CUBE(ward, sex)"
+    before = world.ledger.charged.units
+    body = {"dataset": "visits", "questions": [cube], "epsilon": 0.5}
+    priced = world.call("ana", "POST", "/v1/questions:price_batch", body).json()
+    assert [each["cells"] for each in priced["tables"]] == [6, 3, 2, 1]
+    assert world.ledger.charged.units == before
+    first = world.ask(cube, key="cube", epsilon=0.5)
+    assert first.status_code == 200
+    said = first.json()
+    assert said["columns"] == ["ward", "sex", "n", "g"]
+    assert (len(said["rows"]), [len(each["rows"]) for each in said["tables"]]) == (12, [6, 3, 2, 1])
+    assert said["rows"][-1][:2] == [None, None]
+    paid = world.ledger.charged.units - before
+    assert 0 <= world.ledger.budget.cost(epsilon=0.5).units - paid < 10
+    assert world.ask(cube, key="cube", epsilon=0.5).json()["rows"] == said["rows"]
+    assert world.ask(cube, epsilon=0.5).json()["rows"] == said["rows"]
+    assert world.ledger.charged.units == before + paid
+    for each in said["tables"]:
+        label = world.call("ana", "GET", f"/v1/labels/{each['release']}").json()
+        assert verify_label(label, each, world.curator.key.public).numbers
+
+
+def test_tables_by_several_sets_of_keys_are_priced_and_explained_as_one_question(world: World) -> None:
+    """`price` said that there is no CUBE, although `ask` answers it."""
+    cube = "SELECT ward, sex, COUNT(*) AS n FROM visits WHERE age > 17 GROUP BY CUBE(ward, sex)"
+    before = list(world.ledger.entries())
+    body = {"dataset": "visits", "questions": [cube], "epsilon": 0.5}
+    priced = world.ask(cube, path=":price", epsilon=0.5)
+    assert priced.status_code == 200, priced.text
+    assert priced.json() == world.call("ana", "POST", "/v1/questions:price_batch", body).json()
+    assert [each["cells"] for each in priced.json()["tables"]] == [6, 3, 2, 1]
+    plan = world.ask(cube, path=":explain").json()["text"]
+    assert plan.count("SELECT") >= 4
+    with_noise = world.ask(cube, path=":explain", epsilon=0.5).json()["text"]
+    assert with_noise.startswith(plan)
+    assert "\n".join(priced.json()["lines"]) in with_noise
+    assert list(world.ledger.entries()) == before
+
+
+def test_a_batch_of_one_question_that_only_mentions_a_cube_is_priced(world: World) -> None:
+    """A text with the word was taken for several tables, and refused as if the batch were no list."""
+    body = {"dataset": "visits", "questions": ["SELECT COUNT(*) AS cube FROM visits"], "epsilon": 0.5}
+    priced = world.call("ana", "POST", "/v1/questions:price_batch", body)
+    assert priced.status_code == 200, priced.text
+    assert [list(each["errors"]) for each in priced.json()["tables"]] == [["cube"]]
+
+
+def test_a_share_of_the_total_is_answered_priced_and_labelled(world: World) -> None:
+    text = "SELECT ward, 100.0 * COUNT(*) / SUM(COUNT(*)) OVER () AS p FROM visits WHERE age > 16 GROUP BY ward"
+    assert world.ask(text, path=":price", epsilon=0.5).json()["errors"] == {"p": None}
+    answer = world.ask(text, epsilon=0.5).json()
+    assert sum(row[1] for row in answer["rows"]) == pytest.approx(100)
+    label = world.call("ana", "GET", f"/v1/labels/{answer['release']}").json()
+    assert verify_label(label, answer, world.curator.key.public).numbers
+
+
+def test_a_cube_of_too_many_cells_is_refused_and_nothing_is_charged(world: World) -> None:
+    cube = "SELECT age, stay, ward, sex, COUNT(*) AS n FROM visits GROUP BY CUBE(age, stay, ward, sex)"
+    before = list(world.ledger.entries())
+    body = {"dataset": "visits", "questions": [cube], "epsilon": 0.5}
+    for refused in (world.ask(cube, epsilon=0.5), world.call("ana", "POST", "/v1/questions:price_batch", body)):
+        assert (refused.status_code, refused.json()["code"]) == (422, "refused")
+        assert "cells (groups times columns), and at most 100,000 are allowed" in refused.text
     assert list(world.ledger.entries()) == before
 
 
@@ -183,6 +251,18 @@ def test_the_same_key_for_another_body_or_route_is_a_conflict(world: World) -> N
     world.ask(sql, key="k2", epsilon=0.5)
     for other in (world.ask(sql, key="k2", epsilon=0.6), world.ask(sql, key="k2", path=":refine", epsilon=0.5)):
         assert (other.status_code, other.json()["code"]) == (409, "key_reused")
+
+
+def test_a_key_that_was_forgotten_is_reused_and_not_pending_when_it_comes_with_another_body(world: World) -> None:
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE stay > 27"
+    world.ask(sql, key="forgotten", epsilon=0.5)
+    charged = world.ledger.charged
+    with world.curator.catalogue._engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM curator_requests WHERE key = 'forgotten'")  # as after key_days
+    other = world.ask(sql.replace("27", "28"), key="forgotten", epsilon=0.5)
+    assert (other.status_code, other.json()["code"]) == (409, "key_reused")
+    assert other.json()["detail"] == "the key was used for another question; use a new key for each question"
+    assert world.ledger.charged == charged
 
 
 def test_two_people_may_choose_the_same_key(world: World) -> None:

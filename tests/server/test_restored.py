@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from deniable.errors import EngineFailed, LedgerDamaged
+from deniable.errors import EngineFailed, LedgerDamaged, UnreadableRecord
 from deniable.ledger import State, verify_export
+from deniable.ledger.rows import gone_back
 from deniable.server import witness
 from deniable.server.bodies import BudgetBody
-from deniable.server.catalogue import Person
+from deniable.server.catalogue import Person, ReleaseRecord
 from deniable.server.curator import Curator
 from deniable.server.migrations.v0004_guards import RELEASED
 from deniable.server.problems import Problem
@@ -202,7 +203,7 @@ def test_the_other_families_go_on_and_whoever_runs_it_is_told(tmp_path: Path, ca
     curator = again(there)
     with caplog.at_level(logging.ERROR, logger="deniable.server"):
         curator.datasets.warm()
-    assert f"the ledger of family {family} is refused" in caplog.text
+    assert caplog.text.count(f"the ledger of visits (family {family}) is refused") == 1
     cost = {"epsilon": 0.1, "confidence": 0.95}
     assert curator.ask(OLGA, "other", NEVER.format(1), cost)["rows"]
     with pytest.raises(LedgerDamaged):
@@ -384,6 +385,113 @@ def test_a_database_that_is_restored_below_a_running_server_is_noticed(tmp_path:
             assert (told.status_code, told.json()["code"]) == (503, "ledger_damaged")
 
 
+def back_to(there: World, number: int, link: str, postgres: Any = None) -> None:  # noqa: F811
+    """Ledger and head of the catalogue as they were, below a running server."""
+    head = f"UPDATE curator_heads SET number = {number}, hash = '{link}'"
+    if postgres is not None:
+        set_back(postgres, there.curator.settings.database, number, link)
+        postgres.sql(head, there.curator.settings.database)
+        return
+    [place] = (there.folder / "state" / "ledgers").glob("*.ledger")
+    with closing(sqlite3.connect(place)) as database, database:
+        database.execute("DROP TRIGGER IF EXISTS never_delete")
+        database.execute(f"DELETE FROM entries WHERE number > {number}")
+        database.execute(f"UPDATE head SET number = {number}, hash = '{link}'")
+    with closing(sqlite3.connect(there.folder / "state" / "catalogue.sqlite")) as database, database:
+        database.execute(head)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def below(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[World, Any]:
+    """A server, and what its database is restored by."""
+    if request.param == "sqlite":
+        return made(tmp_path), None
+    running = request.getfixturevalue("postgres")
+    return made(tmp_path, database=running.database()), running
+
+
+QUESTIONS = [NEVER.format(each) for each in "abc"]
+COST = {"epsilon": 0.8, "confidence": 0.95}
+
+
+@pytest.mark.parametrize("first", [["a", "b", "c"], ["a"]])
+def test_as_many_entries_as_were_lost_below_a_running_server_are_another_history(
+    first: list[str], below: tuple[World, Any]
+) -> None:
+    """The same questions got fresh noise for a budget that was spent: numbers alone were compared."""
+    there, postgres = below  # noqa: F811
+    ask(there, 1)
+    head = there.ledger.head
+    questions = [NEVER.format(each) for each in first]
+    there.curator.batch(OLGA, "visits", questions, COST)
+    family = there.curator.catalogue.dataset("visits").family
+    there.curator.datasets.witness.sign(family, there.ledger)
+    place = there.curator.datasets.witness.place(family)
+    kept = place.read_bytes()
+    back_to(there, head.number, head.hash, postgres)
+    for _ in range(2):
+        with pytest.raises(LedgerDamaged, match="restart the server"):
+            there.curator.batch(OLGA, "visits", questions, COST)
+    assert there.ledger.head == head, "nothing is charged in a history that this process does not know"
+    with pytest.raises(LedgerDamaged):
+        there.curator.datasets.witness.sign(family, there.ledger)
+    there.curator.close()
+    assert place.read_bytes() == kept, "the checkpoint knows better"
+    curator = again(there)
+    with pytest.raises(LedgerDamaged):
+        curator.open(OLGA, "visits")
+    curator.close()
+
+
+def test_another_name_of_the_family_does_not_go_on_in_a_restored_ledger_either(below: tuple[World, Any]) -> None:
+    """Its handle has seen nothing of what was lost; the server has."""
+    there, postgres = below  # noqa: F811
+    link(there)
+    cost, mine = {"epsilon": 0.1, "confidence": 0.95}, "SELECT COUNT(*) AS n FROM again WHERE town = 'x{}'"
+    there.curator.ask(OLGA, "again", mine.format(1), cost)
+    head = there.ledger.head
+    ask(there, 2)
+    back_to(there, head.number, head.hash, postgres)
+    for number in (3, 4, 5):  # as many entries as were lost, and more
+        with pytest.raises(LedgerDamaged, match="restart the server"):
+            there.curator.ask(OLGA, "again", mine.format(number), cost)
+    there.curator.close()
+
+
+def test_two_names_of_a_family_take_turns(tmp_path: Path) -> None:
+    """What one of them wrote is newer than what the other remembers, and no contradiction."""
+    there = made(tmp_path)
+    link(there)
+    for number in range(3):
+        ask(there, number)
+        other = f"SELECT COUNT(*) AS n FROM again WHERE town = 'y{number}'"
+        there.curator.ask(OLGA, "again", other, {"epsilon": 0.1, "confidence": 0.95})
+    family = there.curator.catalogue.dataset("visits").family
+    late = there.ledger.reached
+    assert late.number < there.curator.catalogue.guards.head(family).number
+    unknown = ReleaseRecord("visits", 10**6, "olga", "SELECT 1", 0.95, 0.0)
+    there.curator.datasets.witness.released(family, there.ledger, [], [unknown])
+    assert there.curator.catalogue.release("visits", 10**6) is None
+    there.curator.close()
+
+
+def test_a_checkpoint_is_not_replaced_by_an_older_one(tmp_path: Path) -> None:
+    there = made(tmp_path)
+    ask(there, 1)
+    family = there.curator.catalogue.dataset("visits").family
+    seen, place = there.curator.datasets.witness, there.curator.datasets.witness.place(family)
+    seen.checkpoint(family, there.ledger)
+    seen.sign(family, there.ledger)
+    newest = json.loads(place.read_text())["number"]
+    seen.checkpoint(family, there.ledger)  # nothing has happened since: it is of the entry before
+    assert json.loads(place.read_text())["number"] == newest == there.ledger.head.number
+    place.write_text("{}")
+    with pytest.raises(UnreadableRecord):
+        seen.sign(family, there.ledger)
+    assert place.read_text() == "{}"
+    there.curator.close()
+
+
 def test_an_owner_is_told_that_a_file_is_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A file that was changed was explained; one that is gone was not, and no line was written."""
     there = made(tmp_path)
@@ -395,3 +503,20 @@ def test_an_owner_is_told_that_a_file_is_missing(tmp_path: Path, caplog: pytest.
     curator.close()
     assert (found.value.code, "put it back" in found.value.detail) == ("dataset_unavailable", True)
     assert "a file of dataset visits is missing" in caplog.text
+
+
+def test_a_replay_of_what_was_noted_is_refused_once_the_ledger_is_not_believed(tmp_path: Path) -> None:
+    """Replays of what this process has noted are told without a look at the ledger: not where one has failed."""
+    there = made(tmp_path)
+    ask(there, 1)
+    record = there.curator.catalogue.dataset("visits")
+    assert record is not None
+    watching, ledger = there.curator.datasets.witness, there.ledger
+    entries = there.curator.catalogue.releases("visits")
+    assert len(entries) == 1
+    watching.released(record.family, ledger, [], entries)
+    watching.released(record.family, ledger, [], entries)  # and again: it is noted
+    watching._broken[record.family] = gone_back(3)
+    with pytest.raises(LedgerDamaged, match="put back"):
+        watching.released(record.family, ledger, [], entries)
+    there.curator.close()

@@ -21,6 +21,11 @@ REQUESTS: dict[tuple[str, str], tuple[str, str, Any]] = {
         "/v1/questions:batch",
         {"dataset": "visits", "questions": [WARDS], "epsilon": 0.01},
     ),
+    ("POST", "/v1/questions:price_batch"): (
+        "price",
+        "/v1/questions:price_batch",
+        {"dataset": "visits", "questions": [WARDS], "epsilon": 0.01},
+    ),
     ("GET", "/v1/datasets"): ("see datasets", "/v1/datasets", None),
     ("POST", "/v1/datasets"): (
         "register",
@@ -44,6 +49,37 @@ REQUESTS: dict[tuple[str, str], tuple[str, str, Any]] = {
         "/v1/datasets/visits/bounds",
         {"column": "nothing", "epsilon": 0.01},
     ),
+    ("POST", "/v1/datasets/{name}/synthetic:price"): (
+        "price",
+        "/v1/datasets/visits/synthetic:price",
+        {"columns": ["ward", "sex"], "epsilon": 0.01},
+    ),
+    ("POST", "/v1/datasets/{name}/synthetic"): (
+        "ask",
+        "/v1/datasets/visits/synthetic",
+        {"columns": ["ward", "sex"], "epsilon": 0.01},
+    ),
+    ("GET", "/v1/datasets/{name}/synthetic"): ("see synthetic data", "/v1/datasets/visits/synthetic", None),
+    ("GET", "/v1/datasets/{name}/synthetic/{charge}"): (
+        "see synthetic data",
+        "/v1/datasets/visits/synthetic/999",
+        None,
+    ),
+    ("GET", "/v1/datasets/{name}/synthetic/{charge}/rows"): (
+        "see synthetic data",
+        "/v1/datasets/visits/synthetic/999/rows",
+        None,
+    ),
+    ("PUT", "/v1/datasets/{name}/synthetic/{charge}/published"): (
+        "publish synthetic data",
+        "/v1/datasets/visits/synthetic/999/published",
+        None,
+    ),
+    ("DELETE", "/v1/datasets/{name}/synthetic/{charge}/published"): (
+        "publish synthetic data",
+        "/v1/datasets/visits/synthetic/999/published",
+        None,
+    ),
     ("GET", "/v1/datasets/{name}/grants"): ("see grants", "/v1/datasets/visits/grants", None),
     ("POST", "/v1/datasets/{name}/grants"): ("grant", "/v1/datasets/visits/grants", {"analyst": "ana"}),
     ("DELETE", "/v1/datasets/{name}/grants/{analyst}"): ("grant", "/v1/datasets/visits/grants/nobody", None),
@@ -61,6 +97,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, str, Any]] = {
     ("GET", "/v1/labels/{release}"): ("see labels", "/v1/labels/visits:999", None),
     ("GET", "/v1/key"): ("see oneself", "/v1/key", None),
     ("GET", "/v1/me"): ("see oneself", "/v1/me", None),
+    ("GET", "/v1/me/since"): ("see oneself", "/v1/me/since", None),
     ("GET", "/v1/people"): ("manage people", "/v1/people", None),
     ("POST", "/v1/people"): ("manage people", "/v1/people", {"name": "ana", "role": "analyst"}),
     ("DELETE", "/v1/people/{name}"): ("manage people", "/v1/people/nobody", None),

@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 from deniable.cli import build
 from deniable.errors import DeniableError, LedgerUnavailable, UnreadableRecord
-from deniable.ledger import Ledger, keys, verify_export
+from deniable.ledger import Ledger, keys, verify_export, verify_label
 from deniable.server import holding, rotation
 from deniable.server.app import served
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Person
 from deniable.server.curator import Curator
-from deniable.server.labels import check_label
+from deniable.server.labels import check_label, signed
 from deniable.server.roles import Role
 from deniable.server.rotation import rotate
 from tests.postgres import postgres  # noqa: F401  # a fixture
@@ -54,7 +54,9 @@ def started(world: World) -> World:
 def test_everything_goes_on_under_the_new_key(tmp_path: Path) -> None:
     before = stopped(tmp_path)
     first = before.curator.key.public
-    (tmp_path / "server.toml").write_text('state = "state"\ndata = ["."]\ngrid = 0.001\nrate = 1e6\nburst = 1000000\n')
+    (tmp_path / "server.toml").write_text(
+        'state = "state"\ndata = ["data"]\ngrid = 0.001\nrate = 1e6\nburst = 1000000\n'
+    )
     done = CliRunner().invoke(build(), ["rotate", "--config", str(tmp_path / "server.toml"), "--json"])
     assert done.exit_code == 0, done.output
     new = json.loads(done.output)
@@ -79,12 +81,36 @@ def test_everything_goes_on_under_the_new_key(tmp_path: Path) -> None:
         assert said["keys"] == [first.hex, new["key"]]
         (tmp_path / "ledger.jsonl").write_bytes(world.call("ada", "GET", "/v1/ledger/visits").content)
         assert verify_export(tmp_path / "ledger.jsonl", key=first).keys == (first.hex, new["key"])
+        _follow_the_keys(label, answer, first, tmp_path / "ledger.jsonl")
         # Data that was known is still known: marks do not hang on the key that signs.
         body = {"name": "again", "sources": {"visits": "visits.csv"}, "schema": SCHEMA}
         assert world.call("olga", "POST", "/v1/datasets", body).json()["linked"] is True
     kept = keys.read_public(tmp_path / "state" / f"server.{first.hex[:16]}.pub")
     assert kept == first
     assert not list((tmp_path / "state").glob("server.next*"))
+
+
+def _follow_the_keys(label: Any, answer: Any, first: keys.PublicKey, ledger: Path) -> None:
+    """Whoever has the first key alone checks a label that was signed with the newest, by the ledger."""
+    found = verify_label(label, answer, first, ledger=ledger)
+    assert (found.numbers, found.signer, found.replaced, found.vouched) == (True, label["key"], False, True)
+    assert "for which your key vouched in the ledger" in found.lines()[0]
+    stranger = keys.new(ledger.with_name("stranger.key"))
+    forged = signed({name: label[name] for name in label if name not in {"key", "signature"}}, stranger)
+    with pytest.raises(UnreadableRecord, match="signed with another key"):
+        verify_label(forged, answer, first, ledger=ledger)
+    with pytest.raises(UnreadableRecord, match="the ledger does not hold with this key"):
+        verify_label(forged, answer, stranger.public, ledger=ledger)
+    with pytest.raises(UnreadableRecord, match="not as it was signed"):
+        verify_label({**label, "loss": "nothing"}, answer, first, ledger=ledger)
+    with pytest.raises(UnreadableRecord, match="not the ledger that the label names"):
+        verify_label({**label, "ledger": {**label["ledger"], "serial": "0" * 32}}, answer, first, ledger=ledger)
+    (ledger.parent / "label.json").write_text(json.dumps(label))
+    (ledger.parent / "first.pub").write_bytes(first.pem())
+    asked = ["verify-label", str(ledger.parent / "label.json"), "--key", str(ledger.parent / "first.pub")]
+    assert CliRunner().invoke(build(), asked).exit_code == 3
+    done = CliRunner().invoke(build(), [*asked, "--ledger", str(ledger)])
+    assert (done.exit_code, label["key"] in done.output) == (0, True), done.output
 
 
 def test_what_was_broken_off_is_finished_and_until_then_nothing_is_signed_wrongly(
@@ -127,7 +153,7 @@ def test_what_was_broken_off_is_finished_and_until_then_nothing_is_signed_wrongl
 def test_the_key_of_a_running_server_was_replaced(command: str, tmp_path: Path) -> None:
     """It went on without checkpoints, and an older copy of its state was believed: what was spent came back."""
     world = made(tmp_path)
-    (tmp_path / "server.toml").write_text('state = "state"\ndata = ["."]\n')
+    (tmp_path / "server.toml").write_text('state = "state"\ndata = ["data"]\n')
     asked = [command, "--config", str(tmp_path / "server.toml"), "--reason", "new"]
     with world.client:
         done = CliRunner().invoke(build(), asked)

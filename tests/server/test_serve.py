@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import os
 import select
@@ -82,6 +83,25 @@ def test_a_demo_that_is_stopped_leaves_nothing_and_says_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")
+def test_at_a_terminal_it_says_where_to_go_and_how_to_stop() -> None:
+    """Four tokens and an address stood there without a word."""
+    mine, theirs = os.openpty()
+    command = [sys.executable, "-m", "deniable", "serve", "--demo", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True) as server:
+        assert server.stdout is not None
+        lines = [server.stdout.readline() for _ in range(5)]
+        assert lines[-1].startswith("http")
+        assert select.select([mine], [], [], 60)[0]
+        said = os.read(mine, 1000).decode()
+        server.send_signal(signal.SIGTERM)
+        server.wait(60)
+    os.close(mine)
+    os.close(theirs)
+    expected = "Open the address in a browser and sign in with one of the tokens. Ctrl+C stops the server and deletes the demo's data."
+    assert said.strip() == expected
+
+
 def test_a_password_of_the_database_is_on_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`ps` shows command lines to everybody on the machine."""
     seen: list[list[str]] = []
@@ -104,8 +124,9 @@ def test_a_password_of_the_database_is_on_no_command_line(tmp_path: Path, monkey
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_nobody_serves_on_when_the_first_process_is_killed(tmp_path: Path) -> None:
     """Else the address stays taken, by processes that nobody replaces."""
+    (tmp_path / "data").mkdir()
     config = tmp_path / "server.toml"
-    config.write_text('state = "state"\ndata = ["."]\nprocesses = 2\n')
+    config.write_text('state = "state"\ndata = ["data"]\nprocesses = 2\n')
     with serving("--config", str(config)) as (_, url, server):
         assert httpx.get(f"{url}/health", trust_env=False, timeout=60).is_success
         server.kill()
@@ -137,9 +158,10 @@ def until_listening(url: str, count: int) -> None:
 
 
 def test_several_processes_share_one_account_and_survive_a_kill(tmp_path: Path) -> None:
-    visits().to_csv(tmp_path / "visits.csv", index=False)
+    (tmp_path / "data").mkdir()
+    visits().to_csv(tmp_path / "data" / "visits.csv", index=False)
     config = tmp_path / "server.toml"
-    config.write_text('state = "state"\ndata = ["."]\nprocesses = 2\n')
+    config.write_text('state = "state"\ndata = ["data"]\nprocesses = 2\n')
     with serving("--config", str(config), "--invite", "root") as (tokens, url, server):
         with httpx.Client(base_url=url, timeout=60, trust_env=False) as web:
 
@@ -262,14 +284,15 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
     config.write_text('state = "state"\ndata = ["nofolder"]\n')
     assert "nofolder is no folder" in refused("--config", str(config))[1]
     (tmp_path / "other").mkdir()
+    (tmp_path / "data").mkdir()
     (tmp_path / "other" / "catalogue.sqlite").write_text("no database, and long enough to be read as one" * 50)
-    config.write_text('state = "other"\ndata = ["."]\n')
+    config.write_text('state = "other"\ndata = ["data"]\n')
     assert refused("--config", str(config)) == (
         2,
         "deniable: catalogue.sqlite in the folder `state` is no catalogue, or a damaged one; "
         "it was not touched: restore it from a copy\n",
     )
-    config.write_text('state = "state"\ndata = ["."]\n')
+    config.write_text('state = "state"\ndata = ["data"]\n')
     code, said = refused("--config", str(config), "--host", "999.1.1.1")
     assert (code, "--port" in said) == (1, False)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -281,18 +304,26 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
     catalogue.add_person("olga", Role.OWNER)
     code, said = refused("--config", str(config), "--port", "0", "--invite", "olga")
     assert code == 2
-    assert "--invite='olga': is an owner here, and invites admins only" in said
+    assert "--invite='olga': is an owner here; --invite makes admins only; choose another name" in said
     catalogue.close_person("olga")
-    assert "is closed" in refused("--config", str(config), "--port", "0", "--invite", "olga")[1]
+    said = refused("--config", str(config), "--port", "0", "--invite", "olga")[1]
+    assert "--invite='olga': was an owner here; --invite makes admins only" in said
+    catalogue.add_person("root", Role.ADMIN)
+    said = refused("--config", str(config), "--port", "0", "--invite", "Root")[1]
+    assert "'Root' looks like 'root', who is here already; choose another name" in said
+    assert "the demo has an admin" in refused("--demo", "--invite", "bob")[1]
     assert catalogue.tokens("olga") == []
     catalogue.close()
 
 
 def test_an_admin_who_is_invited_at_the_start_leaves_lines(tmp_path: Path) -> None:
     """They were in the log of people, and not on stderr; the address is nobody's, so the server ends at once."""
+    (tmp_path / "data").mkdir()
     config = tmp_path / "server.toml"
-    config.write_text('state = "state"\ndata = ["."]\n')
+    config.write_text('state = "state"\ndata = ["data"]\n')
     command = [sys.executable, "-m", "deniable", "serve", "--config", str(config), "--invite", "root"]
     done = subprocess.run([*command, "--host", "203.0.113.1"], capture_output=True, text=True, check=False)
     said = [json.loads(line)["said"]["event"] for line in done.stderr.splitlines() if line.startswith("{")]
     assert said == ["person_added", "person_issued"]
+    times = [json.loads(line)["time"] for line in done.stderr.splitlines() if line.startswith("{")]
+    assert all(dt.datetime.fromisoformat(each).utcoffset() == dt.timedelta(0) for each in times)

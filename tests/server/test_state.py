@@ -28,8 +28,9 @@ from deniable.server.rotation import rotate
 from deniable.server.settings import Settings
 from deniable.units import Unit
 from tests.postgres import postgres  # noqa: F401  # a fixture
+from tests.queries.hospital import visits
 from tests.server.test_datasets import others
-from tests.server.world import BUDGET, SCHEMA, World, made
+from tests.server.world import BUDGET, SCHEMA, WARDS, World, made
 
 OLGA = Person("olga", Role.OWNER)
 
@@ -86,11 +87,51 @@ def test_a_container_without_its_volume_is_refused_after_a_restart(tmp_path: Pat
     spent(tmp_path, database=url)
     shutil.rmtree(tmp_path / "state")
     config = tmp_path / "server.toml"
-    config.write_text(f'state = "state"\ndata = ["."]\ndatabase = "{url}"\n')
+    (tmp_path / "data").mkdir()
+    config.write_text(f'state = "state"\ndata = ["data"]\ndatabase = "{url}"\n')
     command = [sys.executable, "-m", "deniable", "serve", "--port", "0", "--config", str(config)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
     assert "server.key" in done.stderr
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("then", ["another", "none"])
+def test_an_empty_database_beside_a_used_folder_gave_a_fresh_budget(then: str, tmp_path: Path, postgres: Any) -> None:  # noqa: F811
+    """Killed soon after it answered, the server had signed no checkpoint of what was spent, and the ledger is in the
+    database that the settings name no more.
+    """
+    (tmp_path / "data").mkdir()
+    visits().to_csv(tmp_path / "data" / "visits.csv", index=False)
+    config, url = tmp_path / "server.toml", postgres.database()
+    told = 'state = "state"\ndata = ["data"]\n{}'
+    with opened(tmp_path, "state", database=url) as there:  # not closed until later, as if it had been killed
+        there.catalogue.add_person("olga", Role.OWNER)
+        there.register(OLGA, "visits", {"visits": "data/visits.csv"}, SCHEMA, BudgetBody(epsilon=1.0))
+        there.ask(OLGA, "visits", WARDS, {"epsilon": 1.0, "confidence": 0.95})
+        config.write_text(told.format(f'database = "{postgres.database()}"\n' if then == "another" else ""))
+        command = [sys.executable, "-m", "deniable", "serve", "--port", "0", "--config", str(config)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "this one is empty" in done.stderr
+    assert "`database` that this folder was used with" in done.stderr
+    with opened(tmp_path, "state", database=url) as again:
+        assert again.described(OLGA, "visits")["left"] == "epsilon 0, delta 0"
+
+
+def test_a_folder_that_served_two_databases_goes_on_with_one(tmp_path: Path) -> None:
+    """As it was possible before; and where nothing was registered yet, another database may be chosen."""
+    with opened(tmp_path, "state"):
+        pass
+    (tmp_path / "state" / "catalogue.sqlite").unlink()
+    made(tmp_path).curator.close()
+    (tmp_path / "state" / "catalogue.id").write_text("0" * 32)
+    with pytest.raises(LedgerUnavailable, match="belongs to another database"):
+        Curator(Settings(state=tmp_path / "state", data=(tmp_path,)))
+    (tmp_path / "state" / "catalogue.id").unlink()  # killed between the two, or a state from before this was kept
+    for _ in range(2):
+        with opened(tmp_path, "state") as curator:
+            assert curator.catalogue.guards.own()["id"] == (tmp_path / "state" / "catalogue.id").read_text()
 
 
 def _started(folder: str, state: str, url: str | None, ready: Any, told: Any) -> None:
@@ -165,7 +206,7 @@ def test_a_copied_folder_is_not_served_beside_the_first(tmp_path: Path) -> None:
     with pytest.raises(LedgerUnavailable, match="at home elsewhere"):
         Curator(Settings(state=tmp_path / "copied", data=(tmp_path,)))
     config = tmp_path / "copied.toml"
-    config.write_text('state = "copied"\ndata = ["."]\n')
+    config.write_text('state = "copied"\ndata = ["data"]\n')
     done = CliRunner().invoke(cli.build(), ["moved", "--config", str(config), "--reason", "a new disk"])
     assert done.exit_code == 0, done.output
     with opened(tmp_path, "copied") as curator:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
 from deniable.server.problems import Problem
-from deniable.server.turns import WHO, Places, Turns
+from deniable.server.turns import SMALL, WHO, Large, Places, Turns
 
 
 class Bench:
@@ -214,3 +218,110 @@ async def _one_person_has_so_many_places() -> None:
     assert await ana == "ana"
     assert sorted(await asyncio.gather(*eve)) == sorted(f"eve{i}" for i in range(8))
     turns.close()
+
+
+def test_a_place_that_becomes_free_wakes_one_who_waits_and_nobody_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All who waited were woken for each place, to find that one of them has it."""
+    places, running, most, woken = Places(1), [0], [0], []
+    real = threading.Condition.wait
+
+    def wait(self: threading.Condition, timeout: float | None = None) -> bool:
+        found = real(self, timeout)
+        woken.append(threading.current_thread().name)
+        return found
+
+    monkeypatch.setattr(threading.Condition, "wait", wait)
+
+    def run(number: int) -> None:
+        WHO.set("eve")
+        with suppress(ValueError), places.one():
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+            time.sleep(0.01)
+            running[0] -= 1
+            if number % 2:
+                raise ValueError("a bug gives its place back too")
+
+    threads = [threading.Thread(target=run, args=(number,), name=f"eve{number}") for number in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(30)
+    assert most == [1]
+    assert sum(name.startswith("eve") for name in woken) <= 7
+    assert places._people == {}
+
+
+def test_one_person_makes_one_large_answer_at_a_time() -> None:
+    """24 answers of 75,000 cells at once made another person wait for 3 to 7 s."""
+    asyncio.run(_one_person_makes_one_large_answer_at_a_time())
+
+
+async def _one_person_makes_one_large_answer_at_a_time() -> None:
+    bench, turns, large = Bench(), Turns("t", most=12, each=6, waiting=100), Large()
+
+    def making(name: str, *cells: int) -> Callable[[], str]:
+        work = bench.work(name)
+
+        def run() -> str:
+            with large.work():
+                for each in cells:
+                    large.add(each)
+                return work()
+
+        return run
+
+    def start(person: str, name: str, *cells: int) -> asyncio.Future[str]:
+        WHO.set(person)
+        return turns.start(person, making(name, *cells))
+
+    first = start("eve", "large", SMALL + 1)
+    await until(lambda: bench.began == ["large"])
+    more = [start("eve", f"more{i}", SMALL // 2, SMALL // 2, 1) for i in range(3)]  # together they are large
+    others = [start("eve", "small", SMALL), start("ana", "ana", 10 * SMALL)]
+    await until(lambda: len(bench.began) == 3)
+    assert sorted(bench.began) == ["ana", "large", "small"]
+    bench.gates["large"].set()
+    await first
+    await until(lambda: len(bench.began) == 4)
+    for gate in bench.gates.values():
+        gate.set()
+    assert sorted(await asyncio.gather(*more)) == ["more0", "more1", "more2"]
+    await asyncio.gather(*others)
+    large.add(10 * SMALL)  # outside of any work nothing is held
+    with large.work():
+        large.add(10 * SMALL)  # and what failed or ended holds nothing
+    turns.close()
+
+
+def test_large_work_that_fails_gives_its_place_back() -> None:
+    large = Large()
+
+    def fails() -> None:
+        with large.work():
+            large.add(SMALL + 1)
+            raise ValueError("broken")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="broken"):
+            fails()
+
+
+def test_threads_take_shorter_turns_while_something_large_is_made() -> None:
+    large, usual = Large(), sys.getswitchinterval()
+    with large.work():
+        large.add(SMALL)
+        assert sys.getswitchinterval() == usual
+        large.add(1)
+        assert sys.getswitchinterval() == pytest.approx(usual / 10, rel=0.01)
+        with ThreadPoolExecutor(1) as pool:  # another server in the same process, for somebody else
+            pool.submit(_made_large, Large()).result()
+        assert sys.getswitchinterval() == pytest.approx(usual / 10, rel=0.01)
+    assert sys.getswitchinterval() == pytest.approx(usual, rel=0.01)
+
+
+def _made_large(large: Large) -> None:
+    with large.work():
+        large.add(SMALL + 1)

@@ -1,6 +1,7 @@
 """The command `deniable`: each subcommand is a few lines over the library.
 
     deniable ask visits.csv "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward" --unit patient_id --rows 20 ...
+    deniable synthesize visits.csv --columns ward,age --epsilon 0.5 --rows 1000 --out synthetic.parquet
     deniable curve "gaussian(sigma=50)**1000 * laplace(scale=4)" --delta 1e-6
     deniable survey answers.csv --question smokes --epsilon 1 --out reports.csv
     deniable attack reconstruction --epsilon 0.1 1 10
@@ -8,7 +9,7 @@
     deniable serve --demo
     deniable add visits.csv --schema visits.yaml --budget 1 --delta 1e-6 --url https://...
     deniable verify ledger.jsonl --key owner.pub
-    deniable rotate visits.csv.ledger --key owner.key --to new.key
+    deniable rotate owned.ledger --key owner.key --to new.key
     deniable moved visits.csv.ledger --reason "a new disk"
     deniable demo --out demo-output
 
@@ -18,14 +19,14 @@ Importing this module loads neither typer nor rich; they come with the extra `cl
 """
 
 import contextlib
-import csv
+import errno
 import json
 import math
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from deniable.errors import (
     NOTHING,
@@ -52,6 +53,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ε still gets numbers
+    if sys.stdout is None:
+        # Started with >&-. An answer would be charged and lost, and files would be opened in the place of the output.
+        said = "the standard output is closed, so nobody would be told; nothing was done. "
+        print(f"deniable: {said}Write > /dev/null where nobody shall read it", file=sys.stderr)
+        raise SystemExit(1)
     with plain_errors():
         build()(prog_name="deniable")  # also under python -m, whose name no shell can complete
 
@@ -65,12 +71,33 @@ def plain_errors() -> Iterator[None]:
         print("\n".join([f"deniable: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         raise SystemExit(2 if isinstance(error, ASKED_WRONGLY) else 1) from None
     except BrokenPipeError:
-        # The reader has seen enough (`... --json | head`): that is no failure of ours.
+        # The reader has seen enough (`... --json | head`). What it did not read may have been that a claim is refuted,
+        # so the exit code must not be 0. Shells report 141 = 128 + SIGPIPE for a program that a closed pipe ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
+        raise SystemExit(141) from None
     except OSError as error:
-        print(f"deniable: {error.strerror or error}: {error.filename or ''}", file=sys.stderr)
+        print(f"deniable: {_in_words(error)}", file=sys.stderr)
         raise SystemExit(1) from None
+
+
+WHAT_HELPS: Final = {
+    errno.ENOENT: "check the path: the file, or a folder on the way to it, is missing",
+    errno.ENOTDIR: "check the path: a part of it is a file, not a folder",
+    errno.EISDIR: "name a file, not a folder",
+    errno.EACCES: "choose a file or folder that you may read and write, or change its permissions",
+    errno.EPERM: "choose a file or folder that you may read and write, or change its permissions",
+    errno.EROFS: "choose a folder on a disk that can be written",
+    errno.ENOSPC: "free some space on the disk, then run it again",
+}
+
+
+def _in_words(error: OSError) -> str:
+    """What the operating system refused, where, and what to do; it names no file where an output is full."""
+    said = str(error.strerror or error)
+    if error.filename:
+        said += f": {os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename}"
+    helps = WHAT_HELPS.get(error.errno or 0)
+    return said if helps is None else f"{said}; {helps}"
 
 
 def build() -> "typer.Typer":
@@ -81,7 +108,9 @@ def build() -> "typer.Typer":
     except ImportError as error:
         raise MissingExtra(error.name or "typer", "cli") from None
 
-    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+    from deniable.cli.help import Commands
+
+    app = Commands()
 
     def print_version(wanted: bool) -> None:
         if wanted:
@@ -132,13 +161,12 @@ def build() -> "typer.Typer":
         """Run a survey in which nobody holds the answers: randomize them, or estimate from the reports."""
         from deniable.local.surveys import survey_command
 
-        listed = None if categories is None else next(csv.reader([categories], skipinitialspace=True), [])
         with plain_errors():
             survey_command(
                 answers,
                 question=question,
                 epsilon=epsilon,
-                categories=listed,
+                categories=None if categories is None else listed(categories),
                 low=low,
                 high=high,
                 out=out,
@@ -263,9 +291,10 @@ def build() -> "typer.Typer":
         with plain_errors():
             shown(out)
 
-    from deniable.cli import add, ledger, questions, serve
+    from deniable.cli import add, ledger, questions, serve, synthesize
 
     questions.add(app)
+    synthesize.add(app)
     add.add(app)
     ledger.add(app)
     serve.add(app)
@@ -274,6 +303,17 @@ def build() -> "typer.Typer":
 
 
 # -- deniable curve --------------------------------------------------------------------------------------------------
+
+
+def listed(categories: str) -> list[str]:
+    """The answers of --categories."""
+    from deniable.wellformed import fields_of
+
+    found = fields_of(categories, ",", spaces=True)
+    if found is None:
+        remedy = "write it as in --categories 'tea, \"coffee, black\"'"
+        raise InvalidParameter("--categories", categories, "must be one line in which every quote is closed", remedy)
+    return found
 
 
 def show_curve(expression: str, delta: float | None, epsilon: float | None, plot: Path | None, as_json: bool) -> None:

@@ -8,6 +8,7 @@ in full, under what is left of it (%2F for /). A file spends from one of these a
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from deniable.errors import InvalidParameter
+from deniable.ledger.places import check_length
 from deniable.tables.files import DATABASES, files_of, split_pattern
 
 _ENDING = ".ledger"
+_ANOTHER = "name a file in another place"
 
 
 def meant(source: Path) -> Path:
@@ -36,10 +39,33 @@ def meant(source: Path) -> Path:
     return _resolved(Path(folder)) / rest
 
 
+def must_be_there(source: Path) -> None:
+    """Refuse a source that means no file: else it is a table without an account, a unit or a schema, one by one."""
+    found = meant(source)
+    if is_database(found):
+        if not found.exists():
+            raise InvalidParameter("source", str(source), "there is no such file")
+    else:
+        files_of(str(source))
+
+
+def apart_from_the_table(out: Path, source: Path) -> None:
+    """Refuse to write to a file that is asked, or that would be read with those that are asked from then on."""
+    table, place = meant(source), _resolved(out)
+    if table.is_file():
+        if place == table or (place.exists() and place.samefile(table)):
+            raise InvalidParameter("--out", str(out), "is the table that is read: its rows would be lost", _ANOTHER)
+    elif place.is_relative_to(table) or fnmatch.fnmatch(str(place), str(table).replace("**/", "*")):
+        rule = f"lies among the files of {_called(table)}, and would be read as one of them"
+        raise InvalidParameter("--out", str(out), rule, _ANOTHER)
+
+
 def account_of(given: Mapping[str, Any], table: str | None) -> Path:
     """The file of the ledger. `table`: of a database, the name of what is asked."""
     source = meant(given["source"])
     beside, said = _beside(source), given["ledger"]
+    if said is None:
+        check_length(beside)
     if said is None and beside.exists() and source.is_file():
         return beside
     account = beside if said is None else Path(said)
@@ -89,16 +115,13 @@ def _check_only_account(source: Path, account: Path, table: str | None) -> None:
         rule = "has several names (hard links), and one account for all; none is beside this one"
         remedy = (
             "ask it by the name that has an account; if none has, remove its other names first "
-            f"(find / -samefile {several.name} lists them)"
+            f"(find / -samefile {_called(several)} lists them)"
         )
         raise InvalidParameter("source", several.name, rule, remedy)
 
 
 def _has_one(source: Path, account: Path, about: Path) -> InvalidParameter:
-    name, kept = (
-        str(each.relative_to(source.parent)) if each.is_relative_to(source.parent) else str(each)
-        for each in (about, account)
-    )
+    name, kept = _called(about), _called(account)
     if about == source:
         whose = ""
     elif not source.is_file():
@@ -110,6 +133,12 @@ def _has_one(source: Path, account: Path, about: Path) -> InvalidParameter:
     return InvalidParameter(
         "source", source.name, f"{whose}has an account already, in {kept}", f"ask {name} without --ledger"
     )
+
+
+def _called(path: Path) -> str:
+    """A path as it can be typed where the caller stands; the folder they stand in, and what is elsewhere, in full."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) and path != here else str(path)
 
 
 def _files(source: Path) -> list[Path]:
@@ -130,10 +159,10 @@ def _accounts(files: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
     """The accounts of some files: their own, and those of folders and patterns; each with what it is about."""
     asked = set(files)
     for each in (name for file in files for name in _names(file)):
-        if _beside(each).exists():
+        if os.path.exists(_beside(each)):  # not Path.exists, which raises where a name is too long
             yield _beside(each), each
     for folder in sorted({above for file in asked for above in file.parents}):
-        together = [folder] if folder.name and _beside(folder).is_file() else []
+        together = [folder] if folder.name and os.path.isfile(_beside(folder)) else []
         for about in (*together, *_patterns(folder)):
             with contextlib.suppress(InvalidParameter):  # it means no files, or none that can be read
                 if not asked.isdisjoint(map(Path, files_of(str(about)))):

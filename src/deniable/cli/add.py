@@ -63,9 +63,15 @@ def add(app: "typer.Typer") -> None:
         given = {"unit": unit, "rows": rows, "each_row": each_row, "schema": schema}
         with plain_errors():
             if token is None:
-                raise InvalidParameter("--token", NOTHING, "who are you?", "export DENIABLE_TOKEN=dn_...")
+                raise InvalidParameter(
+                    "--token", NOTHING, "must be given: it says who you are", "export DENIABLE_TOKEN=dn_..."
+                )
             if delta is not None and budget is None:
                 raise InvalidParameter("--delta", delta, "is a part of the budget", "give --budget as well")
+            if people == "others" and not reason:
+                raise InvalidParameter("--reason", NOTHING, "say why they are other people", "auditors read it")
+            if reason and people != "others":
+                raise InvalidParameter("--reason", NOTHING, "is for --people others", "leave it out")
             limit = {"epsilon": budget, "delta": delta}
             tables = _described(source, given)
             [table] = tables
@@ -83,6 +89,9 @@ def add(app: "typer.Typer") -> None:
                     grants=grant or [],
                 )
             except ServerRefused as error:
+                if error.code == "exists":
+                    rule = "there is a dataset of this name already, or one whose name looks like it"
+                    raise InvalidParameter("--name", name or table, rule, "choose another --name") from None
                 if error.code != "same_people":
                     raise
                 remedy = "say --people same (one budget), or --people others --reason '...'"
@@ -105,6 +114,9 @@ def add(app: "typer.Typer") -> None:
             for name, each in made.get("registration", {}).items():
                 lost = "".join(f", {count:,} left out by {column}" for column, count in each["left_out"].items())
                 print(f"rows  {name}: {each['read']:,} read{lost}, {each['cut']:,} cut (exact: for you alone)")
+                if spans := each.get("several_lines"):
+                    spread = f"{spans['records']:,} records have several lines, the longest {spans['longest']:,}"
+                    print(f"note  {name}: {spread}; check that no stray quote swallowed rows")
             for each in made["grants"]:
                 print(f"{each['analyst']} may ask, up to {each['limit']}")
 

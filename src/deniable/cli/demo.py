@@ -81,12 +81,14 @@ STOPS = (
         "Averages and quantiles",
         's.sql("""SELECT FLOOR(age / 20) * 20 AS age_from, AVG(bmi) AS bmi, MEDIAN(pressure) AS pressure\n'
         'FROM people GROUP BY age_from ORDER BY age_from""", epsilon=0.7)',
-        "Each number carries its noise interval. The ages are public because the bounds of the age are: all appear.",
+        "Each number carries its noise interval. The ages are public because the bounds of the age are: all appear. "
+        "What is left is more than the ε before minus the ε paid: with Gaussian noise μ² adds up, not ε.",
     ),
     Ask(
         "Keys that nobody listed",
         's.sql("SELECT origin, COUNT(*) AS n FROM people GROUP BY origin ORDER BY n DESC", epsilon=0.2)',
-        "A key is shown only if so many people have it that no single one could have decided that; δ pays for it.",
+        "A key is shown only if many people have it, so that no single person decides whether it is "
+        "shown; δ pays for that.",
     ),
     Ask(
         "The same in Python, and asked before",

@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from deniable.errors import NOTHING, InvalidParameter, LedgerDamaged, UnreadableRecord
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, LedgerDamaged, UnreadableRecord
 
 if TYPE_CHECKING:
     import typer
@@ -39,7 +39,9 @@ def add(app: "typer.Typer") -> None:
         ],
         key: Annotated[
             Path | None,
-            typer.Option(help="The owner's first public key (PEM); nobody may have signed whom it does not vouch for."),
+            typer.Option(
+                help="The owner's first public key (PEM). Signatures by keys that it does not vouch for are refused."
+            ),
         ] = None,
         against: Annotated[
             Path | None, typer.Option(help="A checkpoint or an earlier export that the history must contain.")
@@ -83,7 +85,13 @@ def add(app: "typer.Typer") -> None:
             Path | None, typer.Argument(help="The answer that stands beside it, as JSON.", show_default=False)
         ] = None,
         key: Annotated[
-            Path | None, typer.Option(help="The server's public key (PEM), from somebody you trust.")
+            Path | None,
+            typer.Option(
+                help="The server's public key (PEM), from somebody you trust: the newest, or with --ledger the first."
+            ),
+        ] = None,
+        ledger: Annotated[
+            Path | None, typer.Option(help="The exported ledger, which lists the keys that the first one vouched for.")
         ] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
     ) -> None:
@@ -95,10 +103,14 @@ def add(app: "typer.Typer") -> None:
             if key is None:
                 rule = "must be given: whoever edits a label can sign it with a key of their own"
                 raise InvalidParameter("--key", NOTHING, rule, "ask for /v1/key of the server, or an owner for it")
+            owner = keys.read_public(key)
             papers = [None if each is None else _object(each) for each in (label, answer)]
             assert papers[0] is not None
+            if "signature" not in papers[0]:
+                remedy = "give the label first, then the answer"
+                raise InvalidParameter("label", label.name, "is not a label: nobody signed it", remedy)
             try:
-                found = checked(papers[0], papers[1], keys.read_public(key))
+                found = checked(papers[0], papers[1], owner, ledger=ledger)
             except UnreadableRecord as wrong:
                 if as_json:
                     print(json.dumps({"whole": False, "fault": str(wrong)}, indent=2))
@@ -107,7 +119,7 @@ def add(app: "typer.Typer") -> None:
                 raise typer.Exit(3) from None
             if as_json:
                 record = {"whole": True, "release": found.release, "version": found.version, "numbers": found.numbers}
-                print(json.dumps(record, indent=2))
+                print(json.dumps({**record, "key": found.signer, "replaced": found.replaced}, indent=2))
             else:
                 print("\n".join(found.lines()))
             if answer is not None and not found.numbers:
@@ -207,14 +219,20 @@ def _rotated(
         public, many = rotate(Settings.read(config), by=by, reason=reason)
         return public.hex, many
     if place is None or key is None or to is None:
-        remedy = "write deniable rotate visits.csv.ledger --key owner.key --to new.key"
+        remedy = "write deniable rotate owned.ledger --key owner.key --to new.key"
         raise InvalidParameter("ledger, --key, --to", NOTHING, "all three are needed, or --config", remedy)
     if not place.exists():
         raise InvalidParameter("ledger", str(place), "there is no such file")
     old = keys.read(key)
     with Ledger.open(place) as ledger:
-        new = keys.read(to) if to.exists() else keys.new(to)
-        ledger.rotate(new.public, by=by, reason=reason, key=old)
+        made = not to.exists()
+        new = keys.new(to) if made else keys.read(to)
+        try:
+            ledger.rotate(new.public, by=by, reason=reason, key=old)
+        except (InvalidOperation, InvalidParameter):  # nothing was written, so the new key is nobody's
+            for each in (to, to.with_suffix(".pub")) if made else ():
+                each.unlink()
+            raise
         ledger.checkpoint(new)
     return new.public.hex, 1
 
@@ -242,7 +260,7 @@ def _exported(place: Path, kept: Path | None) -> Iterator[Path]:
         own = file.read(len(_SQLITE)) == _SQLITE
     if not own:
         if place.suffix.lower() != ".jsonl" and (beside := place.with_name(place.name + ".ledger")).exists():
-            raise InvalidParameter("ledger", str(place), "is the table, not its ledger", f"write {beside.name}")
+            raise InvalidParameter("ledger", str(place), "is the table, not its ledger", f"write {beside}")
         if kept is not None:
             raise InvalidParameter("--export", str(kept), f"{place.name} was exported already", "leave it out")
         yield place
@@ -297,6 +315,10 @@ def _record(found: "Verified", delta: float | None) -> dict[str, Any]:
     }
 
 
+def _several(count: int, name: str) -> str:
+    return f"{count} {name}{'' if count == 1 else 's'}"
+
+
 def _up(value: float) -> str:
     """A loss in four digits, rounded up."""
     from deniable.ledger.conversion import short_up
@@ -314,7 +336,7 @@ def _show(found: "Verified", record: dict[str, Any], *, checked: bool) -> None:
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
     were = "was" if found.open == 1 else "were"
-    signed = f"{found.adjustments} adjustments, {len(found.checkpoints)} checkpoints"
+    signed = f"{_several(found.adjustments, 'adjustment')}, {_several(len(found.checkpoints), 'checkpoint')}"
     vouched = f" and the {len(found.keys) - 1} that came after it, each vouched for" if len(found.keys) > 1 else ""
     trust = f"all by this key{vouched}" if checked else "by whom is not known: give --key"
     if found.checkpoints and found.unsigned:
@@ -341,10 +363,21 @@ def _show(found: "Verified", record: dict[str, Any], *, checked: bool) -> None:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """What a file of JSON says."""
+    """What a file of JSON says: each name once, since of two some readers take the first and some the last."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in made:
+                raise InvalidParameter("file", path.name, f"{name!r} is given twice in it", "download it again")
+            made[name] = value
+        return made
+
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
+    except InvalidParameter:
+        raise
+    except (UnicodeDecodeError, ValueError, RecursionError):  # brackets in brackets, thousands deep
         found = None
     if not isinstance(found, dict):
         raise InvalidParameter("file", path.name, "must be an object in JSON", "download it again")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from deniable.errors import NOTHING, InvalidParameter, QuestionRefused
+from deniable.errors import NOTHING, DeniableError, InvalidParameter, QuestionRefused
 
 if TYPE_CHECKING:
     import typer
@@ -36,8 +36,8 @@ def add(app: "typer.Typer") -> None:
     source = Annotated[
         Path,
         typer.Argument(
-            help="A CSV, Parquet or DuckDB file. Questions call its table as the file is called, "
-            "with _ for what SQL would have to quote: my visits.csv is my_visits.",
+            help="A CSV, Parquet or DuckDB file. In SQL its table has the name of the file, "
+            "with _ in place of all but letters, digits and _: my visits.csv is my_visits, 1st.csv is t_1st.",
             show_default=False,
         ),
     ]
@@ -61,7 +61,13 @@ def add(app: "typer.Typer") -> None:
             "the account groups by keys that nobody listed."
         ),
     ]
-    schema = Annotated[Path | None, typer.Option(help="A .yaml, .toml or .json file; `deniable schema` proposes one.")]
+    schema = Annotated[
+        Path | None,
+        typer.Option(
+            help="A .yaml, .toml or .json file; `deniable schema` proposes one. Needed with every question that uses "
+            "it: the ledger remembers whom it protects and the budget, not the schema."
+        ),
+    ]
     ledger = Annotated[Path | None, typer.Option(help="Where the account is kept; else FILE.ledger.")]
     confidence = Annotated[float, typer.Option(help="Of the noise intervals.")]
     as_json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -76,7 +82,9 @@ def add(app: "typer.Typer") -> None:
         """Answer a question about a file with noise, under a budget that is kept beside the file."""
         given = dict(locals())
         with plain_errors():
+            _must_be_there(source)
             _before_there_is_an_account(given)
+            _not_without_its_schema(given)
             with _opened(given, reads=True) as session, _in_options(given):
                 answer = session.sql(question, **_cost(given))
                 if as_json:
@@ -94,9 +102,11 @@ def add(app: "typer.Typer") -> None:
         """Say what `ask` would cost and how exact it would be. Free: no data is read, and nothing is written."""
         given = dict(locals())
         with plain_errors():
+            if schema is None:  # which would tell its columns
+                _must_be_there(source)
             _before_there_is_an_account(given)
             with _opened(given, reads=False) as session, _in_options(given):
-                found = session.price(question, **_cost(given))
+                found: Any = session.price(question, **_cost(given))
                 print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found)
 
     @app.command()
@@ -115,6 +125,7 @@ def add(app: "typer.Typer") -> None:
         """Buy bounds of a column: a noisy count by public bins, and the line for the schema that is read off it."""
         given = dict(locals()) | {"question": ""}
         with plain_errors():
+            _must_be_there(source)
             given["declared"] = _declared(given)
             if not _account(given).exists():
                 with _opened(given, reads=False) as session:
@@ -132,6 +143,7 @@ def add(app: "typer.Typer") -> None:
         """Tell the owner of a file, exactly, which rows questions are about and which got lost. Not for others."""
         given = dict(locals())
         with plain_errors():
+            _must_be_there(source)
             [found] = _registered(given).values()
             print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found.describe())
 
@@ -145,10 +157,17 @@ def add(app: "typer.Typer") -> None:
         """Propose a schema from the types of a file; what only its owner can know is left to fill in."""
         from deniable.queries.engines.unread import Unread
         from deniable.tables import propose_schema
+        from deniable.tables.propose import types_of
 
         with plain_errors():
             [(name, found)] = _named(source, table).items()
-            print(propose_schema(Unread().types(found), name=name).text("json" if as_json else form))
+            types = types_of(found, once=True) if isinstance(found, Path) else Unread().types(found)
+            print(propose_schema(types, name=name).text("json" if as_json else form), flush=True)
+            if sys.stderr.isatty():
+                said = (
+                    "Replace each FILL IN, or take it out, and correct the kinds: all columns of a CSV file are text,"
+                )
+                print(f"{said} because it has no types and no value is read.", file=sys.stderr)
 
 
 def _registered(given: dict[str, Any]) -> "Mapping[str, Registration]":
@@ -163,6 +182,12 @@ def _registered(given: dict[str, Any]) -> "Mapping[str, Registration]":
     about = {"unit": _unit(given, known), "schema": given["schema"], "budget": Budget.pure(epsilon=1)}
     with session(_named(given["source"], given["table"]), **about) as opened:
         return opened.registration
+
+
+def _must_be_there(source: Path) -> None:
+    from deniable.cli.accounts import must_be_there  # only where it is needed: --help waits for nothing
+
+    must_be_there(source)
 
 
 def _named(source: Path, table: str | None) -> dict[str, object]:
@@ -239,6 +264,40 @@ def _before_there_is_an_account(given: dict[str, Any]) -> None:
     print(said, file=sys.stderr)
 
 
+def _not_without_its_schema(given: dict[str, Any]) -> None:
+    """Refuse to group by keys that nobody listed where the question before was asked with a schema: it was forgotten.
+
+    The answer would have few keys or none, and would be charged all the same.
+    """
+    from deniable.ledger import Ledger, State
+    from deniable.queries.grouping import sets_of
+
+    path, question = _account(given), given["question"]
+    if given["schema"] is not None or not path.exists():
+        return
+    with _opened(given, reads=False) as session, _in_options(given):
+        if sets_of(question, session.tables) is not None or session.price(question, **_cost(given)).threshold is None:
+            return
+        with Ledger.inspect(path) as ledger:
+            sealed = [each for each in ledger.entries() if each.state is State.SEALED]
+        if not sealed or _means(session, sealed[-1].description) in {None, sealed[-1].question}:
+            return
+    rule = (
+        "the question before was asked with a schema; without it these keys are not listed, and few or none are shown"
+    )
+    raise InvalidParameter("--schema", NOTHING, rule, "name the schema again; nothing was charged")
+
+
+def _means(session: "Session", text: str) -> str | None:
+    """What a text asks of these tables; empty if they refuse it, and None if it is no question."""
+    try:
+        return session.price(text, epsilon=1).plan.question.hash
+    except QuestionRefused as refused:
+        return None if refused.code in {"syntax", "statement", "too_long"} else ""
+    except DeniableError:
+        return None
+
+
 @contextlib.contextmanager
 def _in_options(given: dict[str, Any]) -> Iterator[None]:
     """What a refusal means here: which option to write."""
@@ -246,39 +305,44 @@ def _in_options(given: dict[str, Any]) -> Iterator[None]:
         yield
     except QuestionRefused as refused:
         if given["schema"] is None and "in the schema" in refused.rewrite:
-            refused.add_note("here: `deniable schema` proposes one to fill in; name it with --schema")
+            said = "here: `deniable schema` proposes one to fill in; name it with --schema"
+            kept = ", also if an earlier question did: the ledger does not keep it" if _account(given).exists() else ""
+            refused.add_note(said + kept)
         raise
 
 
 def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
     from deniable.units import Unit
 
-    column, rows = given["unit"], given["rows"]
+    column, rows, most = given["unit"], given["rows"], given.get("rows_option", "--rows")
     if given["each_row"]:
         if column is not None or rows is not None:
             raise InvalidParameter(
-                "--each-row", NOTHING, "says that nobody has several rows", "leave --unit and --rows out"
+                "--each-row", NOTHING, "says that nobody has several rows", f"leave --unit and {most} out"
             )
         return _same(given, Unit.row(), known)
     if column is not None and rows is not None:
         return _same(given, Unit.person(column, rows=rows), known)
     if column is not None or rows is not None:
-        given_one = "--unit" if rows is None else "--rows"
-        raise InvalidParameter(given_one, NOTHING, "--unit and --rows go together", "write --unit patient_id --rows 20")
+        given_one = "--unit" if rows is None else most
+        rule = f"--unit and {most} go together"
+        raise InvalidParameter(given_one, NOTHING, rule, f"write --unit patient_id {most} 20")
     if given["schema"] is not None or known is not None:
         return known if given["schema"] is None else None
-    remedy = "write --unit patient_id --rows 20, or --each-row if nobody has two rows, or name a --schema that says it"
-    raise InvalidParameter("--unit", NOTHING, "who is protected?", remedy)
+    remedy = f"write --unit patient_id {most} 20, or --each-row if nobody has two rows, or name a --schema that says it"
+    raise InvalidParameter("--unit", NOTHING, "must be given: it says who is protected", remedy)
 
 
 def _same(given: dict[str, Any], asked: "Unit", known: "Unit | None") -> "Unit":
     if known in {None, asked}:
         return asked
     assert known is not None
-    said = "--each-row" if known.column is None else f"--unit {known.column} --rows {known.rows}"
+    most = given.get("rows_option", "--rows")
+    said = "--each-row" if known.column is None else f"--unit {known.column} {most} {known.rows}"
     name = "--each-row" if given["each_row"] else "--unit"
-    rule = f"the account in {_account(given).name} protects others ({said})"
-    raise InvalidParameter(name, NOTHING, rule, "leave it out; the account knows whom it protects")
+    whose = "each row" if known.column is None else f"the people of {known.column!r}"
+    rule = f"the account in {_account(given).name} was opened to protect {whose} ({said})"
+    raise InvalidParameter(name, NOTHING, rule, "leave it out: whom an account protects is fixed once")
 
 
 def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
@@ -300,25 +364,30 @@ def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
     raise InvalidParameter("--budget", budget, rule, "leave --budget and --delta out: a budget is fixed once")
 
 
-def _opened(given: dict[str, Any], *, reads: bool) -> "Session":
+@contextlib.contextmanager
+def _opened(given: dict[str, Any], *, reads: bool) -> "Iterator[Session]":
+    """The session that a command needs. One that reads no data writes nothing either: it only looks at the account."""
     from deniable.ledger import Ledger
     from deniable.queries.connect import session
     from deniable.queries.engines.unread import Unread
 
-    path, budget, unit = _account(given), None, None
-    if path.exists():
-        with Ledger.open(path) as ledger:
-            budget, unit = ledger.budget, ledger.unit
-    limit, whose = _budget(given, budget), _unit(given, unit)
-    return session(
-        _named(given["source"], given["table"]),
-        unit=whose,
-        budget=limit,
-        schema=given.get("declared") or given["schema"],
-        ledger=path if reads or path.exists() else None,  # a price writes nothing
-        engine="duckdb" if reads else Unread(),
-        progress=reads,
-    )
+    path, budget, unit, sources = _account(given), None, None, _named(given["source"], given["table"])
+    with contextlib.ExitStack() as stack:
+        account: Path | Ledger | None = path if reads else None
+        if path.exists():
+            looked_at = stack.enter_context(Ledger.inspect(path, dataset=", ".join(sources)))
+            budget, unit = looked_at.budget, looked_at.unit
+            if reads:
+                stack.close()  # it is opened to be written
+            else:
+                account = looked_at
+        limit, whose = _budget(given, budget), _unit(given, unit)
+        about = {"unit": whose, "budget": limit, "schema": given.get("declared") or given["schema"]}
+        engine = "duckdb" if reads else Unread()
+        if reads and limit is not None:  # chosen now; a price says it in a note of its own
+            for said in limit.weaknesses():
+                print(f"deniable: the budget's {said}", file=sys.stderr)
+        yield stack.enter_context(session(sources, **about, ledger=account, engine=engine, progress=reads))
 
 
 def _console() -> Any:

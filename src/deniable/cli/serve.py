@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from itertools import chain
@@ -43,10 +44,13 @@ def add(app: "typer.Typer") -> None:
     ) -> None:
         """Serve tables, budgets and ledgers over HTTP, with a console in the browser."""
         with plain_errors():
+            if demo and invite is not None:
+                rule = "is for --config; the demo has an admin, whose token it prints"
+                raise InvalidParameter("--invite", invite, rule, "leave it out")
             if demo == (config is not None):
                 raise InvalidParameter("--demo, --config", NOTHING, "give exactly one of them", "try --demo")
             with _tidy_when_told(), _prepared(config, host, port, invite) as (curator, tokens):
-                run(curator, tokens, as_json=as_json)
+                run(curator, tokens, as_json=as_json, ends=" and deletes the demo's data" if demo else "")
 
 
 @contextlib.contextmanager
@@ -107,21 +111,23 @@ def _invited(curator: "Curator", name: str) -> str:
     from deniable.server.problems import Problem
     from deniable.server.roles import Role
 
+    known = {person.name: (person, active) for person, active in curator.catalogue.people()}
+    if name in known and known[name][0].role is not Role.ADMIN:
+        person, active = known[name]
+        rule = f"{'is' if active else 'was'} an {person.role} here; --invite makes admins only"
+        raise InvalidParameter("--invite", name, rule, "choose another name")
     try:
-        person = curator.catalogue.person(name) or curator.catalogue.add_person(name, Role.ADMIN)
+        if curator.catalogue.person(name) is None:
+            curator.catalogue.add_person(name, Role.ADMIN)
     except Problem as problem:
-        if problem.code != "exists":
-            raise LedgerUnavailable(problem.detail, "try again") from None
-        person = None  # somebody who was closed, in another role
-    if person is None or person.role is not Role.ADMIN:
-        role = "was somebody else, and is closed" if person is None else f"is an {person.role} here"
-        remedy = "choose another name; an admin who is here makes tokens for everybody else"
-        raise InvalidParameter("--invite", name, f"{role}, and invites admins only", remedy)
+        if problem.code == "exists":  # it looks like the name of somebody else
+            raise InvalidParameter("--invite", NOTHING, problem.detail) from None
+        raise LedgerUnavailable(problem.detail, "try again") from None
     return str(curator.reception.issue(name, None)["token"])
 
 
-def run(curator: "Curator", tokens: "dict[Role, str]", *, as_json: bool) -> None:
-    """Say who may come in and where, and serve until somebody says stop."""
+def run(curator: "Curator", tokens: "dict[Role, str]", *, as_json: bool, ends: str = "") -> None:
+    """Say who may come in and where, and serve until somebody says stop; `ends` is what happens then."""
     from deniable.server import processes
 
     settings = curator.settings
@@ -137,6 +143,9 @@ def run(curator: "Curator", tokens: "dict[Role, str]", *, as_json: bool) -> None
     else:
         lines = [*(f"{role:8} {token}" for role, token in tokens.items()), processes.address(place)]
         print("\n".join(lines), flush=True)
+        if sys.stderr.isatty():  # elsewhere it holds the lines of the log, and nothing else
+            entrance = "Open the address in a browser and sign in with one of the tokens. " if tokens else ""
+            print(f"{entrance}Ctrl+C stops the server{ends}.", file=sys.stderr, flush=True)
     if curator.settings.processes == 1:
         processes.serve(curator, place)
     else:

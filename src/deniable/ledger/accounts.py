@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _LONGEST_WINDOW: Final = 10 * 366 * 86_400
+SPENT: Final = "nothing was spent; what was allowed is used up; answers to earlier questions can still be read"
 
 Limits = dict[tuple[str, int | None], Cost]
 """Limits by account and window; the window None is for good."""
@@ -98,18 +99,19 @@ def refuse(budget: Budget, total: Cost, accounts: Sequence[Account]) -> None:
     for each in accounts if total != Cost(0, 0) else ():  # what reads nothing private may always be written down
         if not budget.fits(each.spent + total, each.limit):
             named = each.title if len(accounts) > 1 else ""
-            said = "nothing was spent; " + _remedy(total, each.left)
+            said = _remedy(total, each.left)
             raise BudgetExceeded(total.describe(budget), each.left.describe_rest(budget), said, account=named)
 
 
 def _remedy(total: Cost, left: Cost) -> str:
     """What to do about the column that is too empty."""
+    if left.units == 0 < total.units:
+        return SPENT
     again = "or ask something that was asked before"
     if total.units > left.units:
-        return f"lower the cost, {again}"
-    return (
-        f"what lacks is delta, which unlisted keys need: lower delta=, declare the keys or name them with IN, {again}"
-    )
+        return f"nothing was spent; lower the cost, {again}"
+    lacks = "what lacks is delta, which unlisted keys need: lower delta=, declare the keys or name them with IN"
+    return f"nothing was spent; {lacks}, {again}"
 
 
 def least_left(accounts: Iterable[Account], also: Cost) -> Cost:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from deniable.ledger.budget import Cost
 from deniable.ledger.entries import Entry, checked_kind, checked_name, checked_question, checked_text
 from deniable.ledger.stores import Transaction
 
-__all__ = ["Ask", "ask_of", "keyed_of"]
+__all__ = ["REUSED", "Ask", "ask_of", "keyed_of"]
+
+REUSED: Final = "was used for another question"
+"""The rule of the refusal where a key comes again with something else."""
 
 
 class Ask(NamedTuple):

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
 
+from deniable.curves import advice
 from deniable.curves.filters import (
     UNIT,
     Amount,
@@ -42,7 +43,7 @@ from deniable.curves.filters import (
 )
 from deniable.curves.textbook_numbers import down as float_down
 from deniable.curves.textbook_numbers import up as float_up
-from deniable.errors import BudgetExceeded, InvalidParameter, UnreadableRecord
+from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord
 from deniable.ledger import conversion
 
 if TYPE_CHECKING:
@@ -79,7 +80,10 @@ class Cost:
     delta_units: int = 0
 
     def __post_init__(self) -> None:
-        for name, value in (("units", self.units), ("delta_units", self.delta_units)):
+        units, delta_units = self.units, self.delta_units
+        if type(units) is int and type(delta_units) is int and units >= 0 and delta_units >= 0:
+            return  # nearly always, and often
+        for name, value in (("units", units), ("delta_units", delta_units)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise InvalidParameter(name, value, "must be a whole number, at least 0")
 
@@ -147,7 +151,22 @@ class Budget:
     noise_delta_units: int
     """The δ at which an ε is read as a μ: δ - keys_delta. 0 where there is none."""
 
-    def __init__(self, *, epsilon: Amount, delta: Amount, keys_delta: Amount | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        epsilon: Amount,
+        delta: Amount | None = None,
+        keys_delta: Amount | None = None,
+        people: int | None = None,
+    ) -> None:
+        """`people` is the public number of people, if one may be told: for advice on δ alone, and not kept."""
+        if delta is None:  # which is not 0: Gaussian noise has no pure ε
+            remedy = f"write Budget(epsilon={epsilon}, delta=1e-6), or Budget.pure(epsilon={epsilon}) for none"
+            raise InvalidParameter("delta", NOTHING, "must be given", remedy)
+        self._choose(epsilon, delta, keys_delta)
+        self._advise(people)
+
+    def _choose(self, epsilon: Amount, delta: Amount, keys_delta: Amount | None) -> None:
         asked, whole = _limit("epsilon", epsilon), units_of_limit("delta", delta)
         keys = whole // 10 if keys_delta is None else units_of_limit("keys_delta", keys_delta)
         if not 0 < whole < 10**30:
@@ -162,23 +181,22 @@ class Budget:
         self._fill("mu2", Cost(mu2, keys), asked, whole - keys)
 
     @classmethod
-    def pure(cls, *, epsilon: Amount, delta: Amount = 0) -> Budget:
+    def pure(cls, *, epsilon: Amount, delta: Amount = 0, people: int | None = None) -> Budget:
         """A budget of ε: everything released is (ε, δ)-DP while Σε_i <= ε, where δ is for thresholded keys alone."""
-        return cls._of("epsilon", Cost(_limit("epsilon", epsilon), _column(delta)))
+        return cls._of("epsilon", Cost(_limit("epsilon", epsilon), _column(delta)))._advise(people)
 
     @classmethod
-    def gaussian(cls, *, mu: Amount, delta: Amount = 0) -> Budget:
+    def gaussian(cls, *, mu: Amount, delta: Amount = 0, people: int | None = None) -> Budget:
         """A budget of μ: everything released is μ-GDP, up to δ, while Σμ_i² <= μ²."""
-        _limit("mu", mu)
-        square = math.floor(exact_amount("mu", mu) ** 2 / UNIT)
+        square = math.floor(exact_amount("mu", mu, _range("mu")) ** 2 / UNIT)
         if not 0 < square <= _MOST * 10**30:
-            raise InvalidParameter("mu", mu, f"must be from 1e-15 to {math.isqrt(_MOST):,}")
-        return cls._of("mu2", Cost(square, _column(delta)))
+            raise InvalidParameter("mu", mu, _range("mu"))
+        return cls._of("mu2", Cost(square, _column(delta)))._advise(people)
 
     @classmethod
-    def zcdp(cls, *, rho: Amount, delta: Amount = 0) -> Budget:
+    def zcdp(cls, *, rho: Amount, delta: Amount = 0, people: int | None = None) -> Budget:
         """A budget of ρ: everything released is ρ-zCDP, up to δ, while Σρ_i <= ρ."""
-        return cls._of("rho", Cost(_limit("rho", rho), _column(delta)))
+        return cls._of("rho", Cost(_limit("rho", rho), _column(delta)))._advise(people)
 
     @classmethod
     def _of(cls, currency: Currency, limit: Cost) -> Self:
@@ -191,6 +209,29 @@ class Budget:
         object.__setattr__(self, "limit", limit)
         object.__setattr__(self, "epsilon_units", epsilon_units)
         object.__setattr__(self, "noise_delta_units", noise_delta_units)
+
+    def weaknesses(self, *, people: int | None = None) -> tuple[str, ...]:
+        """What this budget protects little, a sentence each, from its own numbers and the public number of people.
+
+        >>> Budget(epsilon=1, delta=1e-6).weaknesses(people=10_000)
+        ()
+        >>> [said] = Budget(epsilon=1, delta=1e-3).weaknesses(people=10_000)
+        >>> said
+        'delta 0.001 protects little: it is not well below 1/n = 0.0001 for n = 10,000 people, and allows showing \
+each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-08 is usual'
+        """
+        return advice.weaknesses(people=people, **self._read_as())
+
+    def _read_as(self) -> dict[str, Any]:
+        """The promise as parameters that there is advice on; a ρ as the μ of Gaussian noise that it allows."""
+        if self.epsilon is not None:
+            return {"epsilon": self.epsilon, "delta": self.delta}
+        doubled = self.limit.units * (2 if self.currency == "rho" else 1)
+        return {"mu": conversion.root_down(doubled), "delta": self.delta}
+
+    def _advise(self, people: int | None) -> Self:
+        advice.warn_if_weak(people=people, **self._read_as())
+        return self
 
     # -- what things cost ----------------------------------------------------------------------------------------------
 
@@ -205,11 +246,7 @@ class Budget:
         >>> Budget.pure(epsilon=1).fits(Cost(3), Cost(3)), Budget.pure(epsilon=1).fits(Cost(3, 1), Cost(3))
         (True, False)
         """
-        try:
-            _filter(self.currency, limit).charge_units(total.units, total.delta_units)
-        except BudgetExceeded:
-            return False
-        return True
+        return _filter(self.currency, limit).admits_units(total.units, total.delta_units)
 
     def price(self, curve: Priced, *, delta: Amount = 0) -> Cost:
         """What a release of this curve costs: gdp()², epsilon(delta=0) or zcdp(), rounded up.
@@ -248,8 +285,14 @@ class Budget:
         if len(given) != 1:
             raise InvalidParameter("cost", ", ".join(given), "give exactly one of epsilon, mu and rho")
         [(name, amount)] = given.items()
-        if exact_amount(name, amount) <= 0:
-            raise InvalidParameter(name, amount, "must be above 0: what reads data costs something")
+        if type(amount) in _WRITTEN and type(delta) in _WRITTEN:
+            return _known_cost(self, name, amount, delta)
+        return self._cost(name, amount, delta)
+
+    def _cost(self, name: str, amount: Amount, delta: Amount) -> Cost:
+        exact = exact_amount(name, amount, _range(name))
+        if (exact * exact if name == "mu" else exact) < UNIT:
+            raise InvalidParameter(name, amount, _range(name))
         return Cost(self._units(name, amount), units_of_cost("delta", delta))
 
     def _units(self, name: str, amount: Amount) -> int:
@@ -335,9 +378,8 @@ class Budget:
             if "epsilon" not in record:
                 return cls._of(currency, limit)  # type: ignore[arg-type]  # it is one of three, as just seen
             epsilon, noise = int(str(record["epsilon"])), int(str(record["noise_delta"]))
-            made = cls(
-                epsilon=epsilon * UNIT, delta=(noise + limit.delta_units) * UNIT, keys_delta=limit.delta_units * UNIT
-            )
+            made = cls.__new__(cls)  # what was chosen before is read without advice
+            made._choose(epsilon * UNIT, (noise + limit.delta_units) * UNIT, limit.delta_units * UNIT)
             if made.limit != limit:
                 raise UnreadableRecord("the limit of this budget does not follow from its epsilon and delta")
         except (KeyError, TypeError, ValueError) as error:
@@ -366,10 +408,16 @@ class Budget:
 
 def _limit(name: str, value: Amount) -> int:
     """A limit in whole units: rounded down, and neither nothing nor everything."""
-    units = units_of_limit(name, value)
+    units = math.floor(exact_amount(name, value, _range(name)) / UNIT)
     if not 0 < units <= _MOST * 10**30:
-        raise InvalidParameter(name, value, f"must be at least 1e-30 and at most {_MOST:,}")
+        raise InvalidParameter(name, value, _range(name))
     return units
+
+
+def _range(name: str) -> str:
+    """What an ε, a μ or a ρ may be, of a budget and of a question: said alike wherever one is out of range."""
+    least, most = ("1e-15", math.isqrt(_MOST)) if name == "mu" else ("1e-30", _MOST)
+    return f"must be at least {least} and at most {most:,}"
 
 
 def _column(delta: Amount) -> int:
@@ -394,13 +442,22 @@ def _filter(currency: Currency, limit: Cost) -> Filter:
 # --- once for many questions: they cost the same, and leave the same to be told more than once ------------------------
 
 
+_WRITTEN: Final = (float, int, str)
+"""How amounts are written that are looked up. A Fraction can be equal to a float and mean another amount."""
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _known_cost(budget: Budget, name: str, amount: Amount, delta: Amount) -> Cost:
+    return budget._cost(name, amount, delta)
+
+
 @lru_cache(maxsize=1024)
 def _described(cost: Cost, budget: Budget) -> str:
     level, name = conversion.short_up(budget.level_up(cost)), _SPOKEN[budget.currency]
     said = f"{name} {level}"
     if budget.noise_delta_units and cost.units:
         epsilon = conversion.epsilon_up(cost.units, budget.noise_delta_units)
-        said = f"epsilon {epsilon} at delta {amount_of(budget.noise_delta_units)} ({said})"
+        said = f"epsilon {epsilon} at delta {_delta_said(budget.noise_delta_units)} ({said})"
     return said + (f", delta {conversion.short_up(cost.delta_units * UNIT)}" if cost.delta_units else "")
 
 
@@ -410,8 +467,18 @@ def _described_rest(cost: Cost, budget: Budget) -> str:
     said = f"{name} {level}"
     if budget.noise_delta_units and cost.units:
         epsilon = conversion.epsilon_down(cost.units, budget.noise_delta_units)
-        said = f"epsilon {epsilon} at delta {amount_of(budget.noise_delta_units)} ({said})"
-    return f"{said}, delta {conversion.short_down(cost.delta_units * UNIT)}"
+        said = f"epsilon {epsilon} at delta {_delta_said(budget.noise_delta_units)} ({said})"
+    return f"{said}, delta {_delta_left(cost.delta_units)}"
+
+
+@lru_cache(maxsize=1024)
+def _delta_said(units: int) -> str:
+    return str(amount_of(units))
+
+
+@lru_cache(maxsize=1024)
+def _delta_left(units: int) -> str:
+    return str(conversion.short_down(units * UNIT))
 
 
 @lru_cache(maxsize=1024)

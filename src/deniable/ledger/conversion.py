@@ -189,9 +189,14 @@ def _short(place: int) -> Decimal:
 
 def _place(exact: Fraction) -> int:
     """The place of the largest number of four digits that is at most this positive number."""
-    with digits():
-        power = dec(exact).adjusted()
-    return 9000 * power + math.floor(exact / Fraction(10) ** (power - 3)) - 1000
+    above, below = exact.numerator, exact.denominator
+    power = len(str(above)) - len(str(below))  # of ten; or one less, which the loop finds
+    while True:
+        shift = 3 - power
+        four: int = above * 10**shift // below if shift >= 0 else above // (below * 10**-shift)
+        if four >= 1000:
+            return 9000 * power + four - 1000
+        power -= 1
 
 
 def _tidy(value: Decimal) -> Decimal:

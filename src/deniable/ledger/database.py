@@ -18,7 +18,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from sqlite3 import Error as SQLiteError
@@ -37,8 +37,9 @@ from deniable.errors import (
 from deniable.ledger import migrations
 from deniable.ledger.entries import Entry, Heading, State
 from deniable.ledger.places import check_names, identity, keep_private, resolved
+from deniable.ledger.rows import COLUMNS, RESTORE, as_row, genesis_of
 from deniable.ledger.sqlite import APPLICATION, flushed, needs_all, ours
-from deniable.ledger.stores import COLUMNS, RESTORE, Head, Store, Transaction, Waiting, as_row, from_row, genesis_of
+from deniable.ledger.stores import Find, Head, Placed, Store, Transaction, Waiting
 
 try:
     import sqlalchemy as sa
@@ -84,21 +85,26 @@ _E = ENTRIES.c
 _ROWS = sa.select(*(_E[name] for name in COLUMNS)).where(_E.ledger == sa.bindparam("ledger"))
 _LAST = (_E.time.desc(), _E.number.desc())
 _HEAD = sa.select(LEDGERS.c.number, LEDGERS.c.hash).where(LEDGERS.c.id == sa.bindparam("ledger"))
-_FIRST = sa.select(_E.previous).where(_E.ledger == sa.bindparam("ledger"), _E.number == sa.literal_column("1"))
+_LINK_OF = sa.select(_E.previous).where(_E.ledger == sa.bindparam("ledger"), _E.number == sa.bindparam("number"))
 _LOCK = sa.select(LEDGERS.c.number).where(LEDGERS.c.id == sa.bindparam("ledger")).with_for_update()
-_PAGE = _ROWS.where(_E.number > sa.bindparam("after")).order_by(_E.number).limit(sa.bindparam("most", type_=sa.Integer))
-_CLOSING = _ROWS.where(_E.closes == sa.bindparam("number"))
-_KEYED = _ROWS.where(_E.key == sa.bindparam("key"), _E.state == sa.literal_column("'RESERVED'"))
-_SEALED = _ROWS.where(_E.question == sa.bindparam("question"), _E.state == sa.literal_column("'SEALED'")).order_by(
-    _E.number.desc()
-)
-_BEFORE = _ROWS.where(_E.time < sa.bindparam("time")).order_by(*_LAST).limit(sa.literal_column("1"))
 _MINE = _ROWS.where(_E.payer == sa.bindparam("payer"), _E.state == sa.literal_column("'RESERVED'"))
-_PAID = _MINE.order_by(*_LAST).limit(sa.literal_column("1"))
-_PAID_BEFORE = _MINE.where(_E.time < sa.bindparam("time")).order_by(*_LAST).limit(sa.literal_column("1"))
-_ABOUT = _ROWS.where(_E.account.in_(sa.bindparam("accounts", expanding=True))).order_by(_E.number)
-_ABOUT_ALL = _ROWS.where(_E.account.is_not(None)).order_by(_E.number)
-_LINKS = _ROWS.where(_E.state == sa.literal_column("'LINKED'")).order_by(_E.number)
+_ONE: sa.ColumnClause[int] = sa.literal_column("1")
+_FINDS: Final = {
+    Find.PAGE: _ROWS.where(_E.number > sa.bindparam("after"))
+    .order_by(_E.number)
+    .limit(sa.bindparam("most", type_=sa.Integer)),
+    Find.CLOSING: _ROWS.where(_E.closes == sa.bindparam("number")),
+    Find.KEYED: _ROWS.where(_E.key == sa.bindparam("key"), _E.state == sa.literal_column("'RESERVED'")),
+    Find.SEALED: _ROWS.where(
+        _E.question == sa.bindparam("question"), _E.state == sa.literal_column("'SEALED'")
+    ).order_by(_E.number.desc()),
+    Find.BEFORE: _ROWS.where(_E.time < sa.bindparam("time")).order_by(*_LAST).limit(_ONE),
+    Find.PAID: _MINE.order_by(*_LAST).limit(_ONE),
+    Find.PAID_BEFORE: _MINE.where(_E.time < sa.bindparam("time")).order_by(*_LAST).limit(_ONE),
+    Find.ABOUT: _ROWS.where(_E.account.in_(sa.bindparam("accounts", expanding=True))).order_by(_E.number),
+    Find.ABOUT_ALL: _ROWS.where(_E.account.is_not(None)).order_by(_E.number),
+    Find.LINKS: _ROWS.where(_E.state == sa.literal_column("'LINKED'")).order_by(_E.number),
+}
 _MOVE = (
     sa.update(LEDGERS)
     .where(LEDGERS.c.id == sa.bindparam("ledger"))
@@ -110,8 +116,8 @@ _ADD = sa.insert(ENTRIES)
 
 @final
 class _DatabaseTransaction(Transaction):
-    def __init__(self, connection: sa.Connection, ledger: int, genesis: str) -> None:
-        super().__init__(genesis)
+    def __init__(self, connection: sa.Connection, ledger: int, genesis: str, placed: Placed) -> None:
+        super().__init__(genesis, placed)
         self._connection = connection
         self._ledger = ledger
 
@@ -122,38 +128,15 @@ class _DatabaseTransaction(Transaction):
             raise LedgerDamaged(None, "the head of the chain is missing", RESTORE)
         return Head(*row)
 
-    def first_link(self) -> object:
-        return self._connection.execute(_FIRST, {"ledger": self._ledger}).scalar()
+    def link_of(self, number: int) -> object:
+        return self._connection.execute(_LINK_OF, {"ledger": self._ledger, "number": number}).scalar()
 
-    def page(self, *, after: int, most: int) -> list[Entry]:
-        return self._entries(_PAGE, after=after, most=most)
-
-    def closing(self, number: int) -> Entry | None:
-        return self._one(_CLOSING, number=number)
-
-    def keyed(self, key: str) -> Entry | None:
-        return self._one(_KEYED, key=key)
-
-    def newest_sealed(self, question: str, version: str | None) -> Entry | None:
-        rows = self._connection.execute(_SEALED, {"ledger": self._ledger, "question": question})
+    def _rows(self, find: Find, values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+        rows = self._connection.execute(_FINDS[find], {"ledger": self._ledger, **values})
         try:
-            return next((each for each in map(from_row, rows) if each.version == version), None)
+            yield from rows
         finally:
             rows.close()
-
-    def newest_before(self, time: str) -> Entry | None:
-        return self._one(_BEFORE, time=time)
-
-    def newest_paid(self, payer: str, *, before: str | None = None) -> Entry | None:
-        if before is None:
-            return self._one(_PAID, payer=payer)
-        return self._one(_PAID_BEFORE, payer=payer, time=before)
-
-    def about(self, *accounts: str) -> list[Entry]:
-        return self._entries(_ABOUT, accounts=accounts) if accounts else self._entries(_ABOUT_ALL)
-
-    def links(self) -> list[Entry]:
-        return self._entries(_LINKS)
 
     def own(self, name: str) -> str | None:
         found: str | None = self._connection.execute(
@@ -176,14 +159,6 @@ class _DatabaseTransaction(Transaction):
             said = self._connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
             if said != "ok":
                 raise LedgerDamaged(None, "is damaged", RESTORE)
-
-    def _one(self, statement: sa.Select[Any], **values: object) -> Entry | None:
-        found = self._entries(statement, **values)
-        return found[0] if found else None
-
-    def _entries(self, statement: sa.Select[Any], **values: object) -> list[Entry]:
-        rows = self._connection.execute(statement, {"ledger": self._ledger, **values})
-        return [from_row(row) for row in rows.all()]
 
     def _insert(self, entries: Sequence[Entry], head: Head) -> None:
         rows = [dict(zip(COLUMNS, as_row(entry), strict=True)) for entry in entries]
@@ -272,7 +247,7 @@ class DatabaseStore(Store):
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         with _our_errors(self._title), self._open_pool().begin(writes=False) as connection:
-            yield _DatabaseTransaction(connection, self._ledger, self._genesis)
+            yield _DatabaseTransaction(connection, self._ledger, self._genesis, self._placed)
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
@@ -280,7 +255,7 @@ class DatabaseStore(Store):
         with _our_errors(self._title), pool.begin(writes=True) as connection:
             if connection.dialect.name != "sqlite":  # there the transaction itself is the lock
                 connection.execute(_LOCK, {"ledger": self._ledger})
-            yield _DatabaseTransaction(connection, self._ledger, self._genesis)
+            yield _DatabaseTransaction(connection, self._ledger, self._genesis, self._placed)
 
     def flush(self) -> None:
         pool = self._open_pool()
@@ -290,12 +265,15 @@ class DatabaseStore(Store):
                 assert driver is not None
                 flushed(driver.execute)
 
-    def _keep(self, waiting: Sequence[Waiting]) -> None:
+    def _keep(self, waiting: Sequence[Waiting]) -> Head | None:
         deadline: float | None = None
         while True:
             try:
                 with self.writing() as transaction:
-                    return transaction.do(waiting)
+                    transaction.follow(self._newest_passed)
+                    transaction.do(waiting)
+                transaction.remember(transaction.written)
+                return transaction.reached
             except _Conflict:
                 deadline = deadline or time.monotonic() + _PATIENCE
                 if time.monotonic() > deadline:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
-from typing import Final, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 from deniable.errors import NOTHING, DeniableError, InvalidParameter, UnreadableRecord
 from deniable.ledger.budget import Budget, Cost
@@ -141,8 +141,8 @@ class Heading:
             return cls(Budget.from_dict(record["budget"]), who, *texts)
         except (AttributeError, DeniableError, KeyError, RecursionError, TypeError, ValueError) as error:
             because = f": {error}" if isinstance(error, DeniableError) else ""
-            remedy = "name a file that a ledger was exported to"
-            raise UnreadableRecord(f"this is no heading of a ledger{because}; {remedy}") from None
+            remedy = "name the ledger's own file, or one that it was exported to"
+            raise UnreadableRecord(f"this file does not begin as a ledger does{because}; {remedy}") from None
 
 
 @final
@@ -344,9 +344,12 @@ class Entry:
         more = self.more()
         return sha256(compact(fields if more is None else [*fields, more]).encode()).hexdigest()
 
-    def hashed(self) -> Entry:
-        """This entry with its hash filled in."""
-        return replace(self, hash=self.digest())
+    @classmethod
+    def hashed(cls, **fields: Any) -> Entry:
+        """An entry of these fields, with its hash filled in."""
+        made = cls(**fields)
+        object.__setattr__(made, "hash", made.digest())  # nobody has seen it without
+        return made
 
 
 # --- plain values -----------------------------------------------------------------------------------------------------
@@ -354,7 +357,10 @@ class Entry:
 
 def compact(value: object) -> str:
     """JSON text in the one way we write it: ASCII, without spaces."""
-    return json.dumps(value, separators=(",", ":"))
+    return _COMPACT(value)
+
+
+_COMPACT: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def amounts(cost: Cost) -> list[str]:

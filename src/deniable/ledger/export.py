@@ -7,6 +7,7 @@ are entries like the others.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -17,7 +18,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from deniable.errors import InvalidParameter, LedgerDamaged, UnreadableRecord
+from deniable.errors import (
+    DeniableError,
+    InvalidParameter,
+    LedgerDamaged,
+    LedgerUnavailable,
+    UnreadableRecord,
+    require_path,
+)
 from deniable.ledger.accounts import Account
 from deniable.ledger.budget import Cost
 from deniable.ledger.entries import Checkpoint, Entry, Heading, State, amounts, compact, cost_of, more_of
@@ -90,7 +98,7 @@ def write_export(path: Path, heading: Heading, transaction: Transaction) -> int:
 
 def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
     """Write a checkpoint as one line of JSON: all of it, or the old one stays."""
-    _write(Path(path), iter([compact(checkpoint.record())]))
+    _write(Path(require_path("path", path, "checkpoint.json")), iter([compact(checkpoint.record())]))
 
 
 def _write(path: Path, lines: Iterator[str]) -> int:
@@ -105,11 +113,22 @@ def _write(path: Path, lines: Iterator[str]) -> int:
             file.flush()
             os.fsync(file.fileno())
         half.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             half.unlink()
+        if isinstance(error, OSError):  # of this file, not of the ledger that is read meanwhile
+            raise _not_written(path, error) from None
         raise
     return count
+
+
+def _not_written(path: Path, error: OSError) -> DeniableError:
+    why = os.strerror(error.errno or 0)
+    if not path.parent.is_dir():
+        return InvalidParameter("path", str(path), "is in a folder that is not there", "make the folder first")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return LedgerUnavailable(f"the file {str(path)!r} could not be written ({why})", "make room; nothing was kept")
+    return InvalidParameter("path", str(path), f"cannot be written ({why})", "name a file in a folder of your own")
 
 
 def _record(entry: Entry) -> dict[str, object]:
@@ -140,7 +159,7 @@ def newest_note(given: Checkpoint | Note | str | os.PathLike[str]) -> Note:
     if isinstance(given, Note):
         return given
     if not isinstance(given, Checkpoint):
-        path = Path(given)
+        path = Path(require_path("checkpoint", given, "checkpoint.json"))
         try:
             start = path.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
@@ -169,7 +188,9 @@ def verify_export(
     """
     note = None if against is None else newest_note(against)
     older = _links(Path(against)) if against is not None else {}
-    with Path(path).open(encoding="ascii", errors="surrogateescape", newline="\n") as file:
+    with Path(require_path("path", path, "ledger.jsonl")).open(
+        encoding="ascii", errors="surrogateescape", newline="\n"
+    ) as file:
         first = file.readline().rstrip("\n")
         heading = Heading.read(first)
         genesis = sha256(first.encode("ascii", "surrogateescape")).hexdigest()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from deniable.errors import InvalidParameter, UnreadableRecord
+from deniable.errors import InvalidParameter, UnreadableRecord, require_path
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -102,7 +102,7 @@ def new(path: str | os.PathLike[str]) -> SigningKey:
 
     An old file is never overwritten: a key that is lost cannot be made again.
     """
-    key, place = SigningKey.generate(), Path(path)
+    key, place = SigningKey.generate(), Path(require_path("path", path, "owner.key"))
     public = place.with_suffix(".pub")
     if place == public:
         raise InvalidParameter("path", str(place), "is the name of a public key", "name it .key")
@@ -121,7 +121,7 @@ def read(path: str | os.PathLike[str]) -> SigningKey:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    place = Path(path)
+    place = Path(require_path("path", path, "owner.key"))
     text = place.read_bytes()
     if os.name == "posix" and place.stat().st_mode & 0o077:
         raise InvalidParameter("path", str(place), "may be read by others than its owner", "chmod 600 it")
@@ -140,10 +140,13 @@ def read_public(path: str | os.PathLike[str]) -> PublicKey:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+    place = Path(require_path("path", path, "owner.pub"))
     try:
-        key = serialization.load_pem_public_key(Path(path).read_bytes())
+        key = serialization.load_pem_public_key(place.read_bytes())
     except (UnsupportedAlgorithm, ValueError):
         key = None  # said below
     if not isinstance(key, Ed25519PublicKey):
-        raise UnreadableRecord(f"{str(path)!r} is no public Ed25519 key (PEM)")
+        raise UnreadableRecord(
+            f"{str(path)!r} is no public Ed25519 key (PEM); it begins with -----BEGIN PUBLIC KEY-----"
+        )
     return PublicKey(key.public_bytes_raw().hex())

@@ -12,17 +12,15 @@ while the one head of the chain is held; where several accounts must pay, all of
 
 from __future__ import annotations
 
-import os
-import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
 
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, LedgerMismatch
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_path
 from deniable.ledger.accounts import Account, checked_payer, checked_terms, least_left, refuse
-from deniable.ledger.asks import Ask, ask_of, keyed_of
+from deniable.ledger.asks import REUSED, Ask, ask_of, keyed_of
 from deniable.ledger.budget import Budget, Cost
 from deniable.ledger.entries import (
     EVERYBODY,
@@ -39,13 +37,12 @@ from deniable.ledger.entries import (
 )
 from deniable.ledger.export import Note, newest_note, write_export
 from deniable.ledger.keys import PublicKey, SigningKey
-from deniable.ledger.places import resolved
+from deniable.ledger.opening import Place, mismatch, name_data, store_at
 from deniable.ledger.recount import Recount
-from deniable.ledger.settling import derived, secret_of, settle
+from deniable.ledger.settling import check_log, derived, secret_of, settle
 from deniable.ledger.signing import adjusted, checkpointed, in_history, keys_of, rotated, signed_head, stated
-from deniable.ledger.sqlite import SQLiteStore
-from deniable.ledger.standing import standing
-from deniable.ledger.stores import Store, Transaction
+from deniable.ledger.standing import Replay, left_of, replay_of, standing
+from deniable.ledger.stores import Head, Store, Transaction
 from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
@@ -54,9 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["Ledger"]
 
 _PAGE = 500
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 
-Place = str | os.PathLike[str]
 Noted = Checkpoint | Note | Place
 _Told = Callable[[Cost], object] | None
 
@@ -89,6 +84,7 @@ class Ledger:
         checkpoint: Noted | list[Noted] | None = None,
         moved: str | None = None,
         secret: bytes | None = None,
+        version: str | None = None,
     ) -> Ledger:
         """The ledger in this file or database, made if there is none; without a place, a new one in memory.
 
@@ -103,9 +99,10 @@ class Ledger:
         several are all compared.
         A file that is not where it is at home is refused, because two copies would spend one budget twice; `moved`
         says why this one alone is used from now on, and is written into the chain. `secret`, 32 random bytes, is for a
-        new ledger whose table was read already, see `secret_for`; else one is drawn.
+        new ledger whose table was read already, see `secret_for`; else one is drawn. `version` tells which data a
+        further name of the family is for, and is written down with it: LedgerMismatch if the name is other data's.
         """
-        for name, text in (("dataset", dataset), ("family", family)):
+        for name, text in (("dataset", dataset), ("family", family), ("version", version)):
             if text is not None:
                 checked_name(name, text)
         held = None if owner is None else checked_kind(PublicKey, "owner", owner).hex
@@ -118,49 +115,44 @@ class Ledger:
             new = Heading(
                 checked_kind(Budget, "budget", budget), checked_kind(Unit, "unit", unit), dataset, serial, family, held
             )
-        store = _store(place)
+        store = store_at(place)
         try:
             heading = store.open(new, dataset=dataset, family=family)
             ledger = cls(store, heading)
             for field, asked in (("budget", budget), ("unit", unit), ("family", family)):
                 found = getattr(heading, field)
                 if asked is not None and asked != found:
-                    raise _mismatch(field, asked, found)
+                    raise mismatch(field, asked, found)
             if owner is not None and owner != ledger.owner:
-                raise _mismatch("owner", held, None if ledger.owner is None else ledger.owner.hex)
+                raise mismatch("owner", held, None if ledger.owner is None else ledger.owner.hex)
             with store.reading() as transaction:
                 for note in notes:
                     in_history(heading, transaction, note)
             settle(store, None if moved is None else checked_text("moved", moved), secret)
-            ledger._name(dataset, family)
+            if dataset is not None:
+                name_data(store, heading, dataset, family, version)
         except BaseException:
             store.close()
             raise
         return ledger
 
     @classmethod
-    def inspect(cls, place: Place, *, dataset: str | None = None) -> Ledger:
-        """The ledger in this place to look at, also a copy of one, or one under another name: it spends nothing."""
-        store = _store(place, to_read=True)
+    def inspect(cls, place: Place, *, dataset: str | None = None, checkpoint: list[Noted] | None = None) -> Ledger:
+        """The ledger in this place to look at, also a copy, one that was renamed or is read-only: it spends nothing."""
+        notes = [newest_note(each) for each in checkpoint or []]
+        store = store_at(place, to_read=True)
         try:
-            return cls(store, store.open(None, dataset=dataset, family=None))
+            ledger = cls(store, store.open(None, dataset=dataset, family=None))
+            check_log(store)
+            if dataset is not None and dataset not in ledger.names:
+                raise mismatch("dataset", dataset, ledger.dataset)
+            with store.reading() as transaction:
+                for note in notes:
+                    in_history(ledger._heading, transaction, note)
+            return ledger
         except BaseException:
             store.close()
             raise
-
-    def _name(self, dataset: str | None, family: str | None) -> None:
-        """See to it that the data may be called so: it always was, or it now gets another name in its family."""
-        if dataset is None or dataset == self.dataset or dataset in self.names:
-            return
-        if family is None:
-            raise _mismatch("dataset", dataset, self.dataset)
-
-        def link(transaction: Transaction) -> None:
-            if dataset not in [self.dataset, *(each.name for each in transaction.links())]:
-                words = f"also known as {dataset}"
-                transaction.append(state=State.LINKED, description=words, spent=transaction.spent(), name=dataset)
-
-        self._store.write(link)
 
     # -- what it is about ----------------------------------------------------------------------------------------------
 
@@ -182,8 +174,12 @@ class Ledger:
     @property
     def names(self) -> list[str]:
         """All names of the data, oldest first."""
+        return [self.dataset, *(each.name for each in self.links() if each.name is not None)]
+
+    def links(self) -> list[Entry]:
+        """The entries that gave the data further names, oldest first; `version` tells which data, if that was said."""
         with self._store.reading() as transaction:
-            return [self.dataset, *(each.name for each in transaction.links() if each.name is not None)]
+            return transaction.links()
 
     @property
     def family(self) -> str:
@@ -265,11 +261,12 @@ class Ledger:
 
     def reserve_all(
         self, asks: Iterable[tuple[Cost, str, str] | tuple[Cost, str, str, str | None]], *, key: str | None = None,
-        payer: str | None = None,
+        payer: str | None = None, request: Collection[str] = (),
     ) -> list[Entry]:  # fmt: skip
         """Charge several (cost, question, description), or with a version as well, together: all of them, or none.
 
-        The first carries the `key`, if there is one; a key that is known is refused.
+        The first carries the `key`, if there is one; a key that is known is refused. `request` are the questions that
+        the key stands for, also those that need no charge any more.
         """
         checked = [ask_of(*each[:3], key if place == 0 else None, *each[3:]) for place, each in enumerate(asks)]
         if not checked:
@@ -278,6 +275,8 @@ class Ledger:
         def work(transaction: Transaction) -> list[Entry]:
             known = keyed_of(transaction, key)
             if known is not None:
+                if known.question not in {*request, *(each.question for each in checked)}:
+                    raise InvalidParameter("key", key, REUSED, "use a new key for each question")
                 rule = f"was used for charge {known.charge}, and not all that was charged with it has an answer"
                 raise InvalidParameter("key", key, rule, "it stays charged; wait for it, or ask anew with a new key")
             return self._append(transaction, checked, checked_payer(payer))
@@ -290,7 +289,7 @@ class Ledger:
         if known is None:
             return self._append(transaction, [ask], payer, left)[0]
         if (known.cost, known.question, known.description, known.key, known.version, known.payer) != (*ask, payer):
-            raise InvalidParameter("key", ask.key, "was used for another question", "use a new key for each question")
+            raise InvalidParameter("key", ask.key, REUSED, "use a new key for each question")
         closing = transaction.closing(known.number)
         if closing is None or closing.state is not State.SEALED:
             rule = f"was used for charge {known.charge}, which has no answer" + (" yet" if closing is None else "")
@@ -334,7 +333,7 @@ class Ledger:
         def work(transaction: Transaction) -> Entry:
             newest = transaction.newest()
             found = newest if newest is not None and newest.number == entry.number else transaction.entry(entry.number)
-            if found != entry:
+            if found is not entry and found != entry:
                 raise InvalidParameter("entry", entry.number, "is no entry of this ledger")
             closed = transaction.closing(entry.number)
             if closed is not None:
@@ -404,32 +403,41 @@ class Ledger:
         """What this payer may still spend now: the least, in each column, of all accounts that must pay."""
         checked_name("payer", payer)
         with self._store.reading() as transaction:
-            accounts = standing(transaction, self.budget.limit, payer)
-        if not any(each.name == payer for each in accounts):
-            return Cost(0, 0)
-        return least_left(accounts, Cost(0, 0))
+            return left_of(transaction, self.budget.limit, payer)
 
     # -- evidence ------------------------------------------------------------------------------------------------------
 
-    def checkpoint(self, key: SigningKey) -> Checkpoint:
+    def checkpoint(self, key: SigningKey, *, after: Iterable[Noted] = ()) -> Checkpoint:
         """Sign everything up to the newest entry, and write that down as an entry of its own.
 
         Keep the checkpoint elsewhere (`write_checkpoint`): with it, `Ledger.open(..., checkpoint=...)` and `deniable
-        verify` see later whether the history was changed, or an older copy was put in its place.
+        verify` see later whether the history was changed, or an older copy was put in its place. Nothing is signed
+        unless the history has all that was noted before, if that is given: `after`.
         """
         checked_kind(SigningKey, "key", key)
-        return self._store.write(lambda transaction: checkpointed(self._heading, transaction, key))
+        notes = [newest_note(each) for each in after]
+        return self._store.write(lambda transaction: checkpointed(self._heading, transaction, key, notes))
 
-    def signed_head(self, key: SigningKey) -> Checkpoint:
+    def signed_head(self, key: SigningKey, *, after: Iterable[Noted] = ()) -> Checkpoint:
         """The same, and nothing is written here: for notes that are taken often."""
+        notes = [newest_note(each) for each in after]
         with self._store.reading() as transaction:
-            return signed_head(self._heading, transaction, checked_kind(SigningKey, "key", key))
+            return signed_head(self._heading, transaction, checked_kind(SigningKey, "key", key), notes)
+
+    def holds(self, note: Note) -> bool:
+        """Whether the history has come past this note; nothing is read where this handle wrote what it says."""
+        return note.serial == self.serial and self._store.holds(Head(note.number, note.hash))
 
     @property
     def head(self) -> Note:
         """Where the chain ends now, unsigned: the number and hash of the newest entry."""
         with self._store.reading() as transaction:
             return Note(self.serial, *transaction.head, None)
+
+    @property
+    def reached(self) -> Note | None:
+        """Where it ended when this process last wrote to it, or what it had then; None before. Nothing is read."""
+        return None if self._store.reached is None else Note(self.serial, *self._store.reached, None)
 
     def rotate(self, successor: PublicKey, *, by: str, reason: str, key: SigningKey) -> Entry:
         """Replace the owner's key: the old one signs for the new one, and signs nothing from there on.
@@ -449,7 +457,7 @@ class Ledger:
         Answers are left out, and their hashes stay. Written beside its place and moved there when it is whole.
         """
         with self._store.reading() as transaction:
-            return write_export(Path(path), self._heading, transaction)
+            return write_export(Path(require_path("path", path, "ledger.jsonl")), self._heading, transaction)
 
     def verify(self, key: PublicKey | None = None) -> Entry | None:
         """Recompute every hash, sum, limit and signature; LedgerDamaged names the first entry that is not as written.
@@ -460,9 +468,8 @@ class Ledger:
         """
         with self._store.reading() as transaction:
             head, recount = transaction.head, Recount(self._heading, transaction.genesis, key)
-            while page := transaction.page(after=recount.number, most=_PAGE):
-                for entry in page:
-                    recount.add(entry)
+            for entry in transaction.history(after=recount.number):
+                recount.add(entry)
             newest = recount.end(head.number, head.hash)
             transaction.check_file()
             return newest
@@ -473,6 +480,11 @@ class Ledger:
         """The newest SEALED entry of this question about this version: giving it out again costs nothing."""
         with self._store.reading() as transaction:
             return transaction.newest_sealed(checked_question(question), version)
+
+    def replay(self, question: str, *, version: str | None = None, payer: str | None = None) -> Replay | None:
+        """The same with the entry that paid for it and what the payer may still spend: all that is told again."""
+        with self._store.reading() as transaction:
+            return replay_of(transaction, self.budget.limit, checked_question(question), version, payer)
 
     def keyed(self, key: str) -> Entry | None:
         """The entry that was charged under this key, if one was."""
@@ -529,7 +541,7 @@ class Ledger:
     def remaining(self) -> Cost:
         """What is left of the dataset's limit, exactly; `remaining // cost` says how many such questions fit."""
         with self._store.reading() as transaction:
-            return standing(transaction, self.budget.limit, EVERYBODY)[0].left
+            return left_of(transaction, self.budget.limit, None)
 
     @property
     def spent(self) -> Curve:
@@ -580,19 +592,6 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"<Ledger {self._store.title} of {self.dataset!r}, {self.budget!r}, {self.unit!r}>"
-
-
-def _store(place: Place | None, *, to_read: bool = False) -> Store:
-    if isinstance(place, str) and _URL.match(place):
-        from deniable.ledger.database import DatabaseStore  # SQLAlchemy comes with an extra
-
-        return DatabaseStore(place, to_read=to_read)
-    return SQLiteStore(None if place is None else resolved(place), to_read=to_read)
-
-
-def _mismatch(field: str, asked: object, found: object) -> LedgerMismatch:
-    remedy = "open it as what it is; a budget is fixed when its ledger is made, and another ledger would spend it twice"
-    return LedgerMismatch(field, repr(asked), repr(found), remedy)
 
 
 def _reopened(place: str, budget: Budget, unit: Unit, dataset: str) -> Ledger:

@@ -29,6 +29,8 @@ from deniable.errors import InvalidParameter, LedgerUnavailable
 
 __all__ = [
     "born",
+    "can_be_written",
+    "check_folder",
     "check_names",
     "here",
     "identity",
@@ -37,6 +39,7 @@ __all__ = [
     "lacks_birth",
     "left_behind",
     "moved_from",
+    "only_readable",
     "refused",
     "resolved",
     "same_place",
@@ -44,6 +47,8 @@ __all__ = [
 
 WINDOWS: Final = os.name == "nt"
 
+LONGEST_NAME: Final = 255
+"""Bytes of a file's name, on nearly all systems."""
 _SAME_MOMENT: Final = 1_000
 """Nanoseconds. Some systems tell the time of birth as a float of seconds, whose last digits are rounding."""
 
@@ -65,6 +70,44 @@ def is_network_path(path: str) -> bool:
     return drive.startswith("\\\\") and (
         not drive.startswith(("\\\\?\\", "\\\\.\\")) or drive.upper().startswith("\\\\?\\UNC\\")
     )
+
+
+def check_folder(path: Path) -> None:
+    """LedgerUnavailable if there is no folder in which a ledger of this name could be made."""
+    if not path.parent.is_dir():
+        why = "is a file" if path.parent.exists() else "is not there"
+        fault = f"the ledger {str(path)!r} cannot be made: its folder {why}"
+        raise LedgerUnavailable(fault, "make the folder, or name another place")
+
+
+def check_length(path: Path) -> None:
+    """InvalidParameter if a ledger's name leaves no room for those of the files beside it, such as its log."""
+    longest = len(os.fsencode(path.name)) + len("-journal")
+    if longest > LONGEST_NAME:
+        rule = f"is too long by {longest - LONGEST_NAME}: files beside a ledger are called as it is, and more"
+        raise InvalidParameter("ledger", path.name, rule, "rename the table, or keep the ledger elsewhere (--ledger)")
+
+
+def can_be_written(path: Path) -> bool:
+    """Whether this process may write the file, and a log beside it."""
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def only_readable(path: Path) -> str:
+    """How SQLite opens a file that we may not write: with its log, or promised that nobody writes where it has none.
+
+    To read a log SQLite needs the index beside it, and makes one where it is missing; that needs the folder.
+    """
+    log, index = (path.with_name(path.name + ending) for ending in ("-wal", "-shm"))
+    if index.exists() and log.exists():
+        return "mode=ro"
+    if log.exists() and log.stat().st_size > 0:
+        raise LedgerUnavailable(
+            f"the newest entries of the ledger {str(path)!r} are in {log.name}, which cannot be read where nobody may "
+            "write",
+            f"copy {path.name} and {log.name} to a folder of your own, and look at the copy",
+        )
+    return "mode=ro&immutable=1"
 
 
 def check_names(path: Path, found: os.stat_result) -> None:

@@ -16,8 +16,9 @@ from deniable.ledger.accounts import Account, Limits, in_force, window_start
 from deniable.ledger.budget import Cost
 from deniable.ledger.entries import EVERYBODY, Checkpoint, Entry, Heading, State, Terms
 from deniable.ledger.keys import PublicKey, is_signed
+from deniable.ledger.rows import RESTORE
 from deniable.ledger.signing import rotation_fault
-from deniable.ledger.stores import RESTORE, charges_with
+from deniable.ledger.stores import charges_with
 
 __all__ = ["Recount"]
 

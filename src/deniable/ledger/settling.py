@@ -13,9 +13,10 @@ from hashlib import sha256
 from deniable.errors import LedgerDamaged
 from deniable.ledger.entries import State
 from deniable.ledger.places import here, lacks_birth, left_behind, moved_from, refused
-from deniable.ledger.stores import RESTORE, Store, Transaction
+from deniable.ledger.rows import RESTORE
+from deniable.ledger.stores import Store, Transaction
 
-__all__ = ["derived", "secret_of", "settle"]
+__all__ = ["check_log", "derived", "secret_of", "settle"]
 
 _HOME, _SECRET = "home", "secret"
 
@@ -31,6 +32,18 @@ def settle(store: Store, moved: str | None, secret: bytes | None = None) -> None
             return
     store.write(lambda transaction: _settled(store, transaction, moved, secret or secrets.token_bytes(32)))
     store.flush()  # the log is found by the name of the file; what says where that is must not be in the log alone
+
+
+def check_log(store: Store) -> None:
+    """LedgerUnavailable if the newest entries of a file that is looked at stayed behind, under the name it had."""
+    if store.file is None:
+        return
+    with store.reading() as transaction:
+        home = transaction.own(_HOME)
+    before = None if home is None else moved_from(home, store.file)
+    waiting = None if before is None else left_behind(store.file, before)
+    if waiting is not None:
+        raise waiting
 
 
 def _is_home(store: Store, home: str | None) -> bool:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import InvalidOperation, InvalidParameter, LedgerDamaged, LedgerMismatch
 from deniable.ledger.entries import KEYS, Checkpoint, Entry, Heading, Rotation, State, Statement, Terms
 from deniable.ledger.keys import SigningKey, is_signed
-from deniable.ledger.stores import RESTORE, Head, Transaction, whole
+from deniable.ledger.rows import RESTORE
+from deniable.ledger.stores import Head, Transaction
 
 if TYPE_CHECKING:
     from deniable.ledger.export import Note  # which reads histories, and with them what is here
@@ -28,7 +29,7 @@ def keys_of(heading: Heading, transaction: Transaction, *, up_to: int | None = N
     if heading.owner is None:
         return []
     known = [heading.owner]
-    for entry in whole(transaction.about(KEYS)):
+    for entry in transaction.about(KEYS):
         if up_to is None or entry.number <= up_to:
             if (fault := rotation_fault(heading, entry, known)) is not None:
                 raise LedgerDamaged(entry.number, fault, RESTORE)
@@ -62,7 +63,10 @@ def rotated(heading: Heading, transaction: Transaction, successor: str, by: str,
     """The entry that replaces the owner's key."""
     known = keys_of(heading, transaction)
     if not known:
-        raise InvalidOperation("this ledger has no owner, so any key may sign; there is none to replace")
+        raise InvalidOperation(
+            "this ledger has no owner, so any key may sign, and there is none to replace; an owner is named when a "
+            "ledger is made: Ledger.open(..., owner=key.public)"
+        )
     if successor in known:
         raise InvalidParameter("successor", successor, "is or was a key of this ledger", "make a new key")
     head = _end(transaction)
@@ -80,8 +84,13 @@ def stated(heading: Heading, transaction: Transaction, words: str, by: str, key:
     return transaction.append(state=State.STATED, description=words, spent=transaction.spent(), statement=signed)
 
 
-def checkpointed(heading: Heading, transaction: Transaction, key: SigningKey) -> Checkpoint:
-    """The checkpoint of everything up to now, written into the chain; the newest, if nothing has happened since."""
+def checkpointed(heading: Heading, transaction: Transaction, key: SigningKey, after: Sequence[Note] = ()) -> Checkpoint:
+    """The checkpoint of everything up to now, written into the chain; the newest, if nothing has happened since.
+
+    LedgerDamaged if something that was noted before is not in it.
+    """
+    for each in after:
+        in_history(heading, transaction, each)
     signer, newest = _signer(heading, transaction, key), transaction.newest()
     if newest is not None and newest.checkpoint is not None and newest.checkpoint.signer == signer:
         return newest.checkpoint
@@ -91,8 +100,10 @@ def checkpointed(heading: Heading, transaction: Transaction, key: SigningKey) ->
     return noted
 
 
-def signed_head(heading: Heading, transaction: Transaction, key: SigningKey) -> Checkpoint:
-    """A checkpoint of everything up to now, to be kept elsewhere; nothing is written."""
+def signed_head(heading: Heading, transaction: Transaction, key: SigningKey, after: Sequence[Note] = ()) -> Checkpoint:
+    """A checkpoint of everything up to now, to be kept elsewhere; nothing is written. `after`: see `checkpointed`."""
+    for each in after:
+        in_history(heading, transaction, each)
     head, signer = _end(transaction), _signer(heading, transaction, key)
     where = Checkpoint(
         serial=heading.serial,

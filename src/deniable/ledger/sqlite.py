@@ -19,7 +19,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, final
@@ -35,8 +35,17 @@ from deniable.errors import (
     UnreadableRecord,
 )
 from deniable.ledger.entries import Entry, Heading
-from deniable.ledger.places import check_names, identity, keep_private
-from deniable.ledger.stores import COLUMNS, RESTORE, Head, Seen, Store, Transaction, as_row, from_row, genesis_of
+from deniable.ledger.places import (
+    can_be_written,
+    check_folder,
+    check_length,
+    check_names,
+    identity,
+    keep_private,
+    only_readable,
+)
+from deniable.ledger.rows import COLUMNS, RESTORE, as_row, genesis_of
+from deniable.ledger.stores import Find, Head, Placed, Seen, Store, Transaction
 
 __all__ = ["APPLICATION", "SQLiteStore", "flushed", "needs_all", "ours"]
 
@@ -84,11 +93,25 @@ _SCHEMA: Final = (
     "CREATE TRIGGER never_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
 )
 
+_LAST: Final = "ORDER BY time DESC, number DESC LIMIT 1"
+_FINDS: Final = {
+    Find.PAGE: "number > :after ORDER BY number LIMIT :most",
+    Find.CLOSING: "closes = :number",
+    Find.KEYED: "key = :key AND state = 'RESERVED'",
+    Find.SEALED: "question = :question AND state = 'SEALED' ORDER BY number DESC",
+    Find.BEFORE: f"time < :time {_LAST}",
+    Find.PAID: f"payer = :payer AND state = 'RESERVED' {_LAST}",
+    Find.PAID_BEFORE: f"payer = :payer AND state = 'RESERVED' AND time < :time {_LAST}",
+    Find.ABOUT: "account IN ({}) ORDER BY number",
+    Find.ABOUT_ALL: "account IS NOT NULL ORDER BY number",
+    Find.LINKS: "state = 'LINKED' ORDER BY number",
+}
+
 
 @final
 class _SQLiteTransaction(Transaction):
-    def __init__(self, connection: sqlite3.Connection, genesis: str, seen: Seen | None = None) -> None:
-        super().__init__(genesis, seen)
+    def __init__(self, connection: sqlite3.Connection, genesis: str, placed: Placed, seen: Seen) -> None:
+        super().__init__(genesis, placed, seen)
         self._connection = connection
 
     @property
@@ -98,38 +121,16 @@ class _SQLiteTransaction(Transaction):
             raise LedgerDamaged(None, "the head of the chain is missing", RESTORE)
         return Head(*row)
 
-    def first_link(self) -> object:
-        row = self._connection.execute("SELECT previous FROM entries WHERE number = 1").fetchone()
+    def link_of(self, number: int) -> object:
+        row = self._connection.execute("SELECT previous FROM entries WHERE number = ?", (number,)).fetchone()
         return None if row is None else row[0]
 
-    def page(self, *, after: int, most: int) -> list[Entry]:
-        return self._entries("number > ? ORDER BY number LIMIT ?", after, most)
-
-    def closing(self, number: int) -> Entry | None:
-        return self._one("closes = ?", number)
-
-    def keyed(self, key: str) -> Entry | None:
-        return self._one("key = ? AND state = 'RESERVED'", key)
-
-    def newest_sealed(self, question: str, version: str | None) -> Entry | None:
-        rule = "question = ? AND state = 'SEALED' ORDER BY number DESC"
-        rows = self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE {rule}", (question,))
-        return next((each for each in map(from_row, rows) if each.version == version), None)
-
-    def newest_before(self, time: str) -> Entry | None:
-        return self._one("time < ? ORDER BY time DESC, number DESC LIMIT 1", time)
-
-    def newest_paid(self, payer: str, *, before: str | None = None) -> Entry | None:
-        when, values = ("", ()) if before is None else ("AND time < ?", (before,))
-        rule = f"payer = ? AND state = 'RESERVED' {when} ORDER BY time DESC, number DESC LIMIT 1"
-        return self._one(rule, payer, *values)
-
-    def about(self, *accounts: str) -> list[Entry]:
-        which = f"IN ({', '.join('?' * len(accounts))})" if accounts else "IS NOT NULL"
-        return self._entries(f"account {which} ORDER BY number", *accounts)
-
-    def links(self) -> list[Entry]:
-        return self._entries("state = 'LINKED' ORDER BY number")
+    def _rows(self, find: Find, values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+        rule = _FINDS[find]
+        if find is Find.ABOUT:
+            values = {f"account{at}": each for at, each in enumerate(values["accounts"])}
+            rule = rule.format(", ".join(f":{name}" for name in values))
+        return self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE {rule}", values)
 
     def own(self, name: str) -> str | None:
         row = self._connection.execute("SELECT value FROM own WHERE name = ?", (name,)).fetchone()
@@ -153,14 +154,6 @@ class _SQLiteTransaction(Transaction):
     def check_file(self) -> None:
         if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
             raise LedgerDamaged(None, "is damaged", RESTORE)
-
-    def _one(self, where: str, *values: object) -> Entry | None:
-        found = self._entries(where, *values)
-        return found[0] if found else None
-
-    def _entries(self, where: str, *values: object) -> list[Entry]:
-        rows = self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE {where}", values)
-        return [from_row(row) for row in rows]
 
     def _insert(self, entries: Sequence[Entry], head: Head) -> None:
         marks = ", ".join("?" * len(COLUMNS))
@@ -208,9 +201,13 @@ class SQLiteStore(Store):
         return None if self._path is None else str(self._path)
 
     def open(self, new: Heading | None, *, dataset: str | None, family: str | None) -> Heading:
+        if self._path is not None:
+            check_length(self._path)
         with self._lock, _our_errors(self._path):
-            if self._path is not None and not self._path.exists() and new is None:
-                raise needs_all(f"there is no ledger at {str(self._path)!r}", to_read=self._to_read)
+            if self._path is not None and not self._path.exists():
+                if new is None:
+                    raise needs_all(f"there is no ledger at {str(self._path)!r}", to_read=self._to_read)
+                check_folder(self._path)
             if self._path is not None and self._path.is_file() and not self._to_read:
                 check_names(self._path, os.stat(self._path))  # before SQLite opens a second log
             _refuse_foreign(self._path)
@@ -224,13 +221,25 @@ class SQLiteStore(Store):
                 _create(connection, new)
             heading = _heading_text(connection)
             self._genesis = genesis_of(heading)
-            _upgrade(connection)
+            if not self._is_locked():
+                _upgrade(connection)
+            elif connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+                raise self._too_old()
             if self._path is not None:
-                _switch_to_log(connection)
+                if not self._is_locked():
+                    _switch_to_log(connection)
                 self._file = identity(self._path, os.stat(self._path))
                 self._same_file()
                 connection.execute(_NO_WAITING)
         return Heading.read(heading)
+
+    def _is_locked(self) -> bool:
+        """Whether this is a file to look at that we may not write, or whose folder we may not write to."""
+        return self._to_read and self._path is not None and not can_be_written(self._path)
+
+    def _too_old(self) -> LedgerUnavailable:
+        fault = f"the ledger {str(self._path)!r} has the form of an older version, and cannot be written to bring it up"
+        return LedgerUnavailable(fault, "copy it to a folder of your own and look at it there")
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -261,7 +270,7 @@ class SQLiteStore(Store):
                 before, seen = self._seen.pop(connection, (None, Seen()))
                 if version != before:
                     seen = Seen()
-                yield _SQLiteTransaction(connection, self._genesis, seen)
+                yield _SQLiteTransaction(connection, self._genesis, self._placed, seen)
                 connection.execute("COMMIT")
                 self._seen[connection] = version, seen
             except BaseException:
@@ -280,7 +289,7 @@ class SQLiteStore(Store):
             raise InvalidOperation("a ledger in memory belongs to the process that made it; give it a file to share it")
         found = self._reader if reads else self._connection
         if found is None:
-            place = ":memory:" if self._path is None else f"file:{quote(str(self._path))}?mode=rw{'c' * may_create}"
+            place = self._uri(may_create=may_create)
             found = sqlite3.connect(place, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
             for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON", "trusted_schema = OFF"):
                 found.execute(f"PRAGMA {pragma}")  # the first reads the file: it waits for who closes or recovers it
@@ -291,6 +300,12 @@ class SQLiteStore(Store):
             else:
                 self._connection = found
         return found
+
+    def _uri(self, *, may_create: bool) -> str:
+        if self._path is None:
+            return ":memory:"
+        mode = only_readable(self._path) if self._is_locked() else f"mode=rw{'c' * may_create}"
+        return f"file:{quote(str(self._path))}?{mode}"
 
     def _same_file(self) -> None:
         """LedgerUnavailable if the name now means another file: what we write would be lost, and spent twice."""

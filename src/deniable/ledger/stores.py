@@ -7,13 +7,12 @@ whole numbers of Python, inside that transaction; so another store needs no arit
 
 from __future__ import annotations
 
-import json
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from hashlib import sha256
+from enum import Enum
 from pathlib import Path
 from time import time as clock
 from typing import Any, Final, NamedTuple, TypeVar, final
@@ -21,25 +20,13 @@ from typing import Any, Final, NamedTuple, TypeVar, final
 from deniable.errors import DeniableError, InvalidOperation, LedgerDamaged, LedgerUnavailable
 from deniable.ledger.accounts import stamp
 from deniable.ledger.budget import Cost
-from deniable.ledger.entries import Entry, Heading, State, Terms, compact, cost_of, more_of
+from deniable.ledger.entries import Entry, Heading, State, Terms
+from deniable.ledger.rows import RESTORE, from_row, gone_back
 
-__all__ = [
-    "COLUMNS",
-    "RESTORE",
-    "Head",
-    "Seen",
-    "Store",
-    "Transaction",
-    "Waiting",
-    "as_row",
-    "charges_with",
-    "from_row",
-    "genesis_of",
-    "paid_up_to",
-    "whole",
-]
+__all__ = ["Find", "Head", "Placed", "Seen", "Store", "Transaction", "Waiting", "charges_with"]
 
-RESTORE = "restore the ledger from a copy; it answers nothing until then"
+_REMEMBERED: Final = 4_096
+"""Heads of a chain that a process remembers: as many questions may be under way at the same time."""
 
 Result = TypeVar("Result")
 
@@ -95,12 +82,45 @@ class Seen:
             self.paid[entry.payer] = entry.payer_spent
 
 
-class Transaction(ABC):
-    """A consistent view of a ledger; while writing, nobody else writes."""
+class Find(Enum):
+    """What rows a transaction looks for, and by what."""
 
-    def __init__(self, genesis: str, seen: Seen | None = None) -> None:
+    PAGE = "the next by number: after, most"
+    CLOSING = "the one that closed this: number"
+    KEYED = "the RESERVED one with this key: key"
+    SEALED = "the SEALED ones of this question, newest first: question"
+    BEFORE = "the newest that is older: time"
+    PAID = "the newest RESERVED one of a payer: payer"
+    PAID_BEFORE = "the same, older than this: payer, time"
+    ABOUT = "those that set limits of these accounts, oldest first: accounts"
+    ABOUT_ALL = "those of all accounts"
+    LINKS = "the LINKED ones, oldest first"
+
+
+Placed = dict[int, str]
+"""The hashes, by number, of entries that this process has written, or found where the chain has them."""
+
+_MOST_PLACED: Final = 8_192
+_PAGE: Final = 500
+_AHEAD: Final = 32
+"""Entries behind one that is read which must follow from it, if nothing that is known comes earlier."""
+
+
+class Transaction(ABC):
+    """A consistent view of a ledger; while writing, nobody else writes.
+
+    A store finds rows, and this class alone makes entries of them: one that does not have its own hash, or that the
+    `_AHEAD` entries behind it do not follow, is never given out. Whoever may write to the store, and changes a row and
+    computes fewer hashes anew, is noticed when that row is read. Whoever computes more, or all up to the end, is
+    noticed by whoever knows an old hash: the process that wrote or read it, a checkpoint, a note; and more, short of
+    the end, by a look at the whole chain. A row that no lookup finds any more is noticed by such a look alone.
+    """
+
+    def __init__(self, genesis: str, placed: Placed, seen: Seen | None = None) -> None:
         self._genesis = genesis
+        self._placed = placed
         self._seen = Seen() if seen is None else seen
+        self._written: list[Head] = []
 
     @property
     def genesis(self) -> str:
@@ -108,45 +128,22 @@ class Transaction(ABC):
         return self._genesis
 
     @property
+    def written(self) -> Sequence[Head]:
+        """What was appended here and not undone."""
+        return self._written
+
+    @property
     @abstractmethod
     def head(self) -> Head:
         """Where the chain ends, as the store says."""
 
     @abstractmethod
-    def first_link(self) -> object:
-        """What entry 1 hangs from, as the store says; None if there is no entry 1."""
+    def link_of(self, number: int) -> object:
+        """What this entry hangs from, as the store says; None if there is no such entry."""
 
     @abstractmethod
-    def page(self, *, after: int, most: int) -> list[Entry]:
-        """The next entries by number."""
-
-    @abstractmethod
-    def closing(self, number: int) -> Entry | None:
-        """The entry that closed this one."""
-
-    @abstractmethod
-    def keyed(self, key: str) -> Entry | None:
-        """The RESERVED entry with this key."""
-
-    @abstractmethod
-    def newest_sealed(self, question: str, version: str | None) -> Entry | None:
-        """The newest SEALED entry of this question about this version of the data (None: where none was named)."""
-
-    @abstractmethod
-    def newest_before(self, time: str) -> Entry | None:
-        """The newest entry that is older than this time."""
-
-    @abstractmethod
-    def newest_paid(self, payer: str, *, before: str | None = None) -> Entry | None:
-        """The newest RESERVED entry of this payer, if a time is given the newest that is older than it."""
-
-    @abstractmethod
-    def about(self, *accounts: str) -> list[Entry]:
-        """The entries that set limits of these accounts, oldest first; without a name, those of all accounts."""
-
-    @abstractmethod
-    def links(self) -> list[Entry]:
-        """The LINKED entries, oldest first."""
+    def _rows(self, find: Find, values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+        """The rows that are looked for, as they are stored. For this class alone, see `_placed_at`."""
 
     @abstractmethod
     def own(self, name: str) -> str | None:
@@ -168,10 +165,32 @@ class Transaction(ABC):
     def check_file(self) -> None:
         """LedgerDamaged if what holds the entries, such as an index, is not whole."""
 
+    @property
+    def reached(self) -> Head | None:
+        """Where the chain ends now, if that was read or written here and not undone."""
+        newest = self._seen.newest
+        return None if newest is None else Head(newest.number, newest.hash)
+
+    def holds(self, head: Head) -> bool:
+        """Whether the chain has come past here: it has this entry, and no other of this number."""
+        newest = self.newest()
+        if newest is not None and newest.number == head.number:
+            return newest.hash == head.hash
+        if head.number == 0:
+            return head.hash == self.genesis
+        found = self.entry(head.number)
+        return found is not None and found.hash == head.hash
+
+    def follow(self, known: Head | None) -> None:
+        """LedgerDamaged if the chain does not hold where it was known to end: a copy was put back meanwhile."""
+        if known is not None and not self.holds(known):
+            raise gone_back(known.number)
+
     def do(self, waiting: Sequence[Waiting]) -> None:
         """Do the work of each, in a part of its own where there are several."""
         for each in waiting:
             each.error = None  # it may be done again from the start
+            before = len(self._written)
             try:
                 with nullcontext() if len(waiting) == 1 else self.part():
                     each.result = each.work(self)
@@ -180,6 +199,114 @@ class Transaction(ABC):
                     raise
                 each.error = error
                 self._seen.forget()
+                del self._written[before:]
+
+    # -- reading: the only way from rows to entries --------------------------------------------------------------------
+
+    def _found(self, find: Find, **values: object) -> list[Entry]:
+        """The entries that are looked for, each whole and in its place."""
+        found = [from_row(row) for row in self._rows(find, values)]
+        behind: Entry | None = None
+        for entry in reversed(found):  # then the entry behind is one that is known to be in its place
+            behind = self._in_place(entry, behind)
+        return found
+
+    def _one(self, find: Find, **values: object) -> Entry | None:
+        return next(iter(self._found(find, **values)), None)
+
+    def _in_place(self, entry: Entry, behind: Entry | None = None) -> Entry:
+        """This entry; LedgerDamaged if it is not the one that the chain has in its place. `behind` is in its own."""
+        known = self._placed.get(entry.number)
+        if known is None:
+            if behind is None or behind.number != entry.number + 1:
+                self._follow_up(entry)
+            elif behind.previous != entry.hash:
+                raise _displaced(entry.number)
+            else:
+                self.remember([Head(entry.number, entry.hash)])
+        elif known != entry.hash:
+            raise gone_back(entry.number)
+        return entry
+
+    def _follow_up(self, entry: Entry) -> None:
+        """LedgerDamaged if those behind it do not follow one from the other, up to one that is known or to the head.
+
+        Where neither comes within reach, the entry alone is remembered: the last ones that were read have little behind
+        them.
+        """
+        behind = [from_row(row) for row in self._rows(Find.PAGE, {"after": entry.number, "most": _AHEAD})]
+        passed = [Head(entry.number, entry.hash)]
+        for each in behind:
+            if (each.number - 1, each.previous) != passed[-1]:
+                raise _displaced(passed[-1].number)
+            known = self._placed.get(each.number)
+            if known not in {None, each.hash}:
+                raise gone_back(each.number)
+            if known is not None:
+                self.remember(passed)
+                return
+            passed.append(Head(each.number, each.hash))
+        if len(behind) == _AHEAD:
+            self.remember(passed[:1])
+        elif passed[-1] == self.head:
+            self.remember(passed)
+        else:
+            raise _displaced(passed[-1].number)
+
+    def remember(self, heads: Iterable[Head]) -> None:
+        """These are in their places, for good."""
+        if len(self._placed) >= _MOST_PLACED:
+            self._placed.clear()
+        self._placed.update(heads)
+
+    def page(self, *, after: int, most: int) -> list[Entry]:
+        """The next entries by number."""
+        return self._found(Find.PAGE, after=after, most=most)
+
+    def history(self, *, after: int) -> Iterator[Entry]:
+        """All entries behind this one, each whole; for a `Recount`, which says of the first that is not in its place
+        what is wrong with it.
+        """
+        while True:
+            before = after
+            for row in self._rows(Find.PAGE, {"after": after, "most": _PAGE}):
+                entry = from_row(row)
+                after = entry.number
+                yield entry
+            if after == before:
+                return
+
+    def closing(self, number: int) -> Entry | None:
+        """The entry that closed this one."""
+        return self._one(Find.CLOSING, number=number)
+
+    def keyed(self, key: str) -> Entry | None:
+        """The RESERVED entry with this key."""
+        return self._one(Find.KEYED, key=key)
+
+    def newest_sealed(self, question: str, version: str | None) -> Entry | None:
+        """The newest SEALED entry of this question about this version of the data (None: where none was named)."""
+        rows = self._rows(Find.SEALED, {"question": question})
+        found = next((each for each in map(from_row, rows) if each.version == version), None)
+        return None if found is None else self._in_place(found)
+
+    def newest_before(self, time: str) -> Entry | None:
+        """The newest entry that is older than this time."""
+        return self._one(Find.BEFORE, time=time)
+
+    def newest_paid(self, payer: str, *, before: str | None = None) -> Entry | None:
+        """The newest RESERVED entry of this payer, if a time is given the newest that is older than it."""
+        if before is None:
+            return self._one(Find.PAID, payer=payer)
+        return self._one(Find.PAID_BEFORE, payer=payer, time=before)
+
+    def about(self, *accounts: str) -> list[Entry]:
+        """The entries that set limits of these accounts, oldest first; without a name, those of all accounts."""
+        return self._found(Find.ABOUT, accounts=accounts) if accounts else self._found(Find.ABOUT_ALL)
+
+    def links(self) -> list[Entry]:
+        """The LINKED entries, oldest first."""
+        return self._found(Find.LINKS)
 
     def entry(self, number: int) -> Entry | None:
         """The entry of this number."""
@@ -206,18 +333,18 @@ class Transaction(ABC):
         if self._seen.newest is not None:
             return self._seen.newest
         head = self.head
+        last = [from_row(row) for row in self._rows(Find.PAGE, {"after": max(0, head.number - 1), "most": 2})]
         if head.number == 0:
-            if head.hash != self.genesis or self.page(after=0, most=1):
+            if head.hash != self.genesis or last:
                 raise LedgerDamaged(0, "does not belong to this chain", RESTORE)
             return None
-        last = self.page(after=head.number - 1, most=2)
         if not last or last[0].number != head.number:
             raise LedgerDamaged(head.number, "is missing", RESTORE)
-        if last[0].hash != head.hash or last[0].digest() != head.hash:
+        if last[0].hash != head.hash:
             raise LedgerDamaged(head.number, "was changed", RESTORE)
         if len(last) > 1:
             raise LedgerDamaged(last[1].number, "was added behind the end of the chain", RESTORE)
-        link = self.first_link()
+        link = self.link_of(1)
         if link != self.genesis:
             raise LedgerDamaged(1 if link is None else 0, "does not belong to this chain", RESTORE)
         self._seen.newest = last[0]
@@ -227,7 +354,7 @@ class Transaction(ABC):
         """What was ever set about these accounts, or about all, oldest first; LedgerDamaged if that was changed."""
         found = self._seen.terms.get(accounts)
         if found is None:
-            found = [each.terms for each in whole(self.about(*accounts)) if each.terms is not None]
+            found = [each.terms for each in self.about(*accounts) if each.terms is not None]
             self._seen.terms[accounts] = found
         return found
 
@@ -235,8 +362,13 @@ class Transaction(ABC):
         """Everything charged to this payer so far; LedgerDamaged if that was changed."""
         found = self._seen.paid.get(payer)
         if found is None:
-            found = self._seen.paid[payer] = paid_up_to(self.newest_paid(payer))
+            found = self._seen.paid[payer] = self.paid_up_to(payer)
         return found
+
+    def paid_up_to(self, payer: str, *, before: str | None = None) -> Cost:
+        """The same as it is stored, if a time is given of what is older than it."""
+        newest = self.newest_paid(payer, before=before)
+        return Cost(0, 0) if newest is None or newest.payer_spent is None else newest.payer_spent
 
     def spent(self) -> Cost:
         """Everything charged so far, from the newest entry."""
@@ -265,12 +397,13 @@ class Transaction(ABC):
             # When a run ended depends on the data, so what closes an entry does not look at the clock.
             time = now if newest is None or known.get("closes") is None else newest.time
             charges = charges_with(newest, known["state"])
-            newest = Entry(number=last.number + 1, time=time, previous=last.hash, charges=charges, **known).hashed()
+            newest = Entry.hashed(number=last.number + 1, time=time, previous=last.hash, charges=charges, **known)
             last = Head(newest.number, newest.hash)
             entries.append(newest)
         self._insert(entries, head)
         for entry in entries:
             self._seen.add(entry)
+            self._written.append(Head(entry.number, entry.hash))
         return entries
 
 
@@ -286,6 +419,23 @@ class Store(ABC):
         self._queue: deque[Waiting] = deque()
         self._turn = threading.Lock()
         self._to_read = to_read
+        self._reached: Head | None = None
+        self._passed: dict[int, str] = {}
+        self._placed: Placed = {}
+
+    @property
+    def reached(self) -> Head | None:
+        """Where the chain ended when this store last wrote; None if that is not known."""
+        return self._reached
+
+    def holds(self, head: Head) -> bool:
+        """Whether the chain has come past here. Where this store wrote it nothing is read: whatever it wrote since
+        follows from there, see `_keep`.
+        """
+        if self._passed.get(head.number) == head.hash:
+            return True
+        with self.reading() as transaction:
+            return transaction.holds(head)
 
     @property
     @abstractmethod
@@ -345,7 +495,8 @@ class Store(ABC):
         """Write for everybody who waits. What one of them did wrong is theirs; if nothing can be kept, all hear it."""
         waiting = [self._queue.popleft() for _ in range(len(self._queue))]
         try:
-            self._keep(waiting)
+            self._reached = self._keep(waiting)
+            self._remember(self._reached)
         except Exception as error:
             for each in waiting:
                 each.error = error
@@ -357,72 +508,36 @@ class Store(ABC):
             for each in waiting:
                 each.over = True
 
-    def _keep(self, waiting: Sequence[Waiting]) -> None:
-        """One transaction for all of these; an exception says that nothing was kept."""
+    def _keep(self, waiting: Sequence[Waiting]) -> Head | None:
+        """One transaction for all of these; where the chain ends then. An exception says that nothing was kept.
+
+        Nothing is written behind a chain that has lost what this store wrote: a database can be restored, or a file be
+        put back, below a program that runs.
+        """
         with self.writing() as transaction:
+            transaction.follow(self._newest_passed)
             transaction.do(waiting)
+        transaction.remember(transaction.written)
+        return transaction.reached
+
+    @property
+    def _newest_passed(self) -> Head | None:
+        return Head(*next(reversed(self._passed.items()))) if self._passed else None
+
+    def _remember(self, head: Head | None) -> None:
+        if head is None or self._passed.get(head.number) == head.hash:
+            return
+        self._passed[head.number] = head.hash
+        if len(self._passed) > _REMEMBERED:
+            self._passed.pop(next(iter(self._passed)))
 
     @abstractmethod
     def close(self) -> None:
         """Let go of everything. May be called twice."""
 
 
-# --- rows of a table --------------------------------------------------------------------------------------------------
-
-COLUMNS: Final = (
-    *("number", "time", "state", "question", "units", "delta_units", "description", "key", "closes", "answer", "code"),
-    *("spent_units", "spent_delta_units", "previous", "hash", "payer", "account", "more"),
-)
-"""`payer` and `account` are there to be looked up; `more` has them again, as they were hashed."""
-
-
-def genesis_of(heading: str) -> str:
-    """The first link of a chain: the hash of the text of its heading."""
-    return sha256(heading.encode()).hexdigest()
-
-
-def as_row(entry: Entry) -> tuple[Any, ...]:
-    """An entry as a row of a table. Amounts are decimal text: no database's integer holds 38 digits."""
-    more = entry.more()
-    return (
-        *(entry.number, entry.time, entry.state.value, entry.question),
-        *(str(entry.cost.units), str(entry.cost.delta_units), entry.description, entry.key),
-        *(entry.closes, entry.answer, entry.code, str(entry.spent.units), str(entry.spent.delta_units)),
-        *(entry.previous, entry.hash, entry.payer, entry.account),
-        None if more is None else compact(more),
-    )
-
-
-def from_row(row: Sequence[Any]) -> Entry:
-    """The entry of a row; LedgerDamaged if no entry was ever written like this."""
-    number, when, state, question, units, delta_units, description, key, closes, answer, code, *rest = row
-    spent_units, spent_delta_units, previous, link, payer, account, more = rest
-    try:
-        texts = [text for text in (when, question, description, key, code, previous, link) if text is not None]
-        if not all(isinstance(text, str) for text in texts) or not isinstance(answer, bytes | None):
-            raise TypeError
-        fields: dict[str, Any] = {} if more is None else more_of(json.loads(more))
-        found = Entry(
-            number=number,
-            time=when,
-            state=State(state),
-            question=question,
-            cost=cost_of((units, delta_units)),
-            description=description,
-            key=key,
-            closes=closes,
-            answer=answer,
-            code=code,
-            spent=cost_of((spent_units, spent_delta_units)),
-            previous=previous,
-            hash=link,
-            **fields,
-        )
-        if payer != found.payer or account != found.account:
-            raise TypeError
-        return found
-    except (KeyError, TypeError, ValueError):  # InvalidParameter is a ValueError
-        raise LedgerDamaged(number, "cannot be read", RESTORE) from None
+def _displaced(number: int) -> LedgerDamaged:
+    return LedgerDamaged(number, "is not the one that the chain has in its place", RESTORE)
 
 
 def charges_with(newest: Entry | None, state: State) -> int | None:
@@ -430,19 +545,3 @@ def charges_with(newest: Entry | None, state: State) -> int | None:
     counted, their numbers are taken as used, so that no number is used twice.
     """
     return (0 if newest is None else newest.charge) + (state is State.RESERVED)
-
-
-def whole(entries: list[Entry]) -> list[Entry]:
-    """These entries; LedgerDamaged if one of them is not what was written."""
-    for each in entries:
-        if each.digest() != each.hash:
-            raise LedgerDamaged(each.number, "was changed", RESTORE)
-    return entries
-
-
-def paid_up_to(newest: Entry | None) -> Cost:
-    """What a payer has paid up to and including this entry."""
-    if newest is None:
-        return Cost(0, 0)
-    whole([newest])
-    return newest.payer_spent or Cost(0, 0)

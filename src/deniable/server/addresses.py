@@ -6,6 +6,7 @@ right, for as long as named proxies speak; all that stands further left anybody 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, final
@@ -18,6 +19,9 @@ Network = IPv4Network | IPv6Network
 
 NOWHERE: Final = "somewhere"
 """A client without an address, as in a test."""
+
+_PORT: Final = re.compile(r"(?:\[([^\]]+)\]|([0-9.]+))(?::[0-9]{1,5})?")
+"""An address with a port, or in brackets. Without brackets no colon of IPv6 begins a port."""
 
 _HOUSE: Final = 64
 """Bits of an IPv6 address that one household or machine has; the others are its own to choose."""
@@ -42,7 +46,7 @@ class Addresses:
         if self._proxies and self.is_proxy(host):
             said = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
             for each in reversed(said.decode("latin-1").split(",")):
-                found = _read(each.strip())
+                found = _read(_without_port(each.strip()))
                 if found is None:
                     break  # nobody of ours writes that: whoever wrote it may have written the rest
                 host = str(found)
@@ -61,6 +65,16 @@ def name_of(host: str) -> str:
     if isinstance(found, IPv6Address):
         return str(ip_network((found, _HOUSE), strict=False))
     return host if found is None else str(found)
+
+
+def _without_port(text: str) -> str:
+    """The address of an entry: some proxies add the port, and then put IPv6 in brackets.
+
+    >>> _without_port("203.0.113.9:4431"), _without_port("[2001:db8::1]:443"), _without_port("2001:db8::1")
+    ('203.0.113.9', '2001:db8::1', '2001:db8::1')
+    """
+    found = _PORT.fullmatch(text)
+    return text if found is None else found[1] or found[2]
 
 
 def _read(host: str) -> IPv4Address | IPv6Address | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
@@ -22,7 +24,7 @@ from deniable.server.door import Door, Keeper
 from deniable.server.metrics import Metrics
 from deniable.server.problems import CODES, MEDIA_TYPE, Problem, problem_of
 from deniable.server.readiness import Readiness
-from deniable.server.routes import asking, datasets, people, records
+from deniable.server.routes import asking, datasets, people, records, synthetic
 from deniable.server.settings import Settings
 
 _STATUSES: Final = {404: "not_found", 405: "method", 413: "too_large", 415: "media_type"}
@@ -55,22 +57,44 @@ def served(curator: Curator) -> ASGIApp:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=None,  # it would be written out for every request
         responses=_problems(),
     )
     inside.state.curator, inside.state.desk, inside.state.keeper = curator, desk, keeper
-    for each in (asking, datasets, people, records):
+    for each in (asking, datasets, people, records, synthetic):
         inside.include_router(each.router(desk))
     inside.include_router(people.open_router(desk, keeper))
     inside.include_router(records.open_router(metrics, readiness))
     inside.state.guard = guard
     inside.include_router(console.router(guard))
+    _describe(inside)
     inside.add_exception_handler(Problem, _problem)
     inside.add_exception_handler(RequestValidationError, _invalid)
     inside.add_exception_handler(HTTPException, _http)
     inside.add_exception_handler(DeniableError, _problem)
     inside.add_exception_handler(Exception, _problem)  # the door writes it down, without its words
-    return Door(inside, curator, metrics, keeper, guard.shown)
+    return Door(inside, curator, metrics, keeper, page=guard.shown, cookie=guard.token)
+
+
+def _describe(inside: FastAPI) -> None:
+    """/openapi.json: the description of the API, which is written out once."""
+
+    @cache
+    def written() -> bytes:
+        return json.dumps(inside.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+
+    async def described(_: Request) -> Response:
+        return Response(written(), media_type="application/json")
+
+    @cache
+    def patterns() -> list[tuple[re.Pattern[str], set[str]]]:
+        return [
+            (re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))), {method.upper() for method in methods})
+            for path, methods in inside.openapi()["paths"].items()
+        ]
+
+    inside.add_route("/openapi.json", described, include_in_schema=False)
+    inside.state.patterns = patterns
 
 
 def _problems() -> dict[int | str, dict[str, Any]]:
@@ -97,27 +121,30 @@ async def _invalid(request: Request, error: Exception) -> Response:
     wrong = error.errors()
     if any(each["type"] == "json_invalid" for each in wrong):
         return await _problem(request, Problem("unreadable", "the body must be JSON"))
-    found = [{"where": words.where(each), "rule": words.rule(each)} for each in wrong[:20]]
+    found = words.wrongs(wrong[:20], _model(request))
     facts: dict[str, Any] = {"errors": found}
     if len(found) == 1:
-        facts |= {"parameter": str(wrong[0]["loc"][-1]), "rule": found[0]["rule"]}
-    said = "; ".join(f"{each['where']}: {each['rule']}" for each in found)
+        facts |= {"parameter": found[0]["where"].rpartition(".")[2], "rule": found[0]["rule"]}
+    said = "; ".join(f"{each['where'].removeprefix('body.')}: {each['rule']}" for each in found)
     return await _problem(request, Problem("invalid", said, facts))
+
+
+def _model(request: Request) -> Any:
+    """What the body of a request is read as, if its route takes one."""
+    field = getattr(request.scope.get("route"), "body_field", None)
+    return None if field is None else field.field_info.annotation
 
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == 405:
-        headers["Allow"] = ", ".join(_methods(request))
+        headers["Allow"] = _methods(request) or headers.get("Allow", "")
     return await _problem(request, Problem(_STATUSES.get(error.status_code, "unreadable"), headers=headers))
 
 
-def _methods(request: Request) -> list[str]:
+def _methods(request: Request) -> str:
     """Every method of a path, of all routes that have it: the router names those of the first one only."""
-    found = set()
-    for template, methods in request.app.openapi()["paths"].items():
-        pattern = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template))
-        if re.fullmatch(pattern, request.url.path):
-            found |= {method.upper() for method in methods}
-    return sorted(found)
+    path = request.url.path
+    found = {each for pattern, methods in request.app.state.patterns() if pattern.fullmatch(path) for each in methods}
+    return ", ".join(sorted(found))

@@ -51,6 +51,11 @@ class Gate:
         id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         return f"dn_{id}_{secret}", id, self._hasher.hash(secret)
 
+    @property
+    def has_issuer(self) -> bool:
+        """Whether tokens of an issuer are taken as well."""
+        return self._issuer is not None
+
     def forget(self) -> None:
         """Read everything again: somebody's rights have changed."""
         with self._turn:
@@ -73,8 +78,12 @@ class Gate:
         """Whether a look costs little: this secret was checked before, or an issuer's signature says whose it is."""
         if self._is_issued(text):
             return True
+        return self.met(text) is not None
+
+    def met(self, text: str) -> str | None:
+        """The id of a token whose secret was checked before, whether or not it still opens anything."""
         shape = _SHAPE.fullmatch(text)
-        return shape is not None and self._remembered(*shape.groups())
+        return shape[1] if shape is not None and self._remembered(*shape.groups()) else None
 
     def _is_issued(self, text: str) -> bool:
         return self._issuer is not None and text.count(".") == 2

@@ -17,6 +17,7 @@ Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9]
 NewName = Annotated[Name, AfterValidator(checked_name)]
 """The same for what is made now. What was made when names could end with a space can still be asked for."""
 
+_MOST_TOGETHER = 50_000
 _DEEPEST = 150
 """Brackets within brackets."""
 
@@ -109,10 +110,25 @@ class Explained(_Asked):
 
 
 class Batch(Spending):
-    """Several questions for one cost that they share."""
+    """Several questions for one cost that they share, or each as near as `within` says. `weights` says how much a cell
+    of each question counts; "fair": all alike, and no table less exact than by itself with an equal share.
+    """
 
     dataset: Name
     questions: Annotated[list[Text | Steps], Field(min_length=1, max_length=100)]
+    within: Positive | Annotated[list[Positive | None], Field(max_length=100)] | None = None  # type: ignore[assignment]
+    weights: Annotated[list[Positive], Field(max_length=100)] | Literal["fair"] | None = None
+
+    @model_validator(mode="after")
+    def short(self) -> Self:
+        """Each takes time to read, and nothing is paid for that."""
+        if sum(len(each.encode("utf-8", "replace")) for each in self.texts) > _MOST_TOGETHER:
+            raise ValueError(f"the questions of a batch have at most {_MOST_TOGETHER:,} bytes together")
+        return self
+
+    def cost(self) -> dict[str, Any]:
+        """As a session takes it."""
+        return super().cost() | ({} if self.weights is None else {"weights": self.weights})
 
     @property
     def texts(self) -> list[str]:
@@ -130,6 +146,35 @@ class BoundsBody(Spending):
     column: Text
     table: Text | None = None
     cover: Annotated[float, Field(gt=0.5, le=1, strict=True)] = 0.99
+
+
+class SynthesisBody(Spending):
+    """A synthetic table of some columns; `target` is what models shall learn to predict from its rows."""
+
+    table: Text | None = None
+    columns: Annotated[list[Text], Field(min_length=1, max_length=64)] | None = None
+    target: Text | None = None
+    bins: Annotated[dict[Text, Annotated[int, Field(ge=2, le=256, strict=True)]], Field(max_length=64)] | None = None
+
+    method: Literal["pairs", "independent"] = "pairs"
+    workload: (
+        Annotated[list[Annotated[list[Text], Field(min_length=1, max_length=3)]], Field(max_length=2100)] | None
+    ) = None
+    forbid: Annotated[list[dict[Text, Any]], Field(max_length=100), AfterValidator(_shallow)] = []
+    unlisted: Annotated[list[Text], Field(max_length=64)] = []
+
+    @model_validator(mode="after")
+    def short(self) -> Self:
+        """What was asked is kept with each table that is bought, and told wherever they are listed."""
+        if len(json.dumps(self.said)) > _MOST_TOGETHER:
+            raise ValueError(f"what a synthetic table shall be is said in at most {_MOST_TOGETHER:,} bytes")
+        return self
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """As a session takes it, without the cost."""
+        names = ("table", "columns", "target", "bins", "method", "workload", "forbid", "unlisted")
+        return {name: getattr(self, name) for name in names}
 
 
 class BudgetBody(_Body):
@@ -158,7 +203,9 @@ class NewDataset(_Body):
     def reasoned(self) -> Self:
         """Who says that they are others says why: auditors read it."""
         if (self.people == "others") != (self.reason is not None):
-            raise ValueError("give a reason with people: others, and only then")
+            raise ValueError(
+                "reason: say why they are other people, where you say that they are others, and only there"
+            )
         return self
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -27,20 +27,22 @@ from sqlalchemy import (
     Table,
     Text,
     create_engine,
+    delete,
     event,
+    false,
     func,
     insert,
     select,
     text,
     update,
 )
-from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, IntegrityError
 
-from deniable.errors import LedgerUnavailable, MissingExtra, UnreadableRecord
+from deniable.errors import InvalidParameter, LedgerUnavailable, MissingExtra, UnreadableRecord
 from deniable.ledger import migrations
+from deniable.server.guards import INTENTIONS, OVERLAPS, SKETCHES, Guards, Head
 from deniable.server.guards import METADATA as _METADATA
 from deniable.server.guards import NAME as _NAME
-from deniable.server.guards import SKETCHES, Guards, Head
 from deniable.server.locks import exclusive
 from deniable.server.people import People, Person, TokenRecord
 from deniable.server.problems import Problem
@@ -49,7 +51,7 @@ from deniable.server.requests import Requests
 
 __all__ = ["Catalogue", "DatasetRecord", "Person", "ReleaseRecord", "TokenRecord"]
 
-_REVISION: Final = "0005"
+_REVISION: Final = "0007"
 _VERSION_TABLE: Final = "curator_version"
 _REGISTERING: Final = 0x64656E79_01
 """Names the lock of those who register, in a database that others use as well."""
@@ -66,6 +68,7 @@ _DATASETS: Final = Table(
     Column("budget", Text, nullable=False),
     Column("family", String(_NAME), nullable=False, index=True),
     Column("made", Float, nullable=False),
+    Column("form", Integer, nullable=False, server_default="0"),
 )
 _SCHEMAS: Final = Table(
     "curator_schemas",
@@ -138,6 +141,8 @@ class DatasetRecord:
     budget: dict[str, Any]
     family: str
     made: float
+    form: int = 0
+    """In which form cells and ids are in its marks; 0 is from before there was one form for both."""
 
 
 @final
@@ -171,6 +176,9 @@ class Catalogue(People):
                 )
             except ImportError as error:
                 raise MissingExtra(error.name or "psycopg", "postgres") from None
+            except (ArgumentError, ValueError):  # its words may hold the password
+                rule = "is no address of a Postgres database"
+                raise InvalidParameter("database", "...", rule, "write postgresql://user@host:5432/name") from None
         self._quick = Quick(quick)
         self.requests = Requests(self._quick)
         self.guards = Guards(lambda: _kept(self._engine.begin))
@@ -208,7 +216,7 @@ class Catalogue(People):
     def close(self) -> None:
         """Let go of every connection."""
         self._engine.dispose()
-        self._quick.engine.dispose()
+        self._quick.close()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -239,8 +247,16 @@ class Catalogue(People):
         with exclusive(self._file.with_suffix(".lock")):
             yield
 
-    def add_dataset(self, record: DatasetRecord, marks: set[str], sketches: dict[str, str] | None = None) -> None:
-        """Register a dataset; `marks` are what its family is known by, `sketches` of which ids its tables have."""
+    def add_dataset(
+        self,
+        record: DatasetRecord,
+        marks: set[str],
+        sketches: dict[str, str] | None = None,
+        overlaps: Iterable[str] = (),
+    ) -> None:
+        """Register a dataset, and take back the intention to; `marks` are what its family is known by, `sketches` of
+        which ids its tables have, `overlaps` the datasets of other owners that have many of them.
+        """
         values = {
             "name": record.name,
             "owner": record.owner,
@@ -250,19 +266,25 @@ class Catalogue(People):
             "budget": json.dumps(record.budget),
             "family": record.family,
             "made": record.made,
+            "form": record.form,
         }
         try:
             with _kept(self._engine.begin) as connection:
                 connection.execute(insert(_DATASETS).values(**values))
-                known = {
-                    row.mark for row in connection.execute(select(_MARKS).where(_MARKS.c.family == record.family)).all()
-                }
-                if new := [{"family": record.family, "mark": mark} for mark in sorted(marks - known)]:
-                    connection.execute(insert(_MARKS), new)
-                for table, ids in (sketches or {}).items():
-                    connection.execute(insert(SKETCHES).values(dataset=record.name, source=table, marks=ids))
+                _add_marks(connection, record, marks, sketches or {})
+                for other in sorted(overlaps):
+                    connection.execute(insert(OVERLAPS).values(dataset=record.name, other=other, made=record.made))
+                connection.execute(delete(INTENTIONS).where(INTENTIONS.c.dataset == record.name))
         except IntegrityError:
             raise Problem("exists", f"there is a dataset {record.name!r} already") from None
+
+    def renew(self, record: DatasetRecord, marks: set[str], sketches: dict[str, str], form: int) -> None:
+        """Further marks of a dataset, and its sketches, in another form."""
+        with _kept(self._engine.begin) as connection:
+            here = (SKETCHES.c.dataset == record.name) & SKETCHES.c.source.in_(list(sketches))
+            connection.execute(delete(SKETCHES).where(here))
+            _add_marks(connection, record, marks, sketches)
+            connection.execute(update(_DATASETS).where(_DATASETS.c.name == record.name).values(form=form))
 
     def dataset(self, name: str) -> DatasetRecord | None:
         """The dataset of this name."""
@@ -336,8 +358,15 @@ class Catalogue(People):
         """Note which questions these entries answered, and how far their ledger is: what is known of both stays."""
         with self._quick.cursor() as run:
             for record in records:
-                run(_NOTE, asdict(record))
+                run(_NOTE, {name: getattr(record, name) for name in record.__slots__})
             run(_HEAD, head._asdict())
+
+    def note_again(self, dataset: str, entry: int, question: str, *, instead_of: str) -> None:
+        """Say something else about a release; Problem `not_found` if the note was another one."""
+        here = (_RELEASES.c.dataset == dataset) & (_RELEASES.c.entry == entry) & (_RELEASES.c.question == instead_of)
+        with _kept(self._engine.begin) as connection:
+            if not connection.execute(update(_RELEASES).where(here).values(question=question)).rowcount:
+                raise Problem("not_found")
 
     def release(self, dataset: str, entry: int) -> ReleaseRecord | None:
         """What is known of an entry."""
@@ -354,15 +383,18 @@ class Catalogue(People):
         before: int | None = None,
         entries: Sequence[int] | None = None,
         beginning: str = "",
+        shared: str = "",
         most: int = 100,
     ) -> list[ReleaseRecord]:
         """The newest releases of a dataset: of this person, before this entry, among these, beginning with these words.
+        Beside those of a person also what ends with the words of what is `shared`.
 
         Whatever is left out is left out before the newest are taken.
         """
         asked = select(_RELEASES).where(_RELEASES.c.dataset == dataset).order_by(_RELEASES.c.entry.desc()).limit(most)
         if person is not None:
-            asked = asked.where(_RELEASES.c.person == person)
+            theirs = _RELEASES.c.question.endswith(shared, autoescape=True) if shared else false()
+            asked = asked.where((_RELEASES.c.person == person) | theirs)
         if before is not None:
             asked = asked.where(_RELEASES.c.entry < before)
         if entries is not None:
@@ -385,6 +417,15 @@ def _kept(opening: Callable[[], AbstractContextManager[Connection]]) -> Iterator
         raise unreachable() from None
 
 
+def _add_marks(connection: Connection, record: DatasetRecord, marks: set[str], sketches: dict[str, str]) -> None:
+    """What a family is known by from now on, and which ids the tables of a dataset have."""
+    rows = connection.execute(select(_MARKS).where(_MARKS.c.family == record.family)).all()
+    if new := [{"family": record.family, "mark": mark} for mark in sorted(marks - {row.mark for row in rows})]:
+        connection.execute(insert(_MARKS), new)
+    for table, ids in sketches.items():
+        connection.execute(insert(SKETCHES).values(dataset=record.name, source=table, marks=ids))
+
+
 def _dataset(row: Any) -> DatasetRecord:
     return DatasetRecord(
         name=row.name,
@@ -395,6 +436,7 @@ def _dataset(row: Any) -> DatasetRecord:
         budget=json.loads(row.budget),
         family=row.family,
         made=row.made,
+        form=row.form,
     )
 
 

@@ -10,10 +10,8 @@ import json
 import os
 import re
 import secrets
-import tempfile
 import threading
 import time
-from enum import Enum
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, final
@@ -22,51 +20,41 @@ from deniable.errors import NOTHING, DeniableError, InvalidOperation, InvalidPar
 from deniable.ledger import EVERYBODY, Cost, Entry, Ledger
 from deniable.queries.answers import Answer
 from deniable.queries.bounds import rows_to_be_seen
-from deniable.queries.session import Remaining, Session
+from deniable.queries.engines.folders import scratch, sweep
+from deniable.queries.remaining import Remaining
+from deniable.queries.session import Session
+from deniable.server import wire
 from deniable.server.auth import FRESH, Gate
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
-from deniable.server.datasets import Datasets, Open, check_ceiling, cost_of, declared, tables_of
+from deniable.server.datasets import Datasets, Open, check_ceiling, cost_of, declared, share_of, tables_of
 from deniable.server.dummy import dummy_rows
-from deniable.server.families import marks_of, sketch_of
+from deniable.server.events import of_dataset
+from deniable.server.families import marks_of, sketch_of, version_of
+from deniable.server.fate import Fate
 from deniable.server.holding import Watch, serving
-from deniable.server.identity import identified, is_key, strays
-from deniable.server.kinship import Choice, alike, asked, kin_of, limit_of, named, recognised, sign
-from deniable.server.labels import label_of, signed
+from deniable.server.identity import claim, identified, is_key
+from deniable.server.kinship import Choice, alike, asked, check_public, kin_of, limit_of, named, recognised, renew, sign
+from deniable.server.labels import label_of, label_of_synthetic, signed
 from deniable.server.oidc import configured
 from deniable.server.problems import Problem
 from deniable.server.reception import Reception
+from deniable.server.registering import Registration, check_new_name, settle
 from deniable.server.roles import Role
 from deniable.server.settings import Settings
 from deniable.server.sources import allowed, folders_of
-from deniable.server.wire import described_budget, moment, question_now, question_then, reported, told
+from deniable.server.strays import broken_off, check_name, check_strays, strays
+from deniable.server.synthetic import BEGINNING, Synthetics, recall, told_again
+from deniable.server.turns import SMALL
+from deniable.server.wire import asked_now, described_budget, moment, noted, question_now, recalled, reported, told
 from deniable.tables.schema import write_schema
 
-_NUMBER: Final = re.compile("[0-9]{1,18}")
+_NUMBER: Final = re.compile("[0-9]{1,9}")
+_RELEASE: Final = "visits:7"
 PAGE: Final = 100
 """Releases on a page."""
-_OLDER: Final = (
-    "the server's catalogue is older than its ledgers: data that it has forgotten would get a fresh budget. "
-    "Whoever runs the server must restore the newest catalogue before anything is registered"
-)
-
 _POSIX: Final = os.name == "posix"
 """Workers and locks need what Linux and macOS offer; the modules of the server can be imported anywhere."""
-
-
-@final
-class Fate(Enum):
-    """What became of the charge of a question that went wrong, and the words for it."""
-
-    FREE = "nothing was charged"
-    CHARGED = "it was charged"
-    ANSWERED = "it was charged, and the answer is kept: ask the same again, for nothing"
-    UNKNOWN = "it may have been charged"
-
-    @property
-    def charged(self) -> bool | None:
-        """Whether it was; None where nobody can say."""
-        return None if self is Fate.UNKNOWN else self is not Fate.FREE
 
 
 class _Asking(threading.local):
@@ -76,6 +64,7 @@ class _Asking(threading.local):
     family: str = ""
     key: str | None = None
     charged: bool | None = None
+    dataset: DatasetRecord | None = None
 
 
 @final
@@ -88,6 +77,7 @@ class Curator:
         self.settings = settings
         settings.state.mkdir(parents=True, exist_ok=True)
         settings.state.chmod(0o700)
+        sweep(settings.state)
         self.catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
         issuer = None if settings.oidc is None else configured(self.catalogue, settings.oidc)
         self.gate = Gate(self.catalogue, issuer)
@@ -95,13 +85,18 @@ class Curator:
             held.callback(self.catalogue.close)
             held.enter_context(serving(settings.state, self.catalogue))
             self.key, self._marking = key, _ = identified(settings, self.catalogue)
+            with self.catalogue.registering():
+                settle(settings, self.catalogue)
             self._held = held.pop_all()
         """The key signs adjustments, checkpoints and labels; by the other secret data is known again."""
         self.watch = Watch(lambda: is_key(self.catalogue, key))
-        self.reception = Reception(self.catalogue, self.gate, settings.token_days, self.key)
+        self.reception = Reception(
+            self.catalogue, self.gate, self.key, days=settings.token_days, tokens=settings.tokens
+        )
         self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
         self.datasets = Datasets(settings, self.catalogue, self.key)
         self._asking = _Asking()
+        self.synthetics = Synthetics(self)
 
     def close(self) -> None:
         """Let go of everything. What was written stays."""
@@ -119,41 +114,41 @@ class Curator:
 
     def explain(self, person: Person, dataset: str, sql: str, cost: dict[str, Any] | None) -> dict[str, Any]:
         """The plan of a question, with the noise that a cost buys if one is given. Reads no data."""
-        session = self._session(person, dataset)
-        asked = question_now(session, sql)
-        made = asked if cost is None else session.price(asked, payer=person.name, **cost)
-        return {"dataset": dataset, "text": session.explain(made)}
+        text = wire.explained(self._session(person, dataset), sql, cost, payer=person.name)
+        return {"dataset": dataset, "text": text}
 
     def ask(
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
         """Answer a question."""
-        session = self._paying(person, dataset, key)
-        answer = session.ask(question_now(session, sql), key=key, payer=person.name, **cost)
-        self._note(person, dataset, [(sql, answer)])
+        session = self.paying(person, dataset, key)
+        answer = asked_now(session, sql, key=key, payer=person.name, **cost)
+        self.note(person, dataset, noted(sql, answer))
         return told(dataset, answer)
 
     def refine(
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
         """Spend more on a question that was answered, and merge."""
-        session = self._paying(person, dataset, key)
+        session = self.paying(person, dataset, key)
         asked = question_now(session, sql)
         before = session.recall(asked, confidence=cost["confidence"])
         if before is None:
             raise InvalidParameter("sql", NOTHING, "was not answered yet", "ask it first")
         text = asked if isinstance(asked, str) else None
         answer = session.refine(before, text=text, key=key, payer=person.name, **cost)
-        self._note(person, dataset, [(sql, answer)])
+        self.note(person, dataset, [(sql, answer)])
         return told(dataset, answer)
 
     def batch(
         self, person: Person, dataset: str, questions: list[str], cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
         """Several questions for one cost: all are paid for, or none."""
-        session = self._paying(person, dataset, key)
-        answers = session.batch([question_now(session, each) for each in questions], key=key, payer=person.name, **cost)
-        self._note(person, dataset, list(zip(questions, answers, strict=True)))
+        session = self.paying(person, dataset, key)
+        with session.limits():
+            asked = [question_now(session, each) for each in questions]
+        answers = session.batch(asked, key=key, payer=person.name, **cost)
+        self.note(person, dataset, list(zip(questions, answers, strict=True)))
         return {"dataset": dataset, "answers": [told(dataset, answer) for answer in answers]}
 
     def price_bounds(
@@ -176,9 +171,9 @@ class Curator:
         key: str | None = None,
     ) -> dict[str, Any]:
         """Buy bounds of a column, and declare them: what was paid for is public."""
-        session = self._paying(person, dataset, key)
+        session = self.paying(person, dataset, key)
         found = session.bounds(column, table, cover=cover, key=key, payer=person.name, **cost)
-        self._note(person, dataset, [(json.dumps({"bounds": column, "table": found.table}), found.answer)])
+        self.note(person, dataset, [(json.dumps({"bounds": column, "table": found.table}), found.answer)])
         while found.domain is not None:
             old = self.catalogue.dataset(dataset)
             assert old is not None
@@ -198,7 +193,7 @@ class Curator:
         """Answer a question from dummy rows. Free, and about nobody."""
         rehearsal = self.open(person, dataset).rehearsal()
         try:
-            answer = rehearsal.ask(question_now(rehearsal, sql), **cost)
+            answer = asked_now(rehearsal, sql, **cost)
         finally:
             rehearsal.ledger.close()
         told = answer.to_dict()
@@ -218,6 +213,7 @@ class Curator:
             if len(self._seen) > 10_000:
                 self._seen.clear()
             self._seen[person.name, dataset] = (time.monotonic(), record)
+        self._asking.dataset = record
         return record
 
     def _sees(self, person: Person, record: DatasetRecord) -> bool:
@@ -293,51 +289,58 @@ class Curator:
         tables = tables_of(schema)
         for table in sources:
             if table not in tables:
-                raise InvalidParameter("schema", table, "is not in the schema", f"it declares {', '.join(tables)}")
+                remedy = f"it declares {', '.join(tables)}; call one of them {table} if that is this table"
+                raise InvalidParameter("schema", table, "is not in the schema", remedy)
         folders = self.folders(person)
         files = {table: allowed(source, folders) for table, source in sources.items()}
         marks = {table: marks_of(path, tables[table], self._marking) for table, path in files.items()}
         sketches = {table: sketch_of(path, tables[table], self._marking) for table, path in files.items()}
-        kept = write_schema({table: tables[table] for table in files}, form="json")
+        version = version_of(marks, tables, self._marking)
         with self.catalogue.registering():
-            if self.catalogue.dataset(name) is not None:
-                raise Problem("exists", f"there is a dataset {name!r} already")
-            lost = strays(self.settings, self.catalogue)
-            choice, known = Choice(people, reason), alike(self.catalogue, sketches, self._marking)
-            families = recognised(self.catalogue, marks, files)
+            claim(self.settings.state, self.catalogue)
+            settle(self.settings, self.catalogue)
+            check_new_name(name, [each.name for each in self.catalogue.datasets()])
+            lost = strays(self.settings, self.catalogue, self.datasets.witness)
+            renew(self.catalogue, self._marking)
+            check_public(self.catalogue, tables, marks, files, self._marking)
+            choice, known = Choice(people, reason), alike(self.catalogue, sketches)
+            families = recognised(self.catalogue, tables, marks, files, self._marking)
             if not families:  # else the rows are known, not their ids alone
                 families = asked(person, known, named(self.catalogue, person, family), choice)
             elif people == "others":
                 raise InvalidParameter("people", people, "their rows are known, not their ids alone", "leave it out")
             kin = kin_of(self.catalogue, person, families | named(self.catalogue, person, family))
-            if lost and (not kin or (kin[0].family, name) not in lost):  # else it comes back to where it was
-                raise Problem("ledger_mismatch", _OLDER)
+            check_strays(lost, kin[0].family if kin else None, name, version)
             limit = limit_of(kin, marks, budget)
+            begun_before = None
             if not kin:
                 check_ceiling(self.settings, limit, limit.limit)
+                begun_before = broken_off(self.settings, self.catalogue, name, person.name, limit)
             record = DatasetRecord(
                 name=name,
                 owner=person.name,
                 sources={table: str(path) for table, path in files.items()},
                 contents={table: marks[table].content for table in files},
-                schema=kept,
+                schema=write_schema({table: tables[table] for table in files}, form="json"),
                 budget=limit.to_dict(),
-                family=kin[0].family if kin else secrets.token_hex(8),
+                family=kin[0].family if kin else begun_before or secrets.token_hex(8),
                 made=time.time(),
             )
+            begun = Registration.of(record, version, marks, sketches, known)
             try:
                 opened = self.datasets.opened(record, kin[0] if kin else None)
                 self.datasets.keep(opened)
                 ledger = opened.session.ledger
+                if kin:
+                    check_name(ledger, name, version)
                 if not any(each.name == person.name for each in ledger.accounts()):
                     ledger.grant(person.name, ledger.limit, by=person.name, reason="owner")
-                if kin:
-                    self.datasets.name(record)
-                self.datasets.witness.note(record.family, ledger)
                 sign(self.datasets, self.key, record, known, choice)
-                texts = {table: each.text for table, each in sketches.items()}
-                self.catalogue.add_dataset(record, set().union(*(each.all for each in marks.values())), texts)
-                self.catalogue.guards.add_overlaps(name, {each.name for each in known if each.owner != person.name})
+                if kin:
+                    self.catalogue.guards.intend(name, begun.text)
+                    self.datasets.name(record, version)
+                self.datasets.witness.note(record.family, ledger)
+                begun.add(self.catalogue)
             except BaseException:
                 self.datasets.forget(name)  # the next one of this name may be of another family
                 raise
@@ -354,7 +357,7 @@ class Curator:
         found = self.catalogue.person(analyst)
         if found is None or found.role is not Role.ANALYST:
             raise Problem("not_found", f"there is no analyst called {analyst!r}")
-        share = ledger.limit if limit is None else cost_of(limit, ledger.budget)
+        share = ledger.limit if limit is None else share_of(limit, ledger)
         lifetime = [each.limit for each in ledger.accounts() if each.name == analyst and each.window is None]
         if window is not None and lifetime in ([], [Cost(0, 0)]):  # new here, or back after a revocation
             ledger.grant(analyst, ledger.limit, by=person.name)
@@ -429,10 +432,11 @@ class Curator:
     def export(self, person: Person, dataset: str) -> bytes:
         """The whole history without answers, with a fresh signed checkpoint at its end: `deniable verify` reads it."""
         record = self.visible(person, dataset)
+        self.datasets.large.add(SMALL + 1)  # one after the other for each person, as large answers are
         self.datasets.growing(record).verify_whole()
         self.datasets.checkpoint(record)
-        with tempfile.TemporaryDirectory(dir=self.settings.state) as folder:
-            path = Path(folder) / "ledger.jsonl"
+        with scratch(self.settings.state) as folder:
+            path = folder / "ledger.jsonl"
             self.datasets.ledger(record).export(path)
             return path.read_bytes()
 
@@ -482,17 +486,23 @@ class Curator:
     def label(self, person: Person, release: str) -> dict[str, Any]:
         """The signed label of a release."""
         opened, found, entry, answer = self._released(person, release)
-        return signed(label_of(found.dataset, found.question, answer, entry, opened.session), self.key)
+        self.datasets.growing(opened.record).verify_whole()  # a signature outlives a forgery, also in what was verified
+        written = label_of if isinstance(answer, Answer) else label_of_synthetic
+        return signed(written(found.dataset, found.question, answer, entry, opened.session), self.key)
 
     def released(self, person: Person, release: str) -> dict[str, Any]:
         """The answer of a release, for whoever asked: what its label binds."""
         _, found, _, answer = self._released(person, release)
         if found.person != person.name:
             raise Problem("not_found", "there is no such release that you may see")
-        return told(found.dataset, answer)
+        return told(found.dataset, answer) if isinstance(answer, Answer) else told_again(found.dataset, answer)
 
-    def _released(self, person: Person, release: str) -> tuple[Open, ReleaseRecord, Entry, Answer]:
+    def _released(self, person: Person, release: str) -> tuple[Open, ReleaseRecord, Entry, Any]:
         dataset, _, number = release.rpartition(":")
+        if not dataset:
+            raise Problem(
+                "not_found", f"there is no such release that you may see; a release is called like {_RELEASE}"
+            )
         opened = self.open(person, dataset)
         found = self.catalogue.release(dataset, int(number)) if _NUMBER.fullmatch(number) else None
         if found is None or (person.role is Role.ANALYST and found.person != person.name):
@@ -500,18 +510,24 @@ class Curator:
         ledger = opened.session.ledger
         entry = ledger.charge(found.entry)
         sealed = None if entry is None else ledger.closing(entry.number)
-        answer = None if sealed is None else self._recalled(opened, found, sealed)
-        if entry is None or answer is None:
+        earlier = self.catalogue.earlier(found.dataset)
+        answer: Any = None
+        if entry is None or sealed is None:
+            pass
+        elif found.question.startswith(BEGINNING):
+            answer = recall(opened, earlier, found, entry, sealed, ledger.left(found.person))
+        else:
+            answer = self._recalled(opened, earlier, found, sealed)
+        if answer is None:
             raise Problem("not_found", "there is no such release that you may see")
+        assert entry is not None
         return opened, found, entry, answer
 
-    def _recalled(self, opened: Open, found: ReleaseRecord, sealed: Entry) -> Answer | None:
+    def _recalled(self, opened: Open, earlier: list[str], found: ReleaseRecord, sealed: Entry) -> Answer | None:
         """The answer of a release, read by what was public when it was asked."""
-        earlier = (opened.before(schema) for schema in self.catalogue.earlier(found.dataset))
-        for session in chain([opened.session], earlier):
+        for session in chain([opened.session], (opened.before(schema) for schema in earlier)):
             with contextlib.suppress(QuestionRefused, InvalidParameter):  # then it means nothing by this schema
-                asked = question_then(session, found.question)
-                answer = session.recall(asked, entry=sealed, confidence=found.confidence)
+                answer = recalled(session, found.question, sealed, found.confidence)
                 if answer is not None:
                     return answer
         return None
@@ -531,8 +547,8 @@ class Curator:
                 raise Problem(problem.code) from None
             raise
 
-    def _paying(self, person: Person, dataset: str, key: str | None = None) -> Session:
-        """The same, for a question that is charged: from here it is known who pays."""
+    def paying(self, person: Person, dataset: str, key: str | None = None) -> Session:
+        """Its session, for a question that is charged: from here it is known who pays."""
         opened = self.open(person, dataset)
         self.datasets.witness.check(opened.record.family)
         self._asking.ledger, self._asking.family, self._asking.key = opened.session.ledger, opened.record.family, key
@@ -546,7 +562,12 @@ class Curator:
 
     def begin(self) -> None:
         """This thread begins with something new, of which nothing was charged yet."""
-        self._asking.ledger = self._asking.key = self._asking.charged = None
+        self._asking.ledger = self._asking.key = self._asking.charged = self._asking.dataset = None
+
+    def place(self, error: BaseException) -> None:
+        """Say in an error which dataset this thread was working on."""
+        if (record := self._asking.dataset) is not None:
+            of_dataset(error, record.name, record.family)
 
     def fate(self) -> Fate | None:
         """What became of the charge of what this thread worked on; None where there was nothing to charge.
@@ -564,17 +585,14 @@ class Curator:
                 return Fate.FREE if asking.ledger.keyed(asking.key) is None else Fate.CHARGED
         return Fate.UNKNOWN
 
-    def _note(self, person: Person, dataset: str, answered: list[tuple[str, Answer]]) -> None:
+    def note(self, person: Person, dataset: str, answered: list[tuple[str, Any]]) -> None:
+        """What was asked, and what answered it: with a receipt and a confidence."""
         asking = self._asking
         asking.charged = any(not answer.receipt.replayed for _, answer in answered)
         assert asking.ledger is not None
-        self.datasets.witness.released(
-            asking.family,
-            asking.ledger,
-            [
-                ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, moment(answer))
-                for sql, answer in answered
-                if not answer.receipt.replayed
-            ],
-            [answer.receipt.entry for _, answer in answered],
-        )
+        told = [
+            ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, moment(answer))
+            for sql, answer in answered
+        ]
+        new = [each for each, (_, answer) in zip(told, answered, strict=True) if not answer.receipt.replayed]
+        self.datasets.witness.released(asking.family, asking.ledger, new, told)

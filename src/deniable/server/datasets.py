@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from deniable.server.failures import Failures
 from deniable.server.families import digest
 from deniable.server.problems import Problem
 from deniable.server.settings import Settings
-from deniable.server.turns import Places
+from deniable.server.turns import Large, Places
 from deniable.server.witness import Witness, refused
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table, read_schema, write_schema
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from deniable.queries.engines.base import Engine
     from deniable.server.bodies import BudgetBody
 
+Limit = Callable[[Session], None]
+"""Sets what a session may answer."""
+
 _DUMMY_SECONDS: Final = 10.0
 _DUMMY_SPACE: Final = 4 << 30
 """Address space, in bytes: most of it is reserved and never touched."""
@@ -43,6 +47,9 @@ _DUMMY_EACH: Final = 2
 """Rehearsals of one person that run at the same time."""
 _DUMMY_ROWS: Final = 1000
 """Behind rehearsals: as many as it takes for averages to have an answer at usual costs."""
+
+_EVALUATIONS: Final = 300_000
+"""Of expressions, to list the values of keys and columns while a question is planned: half a second."""
 
 _LOG: Final = logging.getLogger("deniable.server")
 _GONE: Final = "a file is missing: put it back where it was registered"
@@ -59,7 +66,7 @@ def budget_of(body: BudgetBody) -> Budget:
     given = {name: getattr(body, name) for name in ("epsilon", "mu", "rho") if getattr(body, name) is not None}
     if len(given) != 1:
         raise InvalidParameter("budget", ", ".join(given), "give exactly one of epsilon, mu and rho")
-    delta = {} if body.delta is None else {"delta": body.delta}
+    delta: dict[str, Any] = {} if body.delta is None else {"delta": body.delta}
     if body.keys_delta is not None and (body.epsilon is None or body.delta is None):
         raise InvalidParameter("keys_delta", body.keys_delta, "is a part of the delta of a budget of epsilon and delta")
     if body.mu is not None:
@@ -82,6 +89,16 @@ def cost_of(body: BudgetBody, budget: Budget) -> Cost:
     if body.delta is None or budget.epsilon is not None:
         return Cost(units, budget.limit.delta_units)
     return Cost(units, units_of_limit("delta", body.delta))
+
+
+def share_of(body: BudgetBody, ledger: Ledger) -> Cost:
+    """What an analyst may spend, if it is no more than the dataset's own limit: that much there is not."""
+    asked, most = cost_of(body, ledger.budget), ledger.limit
+    found = asked if body.delta is not None else Cost(asked.units, min(asked.delta_units, most.delta_units))
+    if not found <= most:
+        rule = f"is more than the limit of the dataset: {most.describe(ledger.budget)}"
+        raise InvalidParameter("limit", NOTHING, rule, "grant at most that; without a limit it is all of it")
+    return found
 
 
 def check_ceiling(settings: Settings, budget: Budget, limit: Cost) -> None:
@@ -116,9 +133,10 @@ class Open:
     """One dataset, ready to be asked."""
 
     def __init__(
-        self, record: DatasetRecord, tables: dict[str, Table], session: Session, engine: Apart, cells: int
+        self, record: DatasetRecord, tables: dict[str, Table], session: Session, engine: Apart, limit: Limit
     ) -> None:
-        self.record, self.tables, self.session, self.engine, self._cells = record, tables, session, engine, cells
+        self.record, self.tables, self.session, self.engine, self._limit = record, tables, session, engine, limit
+        limit(session)
         self._dummy: tuple[Apart, dict[str, Table]] | None = None
         self._turn = threading.Lock()
 
@@ -130,7 +148,7 @@ class Open:
         engine, tables = self._dummy
         ledger = self.session.ledger
         made = Session(engine, tables, Ledger.open(budget=ledger.budget, unit=ledger.unit, dataset="dummy rows"))
-        made.limit_answers(cells=self._cells)
+        self._limit(made)
         return made
 
     def _dummies(self) -> tuple[Apart, dict[str, Table]]:
@@ -152,7 +170,9 @@ class Open:
         """A session that reads old answers, by what was public then. It has no data to answer from."""
         then = tables_of(schema)
         tables = {name: replace(table, columns=then[name].columns) for name, table in self.tables.items()}
-        return Session(Unread(), tables, self.session.ledger, keeps=True)
+        made = Session(Unread(), tables, self.session.ledger, keeps=True)
+        self._limit(made)
+        return made
 
     def close(self) -> None:
         self.session.close()
@@ -168,6 +188,7 @@ class Datasets:
         self._settings, self._catalogue, self._key = settings, catalogue, key
         self.failures = Failures(settings.state / "failures.jsonl")
         self.witness = Witness(settings, catalogue, key)
+        self.large = Large()
         self._open: dict[str, Open] = {}
         self._ledgers: dict[str, Ledger] = {}
         self._growing: dict[str, Growing] = {}
@@ -232,16 +253,19 @@ class Datasets:
             engine.close()
             raise
         made.report_failures(partial(self.failures.add, record.name))
-        made.limit_answers(cells=self._settings.cells)
-        return Open(record, made.tables, made, engine, self._settings.cells)
+        return Open(record, made.tables, made, engine, self._limit)
 
-    def name(self, record: DatasetRecord) -> None:
-        """Give the name of a new dataset to its family's ledger.
+    def _limit(self, session: Session) -> None:
+        """No answer is larger than the operator allows, and large ones are made one after the other."""
+        session.limit_answers(cells=self._settings.cells, evaluations=_EVALUATIONS, admits=self.large.add)
 
-        The last thing before the catalogue knows the dataset: a name that it does not know is one that it has
-        forgotten, and then nothing is registered.
+    def name(self, record: DatasetRecord, version: str) -> None:
+        """Give the name of a new dataset to its family's ledger, and say there which data that is.
+
+        The last thing before the catalogue knows the dataset, which has been written down as an intention: a name that
+        it does not know is one that it has forgotten, and then nothing is registered.
         """
-        self._ledger(record, record).close()
+        self._ledger(record, record, version).close()
 
     def ledger(self, record: DatasetRecord, kin: DatasetRecord | None = None) -> Ledger:
         """The ledger of a dataset's family, opened under the dataset's name, or its kin's while it has none."""
@@ -251,7 +275,7 @@ class Datasets:
                 found = self._ledgers[record.name] = self._ledger(record, kin or record)
             return found
 
-    def _ledger(self, record: DatasetRecord, named: DatasetRecord) -> Ledger:
+    def _ledger(self, record: DatasetRecord, named: DatasetRecord, version: str | None = None) -> Ledger:
         units = [each.unit for each in tables_of(record.schema).values() if each.unit is not None]
         if not units:
             raise InvalidParameter("schema", NOTHING, "all tables are public", "nobody needs a budget for those")
@@ -265,6 +289,7 @@ class Datasets:
                 family=record.family,
                 owner=self._key.public,
                 checkpoint=known,
+                version=version,
             )
         except InvalidParameter as error:
             if known and error.parameter == "budget":  # there is none, and a new one is not made where one was
@@ -283,18 +308,23 @@ class Datasets:
 
     def warm(self) -> None:
         """Open every dataset that can be opened, before somebody has to wait for it."""
-        for record in self._catalogue.datasets():
+        refused: dict[str, str] = {}
+        for record in (records := self._catalogue.datasets()):
+            about = {"dataset": record.name, "family": record.family}
             try:
                 self.get(record)
             except LedgerDamaged as error:  # whoever runs the server must put something right, and the others go on
-                _LOG.error("the ledger of family %s is refused: %s", record.family, error)
-                noted(error)
+                refused.setdefault(record.family, str(error))
+                noted(error, **about)
             except Problem as problem:
                 if problem.code == "ledger_damaged":
-                    _LOG.error("the ledger of family %s is refused: %s", record.family, problem.detail)
-                    logged("ledger_damaged", family=record.family)
+                    refused.setdefault(record.family, problem.detail)
+                    logged("ledger_damaged", **about)
             except DeniableError:
                 pass  # told to whoever asks
+        for family, why in refused.items():
+            names = ", ".join(each.name for each in records if each.family == family)
+            _LOG.error("the ledger of %s (family %s) is refused: %s", names, family, why)
 
     def growing(self, record: DatasetRecord) -> Growing:
         """The ledger of a dataset's family, verified as far as it was looked at in this process."""

@@ -16,19 +16,25 @@ from typing import Any, Final, final
 from fastapi import Request, Response
 
 from deniable.errors import DeniableError, InvalidParameter
+from deniable.ledger.asks import REUSED
 from deniable.server.catalogue import Person
-from deniable.server.curator import Curator, Fate
+from deniable.server.curator import Curator
 from deniable.server.events import logged
+from deniable.server.fate import Fate
 from deniable.server.grid import Grid
 from deniable.server.problems import MEDIA_TYPE, Problem, problem_of, written_down
 from deniable.server.requests import filled, is_outline
-from deniable.server.turns import WHO, Turns
+from deniable.server.turns import WHO, Made, Turns
 
 _THREADS: Final = 2
 """Threads of one person for each of their places in an engine: some prepare and seal while others run."""
 
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _READS: Final = 8
 _READS_EACH: Final = 3
+_FITS: Final = 2
+_FITS_WAITING: Final = 64
+"""Fits that may wait for their turn: each takes seconds of CPU time in a process of its own, one for each person."""
 
 Work = Callable[[str | None], dict[str, Any]]
 """Does what was asked; its argument is the ledger's key of the request, if the request has one."""
@@ -44,26 +50,40 @@ class Desk:
         most, each = curator.settings.at_once, curator.settings.each
         self._questions = Turns("ask", most=most, each=_THREADS * each, waiting=curator.settings.waiting)
         self._reads = Turns("read", most=_READS, each=_READS_EACH, waiting=curator.settings.waiting)
+        self._fits = Turns("fit", most=_FITS, each=1, waiting=_FITS_WAITING)
         self._running: dict[tuple[str, str, str], asyncio.Future[tuple[int, bytes]]] = {}
 
     def close(self) -> None:
         """Wait for what still runs."""
         self._questions.close()
         self._reads.close()
+        self._fits.close()
 
     @property
     def busy(self) -> bool:
         """Whether a question runs, or waits for its turn."""
-        return self._questions.busy
+        return self._questions.busy or self._fits.busy
 
     async def run(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Work that nobody needs to wait on the grid for: it depends on no data, and is soon done."""
-        return await asyncio.shield(self._reads.start(WHO.get(), work, *arguments))
+        return await asyncio.shield(self._reads.start(WHO.get(), self._work, self._placed, work, *arguments))
+
+    async def fit(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Work of seconds on what was released before: it waits among its like, and nobody else waits for it."""
+        return await asyncio.shield(self._fits.start(WHO.get(), self._work, self._placed, work, *arguments))
+
+    def _placed(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        self.curator.begin()
+        try:
+            return work(*arguments)
+        except DeniableError as error:
+            self.curator.place(error)
+            raise
 
     async def register(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """A registration: it takes as long as questions do, and waits among them."""
         try:
-            return await asyncio.shield(self._questions.start(WHO.get(), work, *arguments))
+            return await asyncio.shield(self._questions.start(WHO.get(), self._work, work, *arguments))
         except (Problem, DeniableError) as error:
             logged("registration_refused", person=WHO.get(), code=problem_of(error).code)
             raise
@@ -89,7 +109,11 @@ class Desk:
         return await self._left(request, running)
 
     def _start(self, work: Callable[[], tuple[int, bytes]]) -> asyncio.Future[tuple[int, bytes]]:
-        return self._questions.start(WHO.get(), work)
+        return self._questions.start(WHO.get(), self._work, work)
+
+    def _work(self, work: Callable[..., Made], *arguments: Any) -> Made:
+        with self.curator.datasets.large.work():
+            return work(*arguments)
 
     async def _left(self, request: Request, running: asyncio.Future[tuple[int, bytes]]) -> Response:
         status, body = await asyncio.shield(running)
@@ -121,11 +145,13 @@ class Desk:
         """
         self.curator.begin()
         try:
-            return 200, json.dumps(work(key), ensure_ascii=False, allow_nan=False).encode(), True
+            return 200, _JSON.encode(work(key)).encode(), True
         except InvalidParameter as error:
-            pending = key is not None and error.parameter == "key"
-            problem = Problem("key_pending", error.rule) if pending else problem_of(error)
+            keyed = key is not None and error.parameter == "key"
+            code = "key_reused" if error.rule == REUSED else "key_pending"
+            problem = Problem(code, f"the key {error.rule}; {error.remedy}") if keyed else problem_of(error)
         except Exception as error:  # a bug too: nobody is told what it says
+            self.curator.place(error)
             problem = problem_of(error)
             if problem.code == "unexpected":
                 written_down(error)

@@ -9,7 +9,7 @@ token_refused  a token or an invitation that opens nothing; `address` is where i
 limit          somebody was turned away: too many wrong tokens, requests, connections, or questions that wait
 registration_refused
 ledger_damaged, ledger_mismatch, ledger_unavailable
-unfinished     a connection that sent half a request and no more
+unfinished     a connection that sent half a request and no more, or did not read its answer
 not_ready      a check of /ready failed
 """
 
@@ -18,12 +18,14 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from datetime import UTC, datetime
 from typing import Final
 
 from deniable.errors import LedgerDamaged, LedgerMismatch, LedgerUnavailable
 
 LOGGER: Final = logging.getLogger("deniable.security")
 
+_ABOUT: Final = "about_dataset"
 _QUIET: Final = "person_"
 """What happens every day begins so; all else is a warning."""
 
@@ -35,15 +37,30 @@ def logged(event: str, **facts: str | int) -> None:
         LOGGER.log(level, "%s", json.dumps({"event": event, **facts}, ensure_ascii=True))
 
 
-def noted(error: BaseException) -> None:
-    """Write down what an error says about a ledger, if it is one of those that an operator should see."""
+def noted(error: BaseException, **about: str) -> None:
+    """Write down what an error says about a ledger, if it is one of those that an operator should see, and of which
+    dataset it is, where that is known.
+    """
+    about = {**getattr(error, _ABOUT, {}), **about}
     match error:
         case LedgerDamaged():
-            logged("ledger_damaged", entry=-1 if error.number is None else error.number)
+            logged("ledger_damaged", **about, entry=-1 if error.number is None else error.number)
         case LedgerMismatch():
-            logged("ledger_mismatch", field=error.field)
+            logged("ledger_mismatch", **about, field=error.field)
         case LedgerUnavailable():
-            logged("ledger_unavailable")
+            logged("ledger_unavailable", **about)
+
+
+def of_dataset(error: BaseException, dataset: str, family: str) -> None:
+    """Say of which dataset an error is, for the line that is written about it later."""
+    setattr(error, _ABOUT, {"dataset": dataset, "family": family})
+
+
+class _Lines(logging.Formatter):
+    """Times in UTC, with their zone."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802  # its name there
+        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
 
 
 def to_stderr() -> None:
@@ -51,7 +68,7 @@ def to_stderr() -> None:
     if LOGGER.handlers or logging.getLogger().handlers:
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter('{"time": "%(asctime)s", "level": "%(levelname)s", "said": %(message)s}'))
+    handler.setFormatter(_Lines('{"time": "%(asctime)s", "level": "%(levelname)s", "said": %(message)s}'))
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)
     LOGGER.propagate = False

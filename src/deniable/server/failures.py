@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any, Final, final
 
-from deniable.queries.session import Failure
+from deniable.queries.remaining import Failure
 
 _TOLD: Final = ("entry", "code", "time")
 

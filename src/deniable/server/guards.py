@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, final
 
@@ -41,13 +40,20 @@ SKETCHES: Final = Table(
     Column("source", String(NAME), primary_key=True),
     Column("marks", Text, nullable=False),
 )
-_OVERLAPS: Final = Table(
+OVERLAPS: Final = Table(
     "curator_overlaps",
     METADATA,
     Column("dataset", String(NAME), primary_key=True),
     Column("other", String(NAME), primary_key=True),
     Column("made", Float, nullable=False),
 )
+INTENTIONS: Final = Table(
+    "curator_intentions",
+    METADATA,
+    Column("dataset", String(NAME), primary_key=True),
+    Column("text", Text, nullable=False),
+)
+"""Registrations of kin that have begun: written before the ledger gets the name, removed with the dataset's record."""
 
 
 @final
@@ -94,6 +100,23 @@ class Guards:
         with self._begin() as connection:
             connection.execute(update(_HEADS).where(_HEADS.c.family == family).values(signed=max(number, 1)))
 
+    # -- registrations that have begun ---------------------------------------------------------------------------------
+
+    def intentions(self) -> dict[str, str]:
+        """Each, by the name of the dataset, as `intend` wrote it."""
+        with self._begin() as connection:
+            return {row.dataset: row.text for row in connection.execute(select(INTENTIONS)).all()}
+
+    def intend(self, dataset: str, text: str) -> None:
+        """That this dataset is about to be registered."""
+        with self._begin() as connection:
+            connection.execute(insert(INTENTIONS).values(dataset=dataset, text=text))
+
+    def withdraw(self, dataset: str) -> None:
+        """That it is not."""
+        with self._begin() as connection:
+            connection.execute(delete(INTENTIONS).where(INTENTIONS.c.dataset == dataset))
+
     # -- whose ids came ------------------------------------------------------------------------------------------------
 
     def sketches(self) -> dict[tuple[str, str], str]:
@@ -101,21 +124,8 @@ class Guards:
         with self._begin() as connection:
             return {(row.dataset, row.source): row.marks for row in connection.execute(select(SKETCHES)).all()}
 
-    def add_sketches(self, dataset: str, sketches: dict[str, str]) -> None:
-        """Sketches of a dataset that was registered before there were any."""
-        with self._begin() as connection:
-            connection.execute(delete(SKETCHES).where(SKETCHES.c.dataset == dataset))
-            rows = [{"dataset": dataset, "source": table, "marks": marks} for table, marks in sketches.items()]
-            connection.execute(insert(SKETCHES), rows)
-
-    def add_overlaps(self, dataset: str, others: Iterable[str]) -> None:
-        """That a dataset has ids of another owner's: for auditors, who see both."""
-        if rows := [{"dataset": dataset, "other": other, "made": time.time()} for other in sorted(others)]:
-            with self._begin() as connection:
-                connection.execute(insert(_OVERLAPS), rows)
-
     def overlaps(self) -> list[tuple[str, str, float]]:
         """Every pair that was seen, newest first: the newer one, the older one, and when."""
         with self._begin() as connection:
-            rows = connection.execute(select(_OVERLAPS).order_by(_OVERLAPS.c.made.desc())).all()
+            rows = connection.execute(select(OVERLAPS).order_by(OVERLAPS.c.made.desc())).all()
         return [(row.dataset, row.other, row.made) for row in rows]

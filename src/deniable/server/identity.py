@@ -4,12 +4,13 @@ With another secret all data would be new and get a fresh budget. So the secret 
 catalogue, beside the public half of the key. The private key is kept in the folder `state`, and nowhere else: its
 signatures are evidence against whoever can write the database, so the database must not be able to sign. The secret is
 encrypted with it, so that a copy of the database alone tells nobody whose ids are in the data. A server that has one of
-the two and not the other does not start, and makes nothing anew.
+the two and not the other does not start, and makes nothing anew. The folder remembers its catalogue too, from the first
+registration on: beside an empty one it would begin anew, and what was spent may lie in the other database alone.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import secrets
 from collections.abc import Iterator
 from hashlib import sha256
@@ -20,7 +21,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from deniable.errors import DeniableError, LedgerMismatch, LedgerUnavailable, UnreadableRecord
-from deniable.ledger import Checkpoint, Cost, Ledger, State, keys
+from deniable.ledger import Ledger, State, keys
 from deniable.ledger.places import here, moved_from, resolved
 from deniable.ledger.settling import derived
 from deniable.server.catalogue import Catalogue, DatasetRecord
@@ -28,12 +29,17 @@ from deniable.server.datasets import ledger_place
 from deniable.server.families import sure_marks
 from deniable.server.holding import stopped
 from deniable.server.settings import Settings
+from deniable.server.strays import strays
 
-_KEY, _MARKS, _HOME = "key", "marks", "home"
+_KEY, _MARKS, _HOME, _ID = "key", "marks", "home", "id"
 _NONCE: Final = 12
 _COPY: Final = (
     "copy the folder `state` of the server that began with this database here, or restore it; a key is replaced by "
     "`deniable rotate`, where the old one is. Nothing is made anew: known data would get a fresh budget"
+)
+_OTHER: Final = (
+    "restore the catalogue, or name in the settings the `database` that this folder was used with; for a server of its "
+    "own, choose another `state`. Known data would get a fresh budget"
 )
 
 
@@ -48,10 +54,33 @@ def identified(settings: Settings, catalogue: Catalogue) -> tuple[keys.SigningKe
         _at_home(catalogue, kept.get(_HOME))
         if _KEY in kept:
             key = _key_of(settings.state, kept[_KEY])
-            return key, _opened(kept[_MARKS], key)
-        key, secret = _first(settings, catalogue)
-        catalogue.guards.keep(_sealed(key, secret))
+            secret = _opened(kept[_MARKS], key)
+        else:
+            key, secret = _first(settings, catalogue)
+            catalogue.guards.keep(_sealed(key, secret))
+        if catalogue.datasets():
+            claim(settings.state, catalogue)
         return key, secret
+
+
+def claim(state: Path, catalogue: Catalogue) -> None:
+    """The folder belongs to this catalogue from now on. Done before anything can be spent; whoever calls this holds
+    `Catalogue.registering`. LedgerUnavailable if it belongs to another one.
+    """
+    place, known = _belongs(state), catalogue.guards.own().get(_ID)
+    noted = place.read_text(encoding="ascii") if place.exists() else None
+    if known is None:  # a new catalogue, or one from before this was kept
+        known = noted or secrets.token_hex(16)
+        catalogue.guards.keep({_ID: known})
+    if noted is None:
+        half = place.with_suffix(f".{secrets.token_hex(8)}")
+        with half.open("x", encoding="ascii") as file:
+            file.write(known)
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(place)
+    elif noted != known:
+        raise LedgerUnavailable("`state` belongs to another database than this one", _OTHER)
 
 
 def replaced(catalogue: Catalogue, old: keys.SigningKey, new: keys.SigningKey) -> None:
@@ -89,27 +118,12 @@ def _moved(settings: Settings, family: str, name: str, reason: str) -> bool:
         return any(each.state is State.MOVED and each.number > newest for each in ledger.entries())
 
 
-def strays(settings: Settings, catalogue: Catalogue) -> set[tuple[str, str]]:
-    """Families of which something was spent, by a ledger or a checkpoint, and of which the catalogue knows nothing.
-
-    Each with an empty name; and each family that it knows with the names in its ledger that the catalogue has
-    forgotten, where something was spent since the ledger got the name.
-    """
-    records = catalogue.datasets()
-    known, names = {record.family for record in records}, {record.name for record in records}
-    assert settings.checkpoints is not None
-    notes = [path for path in settings.checkpoints.glob("*.json") if path.stem not in known]
-    found = {(each.stem, "") for each in notes if _spent(each)}
-    for family, place, name in _ledgers(settings):
-        forgotten = _forgotten(place, name, names)
-        if family not in known:
-            found |= {(family, "")} if forgotten else set()
-        else:
-            found |= {(family, each) for each in forgotten if each}  # a damaged ledger stops its own data alone
-    return found
-
-
 # -- folder and database -----------------------------------------------------------------------------------------------
+
+
+def _belongs(state: Path) -> Path:
+    """Where the folder keeps which catalogue it belongs to."""
+    return state / "catalogue.id"
 
 
 def _key_of(state: Path, known: str) -> keys.SigningKey:
@@ -132,6 +146,8 @@ def _first(settings: Settings, catalogue: Catalogue) -> tuple[keys.SigningKey, b
     """The key and the secret of a catalogue that knows of none: it is new, or from before they were written into it."""
     place, datasets = settings.state / "server.key", sorted(catalogue.datasets(), key=lambda each: each.made)
     if not datasets:
+        if _belongs(settings.state).exists():
+            raise LedgerUnavailable("`state` belongs to a catalogue that has datasets, and this one is empty", _OTHER)
         if lost := {family for family, _ in strays(settings, catalogue)}:
             fact = (
                 f"there are ledgers or checkpoints in which something was spent (families: {len(lost)}), "
@@ -220,43 +236,3 @@ def _opened(kept: str, key: keys.SigningKey) -> bytes:
 
 def _cipher(key: keys.SigningKey) -> AESGCM:
     return AESGCM(derived(key.pem(), "the secret of marks"))
-
-
-# -- what was spent ----------------------------------------------------------------------------------------------------
-
-
-def _ledgers(settings: Settings) -> Iterator[tuple[str, str | Path, str | None]]:
-    """The ledgers of the server: the family of each, where it is, and a name to find it by where there are several."""
-    for path in (settings.state / "ledgers").glob("*.ledger"):
-        yield path.stem, path, None
-    if settings.database is not None:
-        from deniable.ledger.database import held
-
-        for heading in held(settings.database):
-            # A database may hold ledgers of others as well; the server names a family and an owner for each of its own.
-            if heading.linked_as is not None and heading.owner is not None:
-                yield heading.family, settings.database, heading.dataset
-
-
-def _forgotten(place: str | Path, name: str | None, known: set[str]) -> set[str]:
-    """The names in a ledger that are not known, where something was spent since it got them.
-
-    A name since which nobody was charged was left by a registration that was broken off. A ledger that cannot be read
-    has forgotten names for all that can be told: the empty one.
-    """
-    try:
-        with Ledger.inspect(place, dataset=name) as ledger:
-            if known.issuperset(ledger.names):
-                return set()
-            before = {each.name: each.spent for each in ledger.entries() if each.state is State.LINKED}
-            charged = ledger.charged
-            return {each for each in ledger.names if each not in known and charged != before.get(each, Cost(0, 0))}
-    except DeniableError:
-        return {""}
-
-
-def _spent(path: Path) -> bool:
-    try:
-        return Checkpoint.read(json.loads(path.read_text(encoding="ascii"))).spent != Cost(0, 0)
-    except (DeniableError, OSError, ValueError):
-        return True

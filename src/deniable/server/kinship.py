@@ -2,27 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import final
 
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, DeniableError, InvalidParameter
 from deniable.ledger import Budget
 from deniable.ledger.keys import SigningKey
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person
 from deniable.server.datasets import Datasets, budget_of, tables_of
-from deniable.server.families import KNOWN, Marks, Sketch, digest, sketch_of
+from deniable.server.families import FORM, KNOWN, Marks, Sketch, digest, id_columns, marks_of, sketch_of
 from deniable.server.problems import Problem
+from deniable.tables.schema import Table
+from deniable.units import Unit
 
 
-def recognised(catalogue: Catalogue, marks: Mapping[str, Marks], files: Mapping[str, Path]) -> set[str]:
-    """The families that this data belongs to, by its files and by its marks."""
+def recognised(
+    catalogue: Catalogue, tables: Mapping[str, Table], marks: Mapping[str, Marks], files: Mapping[str, Path], key: bytes
+) -> set[str]:
+    """The families that this data belongs to, by its files and by its marks, whichever of its columns has the ids."""
     families = _filed(catalogue, marks, files)
-    for each in marks.values():
+    others = (_by_ids(catalogue, tables[name], path, key) for name, path in files.items() if tables[name].unit)
+    for each in chain(marks.values(), chain.from_iterable(others)):
         families |= {name for name, known in catalogue.marked(each.sought).items() if each.related(known)}
     return families
+
+
+def _by_ids(catalogue: Catalogue, table: Table, path: Path, key: bytes) -> Iterator[Marks]:
+    """The marks of a table by each other column that has ids of people who are known.
+
+    A schema may say that every row is its own person, that another number is, or that nobody is protected.
+    """
+    known = [Sketch.read(text) for text in catalogue.guards.sketches().values()]
+    own = None if table.unit is None else table.unit.column
+    for name in id_columns(path, known, key):
+        if name != own:
+            read = replace(table, unit=Unit.person(name, rows=1))
+            yield marks_of(path, read, key, by_ids=True)
+
+
+def renew(catalogue: Catalogue, secret: bytes) -> None:
+    """Make the marks and sketches of datasets from before anew, in the form of today, from files that are what they
+    were. Where a file is not, what was kept stays as it is, and it is tried again before the next registration.
+    """
+    for record in catalogue.datasets():
+        if record.form < FORM:
+            marks, sketches = set(), {}
+            for table, schema in tables_of(record.schema).items():
+                path = Path(record.sources[table])
+                with suppress(OSError, DeniableError):
+                    if digest(path) == record.contents.get(table):
+                        marks |= marks_of(path, schema, secret).all
+                        sketches[table] = sketch_of(path, schema, secret).text
+            whole = sketches.keys() == record.sources.keys()
+            catalogue.renew(record, marks, sketches, FORM if whole else record.form)
 
 
 def named(catalogue: Catalogue, person: Person, dataset: str | None) -> set[str]:
@@ -59,6 +96,34 @@ def _filed(catalogue: Catalogue, marks: Mapping[str, Marks], files: Mapping[str,
     }
 
 
+def check_public(
+    catalogue: Catalogue, tables: Mapping[str, Table], marks: Mapping[str, Marks], files: Mapping[str, Path], key: bytes
+) -> None:
+    """InvalidParameter where a table is declared public, and people are protected in it in a dataset of anybody: by its
+    file, or by the cells of its people or rows, in whichever format. A list of the same people with other columns is
+    another table, and may be public.
+    """
+    for name, path in files.items():
+        if tables[name].unit is None and _is_protected(catalogue, tables[name], marks[name].content, path, key):
+            rule = "is declared public, and its people are protected in a dataset that is registered"
+            raise InvalidParameter("schema", name, rule, "say whose rows these are, with person and rows")
+
+
+def _is_protected(catalogue: Catalogue, table: Table, content: str, path: Path, key: bytes) -> bool:
+    for record in catalogue.datasets():
+        for name, schema in tables_of(record.schema).items():
+            if schema.unit is not None and (
+                record.contents.get(name) == content or record.sources.get(name) == str(path)
+            ):
+                return True
+    rows = replace(marks_of(path, replace(table, unit=Unit.row()), key), sure=frozenset())
+    return any(
+        each.related(known)
+        for each in chain([rows], _by_ids(catalogue, table, path, key))
+        for known in catalogue.marked(each.sought).values()
+    )
+
+
 def limit_of(kin: list[DatasetRecord], marks: Mapping[str, Marks], budget: BudgetBody | None) -> Budget:
     """The budget: of the family, or a new one."""
     asked = None if budget is None else budget_of(budget)
@@ -90,17 +155,12 @@ class Choice:
     reason: str | None = None
 
 
-def alike(catalogue: Catalogue, sketches: Mapping[str, Sketch], secret: bytes) -> list[DatasetRecord]:
+def alike(catalogue: Catalogue, sketches: Mapping[str, Sketch]) -> list[DatasetRecord]:
     """The datasets that have most of these ids, or most of whose ids are here; of any owner, oldest first.
 
     Where no single one has, all those of an owner that have most of them together.
     """
     kept, records = catalogue.guards.sketches(), catalogue.datasets()
-    for record in records:
-        if not any(dataset == record.name for dataset, _ in kept):
-            made = _from_before(record, secret)
-            catalogue.guards.add_sketches(record.name, made)
-            kept |= {(record.name, table): text for table, text in made.items()}
     read = [(dataset, Sketch.read(text)) for (dataset, _), text in kept.items()]
     found = {name for name, old in read if any(each.share_known(old) >= KNOWN for each in sketches.values())}
     for owner in {record.owner for record in records} - {record.owner for record in records if record.name in found}:
@@ -110,19 +170,6 @@ def alike(catalogue: Catalogue, sketches: Mapping[str, Sketch], secret: bytes) -
             if each.share_among(old for _, old in theirs) >= KNOWN:
                 found |= {name for name, old in theirs if not each.every.isdisjoint(old.kept)}
     return sorted((record for record in records if record.name in found), key=lambda each: each.made)
-
-
-def _from_before(record: DatasetRecord, secret: bytes) -> dict[str, str]:
-    """The sketches of a dataset that was registered before there were any; empty where its file is not what it was."""
-    made = {}
-    for table, schema in tables_of(record.schema).items():
-        path = Path(record.sources[table])
-        try:
-            same = digest(path) == record.contents.get(table)
-            made[table] = sketch_of(path, schema, secret).text if same else ""
-        except OSError:
-            made[table] = ""
-    return made
 
 
 def asked(person: Person, known: list[DatasetRecord], families: set[str], choice: Choice) -> set[str]:

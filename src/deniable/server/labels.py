@@ -19,19 +19,22 @@ from deniable.ledger.labels import BINDING, answer_digest, check_label, label_me
 from deniable.queries.answers import Answer
 from deniable.queries.pricing import released_as
 from deniable.queries.shown import key_said
+from deniable.queries.synthetic_records import record_of
 from deniable.server import words
 from deniable.tables.schema import write_schema
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Entry
     from deniable.queries.planner import Plan
-    from deniable.queries.release import Draw
+    from deniable.queries.release import Draw, Released
     from deniable.queries.session import Session
+    from deniable.server.synthetic import Recalled
 
-__all__ = ["as_html", "as_svg", "check_label", "label_of", "lines", "signed"]
+__all__ = ["as_html", "as_svg", "check_label", "label_of", "label_of_synthetic", "lines", "signed"]
 
 VERSION: Final = BINDING
 _MERGED: Final = "merged by inverse variance"
+_TOGETHER: Final = "measured together with other tables and fitted to all of them by least squares"
 _SOME: Final = "; a key that only some of the draws showed carries the noise of those"
 _LONG: Final = re.compile(r"\b[0-9]+\.[0-9]{7,}\b(?!e)")
 _HEAD, _LINE = 50, 76
@@ -60,7 +63,10 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "curve": answer.guarantee.curve.to_dict(),
         "lifetime_limit": ledger.largest_limit.describe(budget),
         "lifetime_spent": entry.spent.describe(budget),
-        "draws": [_drawn(each, plan, budget) for each in released.all_draws],
+        "draws": [
+            _drawn(each, plan, budget) if released.law is None else _drawn_together(released, plan, budget)
+            for each in released.all_draws
+        ],
         "merged": merged if len(released.all_draws) > 1 else None,
         "deviations": [
             {"of": name, "deviation": released.deviation(plan, budget, i) * (step or 1.0)}
@@ -70,6 +76,46 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "public": json.loads(write_schema(tables, form="json"))["tables"],
         "answer": answer_digest(answer.to_dict()),
         "assumptions": list(answer.guarantee.assumptions),
+        "threat_model": THREAT_MODEL,
+        "ledger": {"serial": ledger.serial, "entry": entry.charge, "hash": entry.hash},
+    }
+
+
+def label_of_synthetic(dataset: str, sql: str, found: Recalled, entry: Entry, session: Session) -> dict[str, Any]:
+    """The label of a synthetic table, unsigned: it binds the noisy counts. Rows drawn from them promise the same."""
+    made, said, then = found
+    budget, ledger, measured = session.budget, session.ledger, made._measured
+    record = record_of(made, said, then.tables)
+    named = [f"count by {', '.join(names)}" for names, _, _ in record["rows"]]
+    table = measured.plans[0].question.relation.tables[0]
+    each_of = list(zip(named, measured.plans, measured.released, strict=True))
+    mechanisms = [
+        {**mechanism, "of": name}
+        for name, plan, released in each_of
+        for draw in released.all_draws
+        for mechanism in _drawn(draw, plan, budget)["mechanisms"]
+    ]
+    return {
+        "version": VERSION,
+        "release": f"{dataset}:{entry.charge}",
+        "dataset": dataset,
+        "question": sql,
+        "question_hash": entry.question,
+        "time": entry.time,
+        "unit": ledger.unit.describe(),
+        "neighbours": ledger.unit.relation.value,
+        "loss": entry.cost.describe(budget),
+        "curve": made.guarantee.curve.to_dict(),
+        "lifetime_limit": ledger.largest_limit.describe(budget),
+        "lifetime_spent": entry.spent.describe(budget),
+        "draws": [{"paid": entry.cost.describe(budget), "summed_cells": 1, "mechanisms": mechanisms}],
+        "merged": None,
+        "deviations": [
+            {"of": name, "deviation": released.deviation(plan, budget, 0)} for name, plan, released in each_of
+        ],
+        "public": json.loads(write_schema({table.name: table}, form="json"))["tables"],
+        "answer": answer_digest(record),
+        "assumptions": list(made.guarantee.assumptions),
         "threat_model": THREAT_MODEL,
         "ledger": {"serial": ledger.serial, "entry": entry.charge, "hash": entry.hash},
     }
@@ -87,6 +133,20 @@ def _drawn(draw: Draw, plan: Plan, budget: Budget) -> dict[str, Any]:
             {"of": name, "noise": repr(mechanism), **_in_units(step, mechanism)}
             for (name, step), mechanism in zip(released_as(plan, budget), noise.mechanisms, strict=True)
         ],
+    }
+
+
+def _drawn_together(released: Released, plan: Plan, budget: Budget) -> dict[str, Any]:
+    """The noise of a table that was measured together with others, for one cost."""
+    assert released.law is not None
+    [(name, _)] = released_as(plan, budget)
+    pure, count = budget.currency == "epsilon", len(released.law.sources)
+    what = f"{count} table" if pure else f"{count} residual"
+    noise = f"{'discrete Laplace' if pure else 'Gaussian'} noise on {what}{'s' * (count > 1)}, {_TOGETHER}"
+    return {
+        "paid": released.cost.describe(budget),
+        "summed_cells": 1,
+        "mechanisms": [{"of": name, "noise": noise}],
     }
 
 

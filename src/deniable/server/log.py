@@ -24,6 +24,9 @@ from deniable.server.guards import METADATA, NAME
 SERVER: Final = "the server's operator"
 """Who did what was done at the machine itself. No person has this name: it has a sign that names have not."""
 
+BEARER: Final = "the invitation's bearer"
+"""Who redeemed an invitation: whoever had it, which need not be who was invited. Nobody has this name either."""
+
 _START: Final = "0" * 64
 _LOG: Final = Table(
     "curator_log",
@@ -31,7 +34,7 @@ _LOG: Final = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("time", String(40), nullable=False),
     Column("event", String(20), nullable=False),
-    Column("person", String(NAME), nullable=False),
+    Column("person", String(NAME), nullable=False, index=True),
     Column("by", String(NAME), nullable=False),
     Column("detail", Text, nullable=False),
     Column("before", String(64), nullable=False),
@@ -50,6 +53,10 @@ class Event(StrEnum):
     ISSUED = "issued"
     REVOKED = "revoked"
     SIGNED_IN = "signed in"
+
+
+_WAYS_IN: Final = (Event.INVITED, Event.REDEEMED, Event.ISSUED)
+"""After which somebody may come in under a name."""
 
 
 @final
@@ -92,6 +99,27 @@ def newest(connection: Connection, before: int | None, most: int) -> list[Line]:
     asked = select(_LOG).order_by(_LOG.c.number.desc()).limit(most)
     rows = connection.execute(asked if before is None else asked.where(_LOG.c.number < before)).all()
     return [Line(*row) for row in rows]
+
+
+def signed_in_by(connection: Connection, person: str, token: str) -> bool:
+    """Whether somebody ever came in by this token, or by their issuer's."""
+    asked = select(_LOG.c.number).where(_LOG.c.person == person, _LOG.c.event == Event.SIGNED_IN.value)
+    return connection.execute(asked.where(_LOG.c.detail == json.dumps({"token": token})).limit(1)).first() is not None
+
+
+def since(connection: Connection, person: str, token: str) -> list[Line]:
+    """The other ways in that were made in somebody's name, newest first: since the last day before this one on which
+    they came by this token, or since the token was made.
+    """
+    asked = select(_LOG).where(_LOG.c.person == person).order_by(_LOG.c.number.desc())
+    found, today = [], ""
+    for line in (Line(*row) for row in connection.execute(asked)):
+        own, day = json.loads(line.detail).get("token") == token, line.time[:10]
+        if own and (line.event in _WAYS_IN or day != (today := today or day)):
+            break
+        if not own and line.event in _WAYS_IN:
+            found.append(line)
+    return found
 
 
 def verified(connection: Connection) -> tuple[int, str]:

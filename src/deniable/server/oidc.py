@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.errors import InvalidParameter, MissingExtra, UnreadableRecord
 from deniable.server.catalogue import Catalogue, Person
+from deniable.server.people import issued_to
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -79,7 +80,7 @@ class Issuer:
         if not isinstance(name, str) or (self._claim == "email" and said.get("email_verified") is not True):
             return None
         person = self._catalogue.person(name)
-        return None if person is None else Person(person.name, person.role, f"oidc {person.name}")
+        return None if person is None else Person(person.name, person.role, issued_to(person.name))
 
     def _key(self, name: object) -> tuple[str, PyJWK]:
         if not isinstance(name, str):
@@ -106,7 +107,7 @@ def _keys(text: bytes) -> dict[str, tuple[str, PyJWK]]:
             algorithm = _algorithm(each)
             if algorithm is not None:
                 found[each["kid"]] = algorithm, PyJWK(each, algorithm=algorithm)
-    except (KeyError, TypeError, ValueError, PyJWTError):
+    except (KeyError, TypeError, ValueError, RecursionError, PyJWTError):
         raise UnreadableRecord("the issuer's keys are no JSON Web Key Set") from None
     return found
 

@@ -14,13 +14,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from sqlalchemy import Boolean, Column, Connection, Float, String, Table, insert, select, update
+from sqlalchemy import Boolean, Column, Connection, Float, String, Table, func, insert, select, update
 
 from deniable.errors import InvalidParameter
 from deniable.server import log
 from deniable.server.guards import METADATA
 from deniable.server.guards import NAME as LENGTH
-from deniable.server.log import SERVER, Event
+from deniable.server.log import BEARER, SERVER, Event
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
 from deniable.server.words import NAME
@@ -30,6 +30,17 @@ _ALIKE: Final = str.maketrans({"0": "o", "1": "l", "i": "l"})
 """Signs that are drawn alike in many fonts, in small letters."""
 
 _LONGEST: Final = 100
+_HOUR: Final = 3600
+"""Seconds."""
+
+_FULL: Final = (
+    "{0} has {1} tokens that hold or were made within the hour, as many as one person may have; an admin can end one "
+    "(DELETE /v1/tokens/...), or all of them by a new invitation"
+)
+_COMES_BY_ISSUER: Final = (
+    "{0} comes by OpenID Connect and needs no invitation; a token for programs they make for themselves, "
+    "with POST /v1/tokens"
+)
 
 
 def checked_name(name: str) -> str:
@@ -55,6 +66,11 @@ def look(name: str) -> str:
     ('bob', 'bob')
     """
     return unicodedata.normalize("NFKC", name).strip().casefold().translate(_ALIKE)
+
+
+def issued_to(name: str) -> str:
+    """What stands in the log for the tokens of an issuer: no token of ours has such an id."""
+    return f"oidc {name}"
 
 
 _PEOPLE: Final = Table(
@@ -180,9 +196,19 @@ class People(ABC):
 
     # -- tokens --------------------------------------------------------------------------------------------------------
 
-    def add_token(self, id: str, person: str, hash: str, expires: float, *, by: str = SERVER) -> None:
-        """Keep what is kept of a token."""
+    def add_token(
+        self, id: str, person: str, hash: str, expires: float, *, by: str = SERVER, most: int | None = None
+    ) -> None:
+        """Keep what is kept of a token; Problem where somebody would have more than so many.
+
+        Those of the last hour count too if they are over: else tokens of a second could be made without end.
+        """
         with self.writing() as connection:
+            if most is not None:
+                now, mine = time.time(), (_TOKENS.c.person == person) & ~_TOKENS.c.revoked
+                counted = mine & ((_TOKENS.c.expires > now) | (_TOKENS.c.made > now - _HOUR))
+                if connection.execute(select(func.count()).select_from(_TOKENS).where(counted)).scalar_one() >= most:
+                    raise Problem("rate_limited", _FULL.format(person, most), headers={"Retry-After": str(_HOUR)})
             _add_token(connection, id, person, hash, expires)
             log.append(connection, Event.ISSUED, person, by, {"token": id})
 
@@ -192,7 +218,8 @@ class People(ABC):
             row = connection.execute(select(_TOKENS).where(_TOKENS.c.id == id)).first()
             if row is None:
                 raise Problem("not_found")
-            _revoke(connection, row.person, [id], by)
+            connection.execute(update(_TOKENS).where(_TOKENS.c.id == id).values(revoked=True))
+            log.append(connection, Event.REVOKED, row.person, by, {"token": id})
 
     def token(self, id: str) -> TokenRecord | None:
         """What is kept of this token."""
@@ -216,8 +243,13 @@ class People(ABC):
 
     # -- invitations ---------------------------------------------------------------------------------------------------
 
-    def invite(self, id: str, person: str, role: Role | None, hash: str, expires: float, *, by: str) -> bool:
+    def invite(
+        self, id: str, person: str, role: Role | None, hash: str, expires: float, *, by: str, issued: bool = False
+    ) -> bool:
         """Keep what is kept of an invitation; whether it is for somebody who was here before.
+
+        Where tokens of an issuer are taken (`issued`), nobody is invited who ever came by one: they would come in as
+        before, and not notice that somebody else does too.
 
         Their tokens, and older invitations of theirs, open nothing from then on: a lost token is worth nothing to who
         finds it, and whoever still has it sees that somebody was invited in their name.
@@ -229,6 +261,8 @@ class People(ABC):
                 raise Problem("not_found", f"there is nobody called {person!r}; say their role to invite somebody new")
             if known is not None and wanted != known.role:
                 raise Problem("exists", f"{person!r} is known here as {known.role}; a role is never changed")
+            if issued and log.signed_in_by(connection, person, issued_to(person)):
+                raise Problem("forbidden", _COMES_BY_ISSUER.format(person))
             if known is None or not known.active:
                 _added(connection, person, wanted, by)
             _end(connection, person, by)
@@ -244,6 +278,13 @@ class People(ABC):
             row = connection.execute(select(_INVITATIONS).where(_INVITATIONS.c.id == id)).first()
         return None if row is None else InvitationRecord(row.id, row.person, row.hash, row.expires, row.open)
 
+    def invitations(self, person: str) -> list[InvitationRecord]:
+        """Those of somebody that can still be redeemed, oldest first."""
+        here = (_INVITATIONS.c.person == person) & _INVITATIONS.c.open & (_INVITATIONS.c.expires > time.time())
+        with self.reading() as connection:
+            rows = connection.execute(select(_INVITATIONS).where(here).order_by(_INVITATIONS.c.made)).all()
+        return [InvitationRecord(row.id, row.person, row.hash, row.expires, row.open) for row in rows]
+
     def redeem(self, invitation: str, id: str, hash: str, expires: float) -> str | None:
         """Exchange an open invitation for a token: for whom it is; None where somebody was faster, or it is over."""
         with self.writing() as connection:
@@ -255,7 +296,7 @@ class People(ABC):
             connection.execute(update(_INVITATIONS).where(here).values(open=False))
             person = str(row.person)
             _add_token(connection, id, person, hash, expires)
-            log.append(connection, Event.REDEEMED, person, person, {"invitation": invitation, "token": id})
+            log.append(connection, Event.REDEEMED, person, BEARER, {"invitation": invitation, "token": id})
         return person
 
 
@@ -282,17 +323,15 @@ def _add_token(connection: Connection, id: str, person: str, hash: str, expires:
 
 
 def _end(connection: Connection, person: str, by: str) -> None:
-    """Every token and every invitation of somebody opens nothing any more."""
+    """Every token and every invitation of somebody opens nothing any more: one entry, however many there are.
+
+    The catalogue has one writer at a time, so what is done for each token here is what everybody waits for.
+    """
     mine = (_TOKENS.c.person == person) & ~_TOKENS.c.revoked
-    live = [row.id for row in connection.execute(select(_TOKENS.c.id).where(mine).order_by(_TOKENS.c.made))]
-    _revoke(connection, person, live, by)
+    ended = connection.execute(update(_TOKENS).where(mine).values(revoked=True)).rowcount
+    if ended:
+        log.append(connection, Event.REVOKED, person, by, {"tokens": ended})
     connection.execute(update(_INVITATIONS).where(_INVITATIONS.c.person == person).values(open=False))
-
-
-def _revoke(connection: Connection, person: str, tokens: list[str], by: str) -> None:
-    for id in tokens:
-        connection.execute(update(_TOKENS).where(_TOKENS.c.id == id).values(revoked=True))
-        log.append(connection, Event.REVOKED, person, by, {"token": id})
 
 
 def _token(row: Any) -> TokenRecord:

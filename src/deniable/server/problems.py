@@ -44,6 +44,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "run_failed": (500, "The run failed; what was charged stays charged"),
     "unexpected": (500, "Something went wrong on our side"),
     "busy": (503, "Too many questions are waiting"),
+    "fit_failed": (503, "The rows could not be drawn within the limits of this server"),
     "dataset_unavailable": (503, "The dataset cannot be read now"),
     "ledger_unavailable": (503, "The ledger cannot be read or written now"),
     "not_ready": (503, "The server cannot answer questions now"),

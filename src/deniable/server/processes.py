@@ -20,7 +20,7 @@ import uvicorn
 
 from deniable.server import events
 from deniable.server.app import served
-from deniable.server.connections import protocol
+from deniable.server.connections import make_room, protocol
 from deniable.server.curator import Curator
 from deniable.server.holding import serving
 from deniable.server.settings import Settings
@@ -105,6 +105,7 @@ def configured(settings: Settings, application: ASGIApp) -> uvicorn.Config:
 def serve(curator: Curator, place: socket.socket) -> None:
     """Serve until somebody says stop; what still runs is finished first."""
     events.to_stderr()
+    make_room()
     config = configured(curator.settings, served(curator))
     # What is loaded by now stays; looking through it again and again for garbage is a tenth of the time of a question.
     gc.freeze()

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import PoolProxiedConnection
 
 from deniable.server.problems import Problem
 
@@ -29,8 +30,11 @@ class Quick:
         self._errors, self._away = driver.Error, (driver.OperationalError, driver.InternalError, driver.InterfaceError)
         self._name = ":{}" if driver.paramstyle == "qmark" else "%({})s"
         self._written: dict[str, str] = {}
-        # SQLite lets one write at a time, and who meets another sleeps for a while; here who waits is woken.
-        self._turn = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
+        # SQLite lets one write at a time, and who meets another sleeps for a while; here who waits is woken. So one
+        # connection is enough, and it is kept: to lend it and take it back takes as long as a statement does.
+        self._keeps = engine.dialect.name == "sqlite"
+        self._turn = threading.Lock() if self._keeps else nullcontext()
+        self._kept: PoolProxiedConnection | None = None
 
     @contextmanager
     def cursor(self) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
@@ -38,10 +42,19 @@ class Quick:
         with self._turn:
             yield from self._transaction()
 
+    def close(self) -> None:
+        """Let go of every connection."""
+        with self._turn:
+            if self._kept is not None:
+                self._kept.close()
+                self._kept = None
+            self.engine.dispose()
+
     def _transaction(self) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
-        lent = None
+        lent, self._kept = self._kept, None
         try:
-            lent = self.engine.raw_connection()
+            if lent is None:
+                lent = self.engine.raw_connection()
             cursor = lent.cursor()
 
             def run(statement: str, values: dict[str, Any]) -> Any:
@@ -54,6 +67,8 @@ class Quick:
 
             yield run
             lent.commit()
+            if self._keeps:
+                lent, self._kept = None, lent
         except (*AWAY, self._errors) as error:
             if lent is not None:
                 lent.invalidate()  # whatever state it is in, nobody gets it again

@@ -1,8 +1,9 @@
 """Whether this server can answer questions now: for whoever decides where to send people.
 
-`/health` says that the process runs. `/ready` tells what was found when somebody last looked, which happens at most
-once a second, beside the requests. An engine that is gone is started again then: only one that cannot be started is
-told. That one died, and how long it takes to start, may depend on who is in a table; neither can be seen here.
+`/health` says that the process runs. `/ready` looks at the database, the disk and the key, at most once a second. Of
+engines it tells what was found when somebody last looked, which happens beside the requests. One that is gone is
+started again then: only one that cannot be started is told. That one died, and how long it takes to start, may depend
+on who is in a table; neither can be seen here.
 """
 
 from __future__ import annotations
@@ -20,39 +21,68 @@ from deniable.server.curator import Curator
 from deniable.server.events import logged
 
 _FRESH: Final = 1.0
+_PATIENCE: Final = 5.0
+
+
+@final
+class _Look:
+    """Some checks, one after the other, in a thread of their own: neither questions nor reads are in front of it."""
+
+    def __init__(self, name: str, checks: dict[str, Callable[[], bool]]) -> None:
+        self._checks = checks
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._looking: asyncio.Future[list[str]] | None = None
+        self._when = 0.0
+        self._at = next(iter(checks))
+        self.found: list[str] | None = None
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False)
+
+    def begun(self) -> asyncio.Future[list[str]]:
+        """The newest look: one that runs, or that ended at most a second ago, or another one that begins now."""
+        if self._looking is None or (self._looking.done() and time.monotonic() - self._when > _FRESH):
+            self._looking = asyncio.get_running_loop().run_in_executor(self._pool, self._look)
+        return asyncio.shield(self._looking)
+
+    async def ended(self) -> list[str]:
+        """What the newest look found. A check that does not end in some seconds fails."""
+        try:
+            return await asyncio.wait_for(self.begun(), _PATIENCE)
+        except TimeoutError:
+            return [self._at]
+
+    def _look(self) -> list[str]:
+        found = []
+        for name, check in self._checks.items():
+            self._at = name
+            if not _holds(check):
+                found.append(name)
+        for missing in sorted(set(found) - set(self.found or ())):
+            logged("not_ready", check=missing)
+        self.found, self._when = found, time.monotonic()
+        return found
 
 
 @final
 class Readiness:
-    """Looks, in a thread of its own: neither questions nor reads are in front of it."""
+    """What is missing. Engines are looked at beside the requests; the rest is as it was at most a second before."""
 
     def __init__(self, curator: Curator) -> None:
         self._curator = curator
-        self._checks: dict[str, Callable[[], bool]] = {
-            "database": self._database, "disk": self._disk, "engine": self._engine,
-            "key": self._curator.watch.holds,
-        }  # fmt: skip
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="ready")
-        self._looking: asyncio.Future[list[str]] | None = None
-        self._when = 0.0
-        self._found: list[str] | None = None
+        checks = {"database": self._database, "disk": self._disk, "key": self._curator.watch.holds}
+        self._rest, self._engines = _Look("ready", checks), _Look("ready-engines", {"engine": self._engine})
 
     def close(self) -> None:
-        """Let go of the thread."""
-        self._pool.shutdown(wait=False)
+        """Let go of the threads."""
+        self._rest.close()
+        self._engines.close()
 
     async def failed(self) -> list[str]:
-        """What is missing, by name; nothing if the server is ready. Waits only for the very first look."""
-        if self._looking is None or (self._looking.done() and time.monotonic() - self._when > _FRESH):
-            self._looking = asyncio.get_running_loop().run_in_executor(self._pool, self._look)
-        return await asyncio.shield(self._looking) if self._found is None else self._found
-
-    def _look(self) -> list[str]:
-        found = [name for name, check in self._checks.items() if not _holds(check)]
-        for name in sorted(set(found) - set(self._found or ())):
-            logged("not_ready", check=name)
-        self._found, self._when = found, time.monotonic()
-        return found
+        """What is missing, by name; nothing if the server is ready. Waits for engines only at the very first look."""
+        newest = self._engines.begun()
+        engines = await newest if self._engines.found is None else self._engines.found
+        return sorted([*await self._rest.ended(), *engines])
 
     def _database(self) -> bool:
         return self._curator.catalogue.requests.writable()

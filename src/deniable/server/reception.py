@@ -13,6 +13,7 @@ import time
 from hashlib import sha256
 from typing import Any, Final, final
 
+from deniable.errors import InvalidParameter
 from deniable.ledger.keys import SigningKey
 from deniable.server import log
 from deniable.server.auth import Gate
@@ -33,8 +34,9 @@ _SPENT: Final = "this invitation opens nothing: it may be mistyped, out of date,
 class Reception:
     """People and their tokens, for the API, the console and the command line."""
 
-    def __init__(self, catalogue: Catalogue, gate: Gate, days: float, key: SigningKey) -> None:
-        self._catalogue, self._gate, self._days, self._key = catalogue, gate, days, key
+    def __init__(self, catalogue: Catalogue, gate: Gate, key: SigningKey, *, days: float, tokens: int) -> None:
+        self._catalogue, self._gate, self._key = catalogue, gate, key
+        self._days, self._tokens = days, tokens
 
     # -- people --------------------------------------------------------------------------------------------------------
 
@@ -64,7 +66,8 @@ class Reception:
         """An invitation for somebody, told once. Of somebody who is here, every token ends with it."""
         id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         expires = time.time() + (INVITATION_DAYS if days is None else days) * 86400
-        again = self._catalogue.invite(id, name, role, _digest(secret), expires, by=by.name)
+        issued = self._gate.has_issuer
+        again = self._catalogue.invite(id, name, role, _digest(secret), expires, by=by.name, issued=issued)
         self._gate.forget()
         return {"invitation": f"dni_{id}_{secret}", "id": id, "person": name, "again": again, "expires": int(expires)}
 
@@ -84,15 +87,25 @@ class Reception:
             raise Problem("unauthorized", _SPENT)
         return {"token": token, "id": number, "person": person, "expires": int(expires)}
 
+    def invitations(self, name: str) -> list[dict[str, Any]]:
+        """What is kept of the invitations of somebody that can still be redeemed."""
+        return [{"id": each.id, "expires": int(each.expires)} for each in self._catalogue.invitations(name)]
+
     # -- tokens --------------------------------------------------------------------------------------------------------
 
     def issue(self, name: str, days: float | None, *, by: str = log.SERVER) -> dict[str, Any]:
-        """A token for somebody, told once: for themselves, or for the operator at the machine."""
+        """A token for somebody, told once: for themselves, as many as one person may have; or for the operator at the
+        machine, who is never shut out.
+        """
+        if days is not None and days > self._days:
+            rule = f"is at most {self._days:g} on this server"
+            raise InvalidParameter("days", days, rule, "ask for fewer, or leave it out")
         if self._catalogue.person(name) is None:
             raise Problem("not_found", f"there is nobody called {name!r}")
         token, id, hash = self._gate.new_token()
         expires = time.time() + (self._days if days is None else days) * 86400
-        self._catalogue.add_token(id, name, hash, expires, by=by)
+        most = None if by == log.SERVER else self._tokens
+        self._catalogue.add_token(id, name, hash, expires, by=by, most=most)
         return {"token": token, "id": id, "person": name, "expires": int(expires)}
 
     def tokens(self, name: str) -> list[dict[str, Any]]:
@@ -117,6 +130,13 @@ class Reception:
             found = log.newest(connection, before, PAGE + 1)
         shown = [each.told() for each in found[:PAGE]]
         return {"entries": shown, "before": found[PAGE - 1].number if len(found) > PAGE else None}
+
+    def since(self, person: Person) -> list[dict[str, Any]]:
+        """The invitations and tokens that were made in somebody's name beside the one that they come with, since they
+        last came with it on an earlier day. Whoever did not ask for them sees it here.
+        """
+        with self._catalogue.reading() as connection:
+            return [each.told() for each in log.since(connection, person.name, person.token)]
 
     def log_status(self) -> dict[str, Any]:
         """Every hash of the log recomputed, and its newest one, signed: keep that elsewhere, and compare it later."""

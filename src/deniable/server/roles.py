@@ -28,6 +28,8 @@ MATRIX: Final[dict[str, frozenset[Role]]] = {
     "ask dummy rows": frozenset({OWNER, ANALYST}),
     "price": frozenset({OWNER, ANALYST}),
     "ask": frozenset({OWNER, ANALYST}),
+    "see synthetic data": frozenset({OWNER, ANALYST}),
+    "publish synthetic data": frozenset({OWNER}),
     "register": frozenset({OWNER}),
     "buy bounds": frozenset({OWNER}),
     "grant": frozenset({OWNER}),
@@ -54,3 +56,12 @@ def may(role: Role, verb: str) -> bool:
     (False, True)
     """
     return role in MATRIX[verb]
+
+
+def refusal(role: Role, verb: str) -> str:
+    """That this role may not do it, and which may.
+
+    >>> refusal(Role.ANALYST, "see ledger")
+    'analyst may not see ledger; owner and auditor may'
+    """
+    return f"{role} may not {verb}; {' and '.join(each for each in Role if each in MATRIX[verb])} may"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, final
 
 from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord, masked
 from deniable.server.addresses import network_of
+from deniable.server.people import checked_name, look
 
 PORT: Final = 8471
 
@@ -18,13 +20,25 @@ _MEMORY: Final = re.compile(r"\d+(\.\d+)? ?([KMGT]i?B|%)", re.IGNORECASE)
 
 _TEXTS: Final = frozenset({"state", "checkpoints", "host", "database", "engine", "memory"})
 _WHOLE: Final = frozenset(
-    {"processes", "at_once", "each", "waiting", "burst", "body", "space", "connections", "free_space", "cells"}
+    {
+        "processes",
+        "at_once",
+        "each",
+        "waiting",
+        "burst",
+        "body",
+        "space",
+        "connections",
+        "free_space",
+        "cells",
+        "tokens",
+    }
 )
 
 
 _POSITIVE: Final = (
     "processes", "grid", "at_once", "each", "waiting", "rate", "burst", "token_days", "seconds", "body", "connections",
-    "patience", "key_days", "cells",
+    "patience", "key_days", "cells", "tokens",
 )  # fmt: skip
 
 
@@ -63,10 +77,13 @@ class Settings:
     waiting: int = 2000
     """Questions that may wait for their turn; more are turned away."""
     rate: float = 50.0
-    """Requests per second of one token, in the long run."""
+    """Requests per second of one person, in the long run, whichever of their tokens they come with."""
     burst: int = 200
-    """Requests of one token at once."""
+    """Requests of one person at once."""
     token_days: float = 90.0
+    """Days for which a token holds, at most."""
+    tokens: int = 20
+    """Tokens of one person that hold at the same time."""
     engine: str = "duckdb"
     memory: str = "640MB"
     """For the engine of each dataset; what does not fit goes to disk."""
@@ -85,7 +102,9 @@ class Settings:
     connections: int = 256
     """Connections of one address at the same time; those of a proxy are not counted."""
     patience: float = 15.0
-    """Seconds that a request's headers may take to come, and again that its body may."""
+    """Seconds that a request's headers may take to come, again that its body may, and that an answer may wait to be
+    read.
+    """
     key_days: float = 30.0
     """Days for which the response to an Idempotency-Key is kept. The ledger knows the charge for ever."""
     free_space: int = 256 << 20
@@ -130,10 +149,11 @@ class Settings:
         file = Path(path)
         try:
             record: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError:
-            raise UnreadableRecord(f"{file.name}: is not TOML") from None
         except UnicodeDecodeError:
             raise UnreadableRecord(f"{file.name}: must be text in UTF-8") from None
+        except ValueError as wrong:  # tomllib's own, or Python's for a number of thousands of digits
+            place = re.search(r"line \d+", str(wrong))  # nothing else of it: the file may hold a password
+            raise UnreadableRecord(f"{file.name}: is not TOML{f', in {place[0]}' if place else ''}") from None
         known = {each.name for each in fields(cls)}
         for name in record:
             if name not in known:
@@ -156,7 +176,17 @@ class Settings:
             record["oidc"]["keys"] = str((file.parent / record["oidc"]["keys"]).absolute())
         if "checkpoints" in record:
             record["checkpoints"] = file.parent / record["checkpoints"]
-        return cls(**record)
+        found = cls(**record)
+        found._check_apart(file.name)
+        return found
+
+    def _check_apart(self, file: str) -> None:
+        """UnreadableRecord where keys and ledgers would lie among the files of owners, who may write there."""
+        state = self.state.resolve()
+        for folder in (*self.data, *chain.from_iterable((self.owners or {}).values())):
+            if state.is_relative_to(folder.resolve()):
+                fact = f"state ({self.state}) lies in a folder of data ({folder}), among the files of owners"
+                raise UnreadableRecord(f"{file}: {fact}; keep them apart")
 
 
 def _folders(owners: Any, data: tuple[Path, ...]) -> dict[str, tuple[Path, ...]] | None:
@@ -166,6 +196,10 @@ def _folders(owners: Any, data: tuple[Path, ...]) -> dict[str, tuple[Path, ...]]
     if data:
         raise InvalidParameter("owners", NOTHING, "give data or owners, not both", "name each folder under its owner")
     found = {str(name): tuple(Path(each) for each in folders) for name, folders in owners.items()}
+    seen: dict[str, str] = {}
+    for name in found:
+        if name != "*":
+            _check_owner(name, seen.setdefault(look(name), name))
     every = [(name, folder.resolve()) for name, folders in found.items() for folder in folders]
     for name, folder in every:
         for other, another in every:
@@ -173,6 +207,17 @@ def _folders(owners: Any, data: tuple[Path, ...]) -> dict[str, tuple[Path, ...]]
                 rule = f"has a folder that overlaps with one of {other!r}"
                 raise InvalidParameter("owners", name, rule, "give each owner folders of their own")
     return found
+
+
+def _check_owner(name: str, other: str) -> None:
+    """InvalidParameter for a name that nobody can have: its folders would be nobody's."""
+    try:
+        checked_name(name)
+    except InvalidParameter as error:
+        raise InvalidParameter("owners", name, f"nobody can be called that: it {error.rule}", error.remedy) from None
+    if name != other:
+        rule = f"looks like {other!r}, and nobody can be both"
+        raise InvalidParameter("owners", name, rule, "write each owner once, as they are called here")
 
 
 def _check_ceiling(ceiling: Any) -> None:

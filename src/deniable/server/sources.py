@@ -41,8 +41,8 @@ def allowed(source: str, folders: Sequence[Path]) -> Path:
     wrong = InvalidParameter(
         "sources",
         NOTHING,
-        "must be a CSV or Parquet file in one of the server's data folders",
-        "name it without links",
+        "must be a CSV or Parquet file in one of your data folders on the server",
+        "put it there by its own name, not as a link, or ask whoever runs the server to",
     )
     if not source or "://" in source or set(source) & _SPECIAL:
         raise wrong

@@ -9,11 +9,12 @@ write to disk goes there together, and fewer of the second than there are.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Final, TypeVar, final
@@ -30,6 +31,10 @@ _SHARE: Final = 4
 """Nobody fills more than one part in so many of the places to wait, and whoever is alone leaves one part in so many of
 the threads to whoever comes next.
 """
+
+
+SMALL: Final = 4000
+"""Cells of an answer that is made among others: some milliseconds."""
 
 
 @final
@@ -124,22 +129,88 @@ class Places:
 
     def __init__(self, each: int) -> None:
         self._each = each
-        self._taken: Counter[str] = Counter()
-        self._changed = threading.Condition()
+        self._people: dict[str, tuple[threading.Semaphore, list[None]]] = {}
+        """The places of each person who has or wants one, and a mark for each of these."""
+        self._turn = threading.Lock()
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """A place for whoever this thread works for."""
+        """A place for whoever this thread works for. One that becomes free wakes one of those who wait for it."""
         person = WHO.get()
-        with self._changed:
-            while self._taken[person] >= self._each:
-                self._changed.wait()
-            self._taken[person] += 1
+        with self._turn:
+            places, here = self._people.setdefault(person, (threading.Semaphore(self._each), []))
+            here.append(None)
         try:
-            yield
+            with places:
+                yield
         finally:
-            with self._changed:
-                self._taken[person] -= 1
-                if not self._taken[person]:
-                    del self._taken[person]
-                self._changed.notify_all()
+            with self._turn:
+                here.pop()
+                if not here:
+                    del self._people[person]
+
+
+@final
+class _Swift:
+    """While anything large is made, threads take turns ten times as often. Python lets one run for 5 ms before another
+    may, and a question gives up its turn some dozens of times. Always to do so costs a tenth of the CPU.
+    """
+
+    def __init__(self) -> None:
+        self._many, self._before, self._turn = 0, 0.0, threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._turn:
+            self._many += 1
+            if self._many == 1:
+                self._before = sys.getswitchinterval()
+                sys.setswitchinterval(self._before / 10)
+
+    def __exit__(self, *_: object) -> None:
+        with self._turn:
+            self._many -= 1
+            if not self._many:
+                sys.setswitchinterval(self._before)
+
+
+SWIFT: Final = _Swift()
+"""One for the process, as what it changes is."""
+
+
+class _Mine(threading.local):
+    """What a thread makes: the cells of its answers so far, and where it keeps its place."""
+
+    cells: int = 0
+    held: ExitStack | None = None
+
+
+@final
+class Large:
+    """Large answers are made one after the other for each person.
+
+    Python runs one thread at a time, and a thread that makes a large answer lets go only when it must: with a dozen of
+    them, whoever else has something to do waits for a dozen threads at each step. So one person has one such thread,
+    and while there is any, threads take shorter turns.
+    """
+
+    def __init__(self) -> None:
+        self._places, self._mine = Places(1), _Mine()
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """Around all that a thread does for a request: a place that is taken within is kept until its end."""
+        mine = self._mine
+        with ExitStack() as held:
+            mine.cells, mine.held = 0, held
+            try:
+                yield
+            finally:
+                mine.held = None
+
+    def add(self, cells: int) -> None:
+        """An answer of so many cells is made next: waits for a place, once, as soon as they are many."""
+        mine = self._mine
+        before, mine.cells = mine.cells, mine.cells + cells
+        if mine.held is not None and before <= SMALL < mine.cells:
+            mine.held.enter_context(self._places.one())
+            mine.held.enter_context(SWIFT)

@@ -7,12 +7,15 @@ from datetime import datetime
 from typing import Any, Final
 
 from deniable.errors import QuestionRefused
-from deniable.ledger import Budget
+from deniable.ledger import Budget, Entry
 from deniable.queries.answers import Answer
 from deniable.queries.bounds import question as bounds_question
+from deniable.queries.grouping import Grouped, names_sets, sets_of
+from deniable.queries.pricing import Price
 from deniable.queries.question import Question
 from deniable.queries.session import Session
 from deniable.queries.steps import question_of
+from deniable.queries.windows import shares_in
 
 MOST_WRITTEN: Final = 20_000
 """Bytes of a dataframe's steps as JSON, which takes about twice as many as the same in SQL."""
@@ -28,7 +31,8 @@ def question_now(session: Session, text: str) -> str | Question:
             f"the steps of a dataframe have at most {MOST_WRITTEN:,} bytes",
             "leave out columns that are not needed, or ask in several questions",
         )
-    return question_of(text, session.tables)
+    with session.limits(text):
+        return question_of(text, session.tables)
 
 
 def question_then(session: Session, text: str) -> str | Question:
@@ -36,7 +40,51 @@ def question_then(session: Session, text: str) -> str | Question:
     said = json.loads(text) if text.startswith("{") else {}
     if "bounds" in said:
         return bounds_question(said["bounds"], said["table"], session.tables)[1]
+    if "sets" in said:
+        sets = sets_of(said["sets"], session.tables)
+        assert sets is not None
+        return sets.questions[int(said["place"])]
     return question_of(text, session.tables) if said else text
+
+
+def asked_now(session: Session, text: str, **cost: Any) -> Answer | Grouped:
+    """The answer to a question: of SQL also several tables, and shares of a total."""
+    asked = question_now(session, text)
+    return session.sql(asked, **cost) if isinstance(asked, str) else session.ask(asked, **cost)
+
+
+def noted(text: str, found: Answer | Grouped) -> list[tuple[str, Answer]]:
+    """How each table of an answer is noted, such that it can be read again."""
+    if isinstance(found, Grouped):
+        return [(json.dumps({"sets": text, "place": i}), each) for i, each in enumerate(found.tables)]
+    return [(text if text.startswith("{") or shares_in(text) is None else json.dumps({"shares": text}), found)]
+
+
+def recalled(session: Session, text: str, sealed: Entry, confidence: float) -> Answer | None:
+    """An answer as it was told, by what was noted."""
+    shares = shares_in(json.loads(text)["shares"]) if text.startswith('{"shares"') else None
+    asked = question_then(session, text) if shares is None else shares.text
+    answer = session.recall(asked, entry=sealed, confidence=confidence)
+    return answer if answer is None or shares is None else answer.with_shares(shares.factors)
+
+
+def explained(session: Session, text: str, cost: dict[str, Any] | None, *, payer: str) -> str:
+    """The plan of a question, and the noise that a cost buys if one is given; of several tables how it is split."""
+    asked = question_now(session, text)
+    made = None if cost is None else session.price(asked, payer=payer, **cost)
+    if made is None or isinstance(made, Price):
+        return session.explain(asked if made is None else made)
+    return "\n".join([session.explain(asked), "", *made.lines()])
+
+
+def priced_batch(session: Session, dataset: str, questions: list[str], **cost: Any) -> dict[str, Any]:
+    """What several questions would cost together, as it goes over the wire."""
+    with session.limits(questions[0] if len(questions) == 1 and names_sets(questions[0]) else ""):
+        asked = [question_now(session, each) for each in questions]
+        sets = sets_of(asked[0], session.tables) if len(asked) == 1 else None
+    found = session.price_batch(asked if sets is None else sets.questions, **cost)
+    left = found.left.describe_rest(found.budget)
+    return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines()}
 
 
 def moment(answer: Answer) -> float:
@@ -44,9 +92,10 @@ def moment(answer: Answer) -> float:
     return datetime.fromisoformat(answer.receipt.time).timestamp()
 
 
-def told(dataset: str, answer: Answer) -> dict[str, Any]:
-    """An answer as it goes over the wire."""
-    return {**answer.to_dict(), "dataset": dataset, "release": f"{dataset}:{answer.receipt.entry}"}
+def told(dataset: str, answer: Answer | Grouped) -> dict[str, Any]:
+    """An answer as it goes over the wire. Of several tables, each is a release; that of the whole is the first one."""
+    more = {"tables": [told(dataset, each) for each in answer.tables]} if isinstance(answer, Grouped) else {}
+    return {**answer.to_dict(), **more, "dataset": dataset, "release": f"{dataset}:{answer.receipt.entry}"}
 
 
 def reported(session: Session) -> dict[str, Any]:
@@ -62,4 +111,5 @@ def described_budget(budget: Budget) -> dict[str, Any]:
         "currency": budget.currency,
         "epsilon": None if epsilon is None else str(epsilon),
         "delta": str(budget.delta),
+        "weaknesses": list(budget.weaknesses()),
     }

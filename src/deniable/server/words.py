@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
 
 NAME: Final = (
     "must begin with a letter or a digit, and have only letters, digits, spaces and . _ @ - in it, at most 100; "
@@ -23,6 +24,9 @@ _PLAIN: Final = {
     "model_attributes_type": "must be an object",
     "model_type": "must be an object",
 }
+_TAG: Final = re.compile(r"^(constrained-\w+|function-\w+.*|dict\[.*\]|list\[.*\])$")
+"""How pydantic names a kind of several, among the names of a request."""
+
 _NUMBERS: Final = frozenset({"float_type", "float_parsing", "decimal_type"})
 _WHOLE: Final = frozenset({"int_type", "int_parsing", "int_from_float"})
 _ENDS: Final = {
@@ -34,24 +38,69 @@ _ENDS: Final = {
 
 
 def question(text: str) -> str:
-    """A question as it was noted, for people: bounds that were bought are noted as JSON.
+    """A question as it was noted, for people: bounds and synthetic tables that were bought are noted as JSON.
 
     >>> question('{"bounds": "age", "table": "visits"}'), question("SELECT 1")
     ('bounds of visits.age', 'SELECT 1')
+    >>> question('{"synthesis": {"table": null, "columns": ["age", "sex"], "target": "sex"}, "published": true}')
+    'synthetic table of age, sex, to predict sex; published'
+    >>> question('{"sets": "SELECT 1", "place": 0}')
+    'SELECT 1 (table 1)'
     """
+    if text.startswith('{"synthesis"'):
+        said = json.loads(text)
+        asked = said["synthesis"]
+        columns = "all columns" if asked["columns"] is None else ", ".join(asked["columns"])
+        of = f"{columns} of {asked['table']}" if asked["table"] else columns
+        aim = f", to predict {asked['target']}" if asked["target"] else ""
+        return f"synthetic table of {of}{aim}" + ("; published" if said.get("published") else "")
+    if text.startswith(('{"sets"', '{"shares"')):
+        said = json.loads(text)
+        return f"{said['sets']} (table {said['place'] + 1})" if "sets" in said else str(said["shares"])
     if not text.startswith('{"bounds"'):
         return text
     said = json.loads(text)
     return f"bounds of {said['table']}.{said['bounds']}"
 
 
+def wrongs(errors: Sequence[Mapping[str, Any]], model: Any = None) -> list[dict[str, str]]:
+    """What is wrong with a request: where and which rule, each once.
+
+    Where a part may be of several kinds, each kind has an error of its own. Told is what is wrong with the kind that it
+    is of, or else all kinds that it may be. `model` is what the body is read as: it tells which names there are.
+
+    >>> wrongs(
+    ...     [
+    ...         {"type": "greater_than", "loc": ("body", "within", "constrained-float"), "ctx": {"gt": 0.0}},
+    ...         {"type": "dict_type", "loc": ("body", "within", "dict[str,constrained-float]")},
+    ...     ]
+    ... )
+    [{'where': 'body.within', 'rule': 'must be more than 0'}]
+    """
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for each in errors:
+        found.setdefault(where(each), []).append(each)
+    deeper = {place for place, each in found.items() if not all(_is_kind(one) for one in each)}
+    told = []
+    for place, wrong in found.items():
+        if place not in deeper and any(other.startswith(f"{place}.") for other in deeper):
+            continue
+        meant = [each for each in wrong if place not in deeper or not _is_kind(each)]
+        told.append({"where": place, "rule": " or ".join(dict.fromkeys(rule(each, model) for each in meant))})
+    return told
+
+
+def _is_kind(wrong: Mapping[str, Any]) -> bool:
+    return str(wrong["type"]).endswith("_type")
+
+
 def where(wrong: Mapping[str, Any]) -> str:
-    """The part of the request: `body.name`."""
-    return ".".join(str(each) for each in wrong["loc"])
+    """The part of the request: `body.name`; without what pydantic calls the kinds that it may be of."""
+    return ".".join(str(each) for each in wrong["loc"] if _TAG.search(str(each)) is None)
 
 
-def rule(wrong: Mapping[str, Any]) -> str:
-    """Which rule it breaks.
+def rule(wrong: Mapping[str, Any], model: Any = None) -> str:
+    """Which rule it breaks; of a name that nobody knows, which ones there are in its place of the `model`.
 
     >>> rule({"type": "greater_than", "loc": ("body", "epsilon"), "ctx": {"gt": 0.0}})
     'must be more than 0'
@@ -59,6 +108,8 @@ def rule(wrong: Mapping[str, Any]) -> str:
     'must be a number'
     """
     kind, context = str(wrong["type"]), wrong.get("ctx") or {}
+    if kind == "extra_forbidden" and (names := _names_at(model, [str(each) for each in wrong["loc"][1:-1]])):
+        return f"{_PLAIN[kind]}; there are {', '.join(names)}"
     if kind == "string_pattern_mismatch":
         return NAME if wrong["loc"][-1] in _NAMES else "has signs in it that may not be there"
     if kind in _NUMBERS:
@@ -77,3 +128,15 @@ def rule(wrong: Mapping[str, Any]) -> str:
     if kind == "value_error":
         return str(context.get("error", "cannot mean anything"))[:200]
     return _PLAIN.get(kind, "cannot be read as what is needed here")
+
+
+def _names_at(model: Any, path: Sequence[str]) -> list[str]:
+    """The fields that a model has at a place: `limit` of a grant is a model again."""
+    fields = getattr(model, "model_fields", {})
+    if not path:
+        return [field.alias or name for name, field in fields.items()]
+    for name, field in fields.items():
+        if (field.alias or name) == path[0]:
+            kinds = (field.annotation, *get_args(field.annotation))
+            return next((names for each in kinds if (names := _names_at(each, path[1:]))), [])
+    return []

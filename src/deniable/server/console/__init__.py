@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from deniable.server.console import admin, analyst, auditor, owner
+from deniable.server.console import admin, analyst, auditor, owner, synthetic
 from deniable.server.console.guard import Guard
 
 __all__ = ["Guard", "router"]
@@ -19,7 +19,7 @@ def router(guard: Guard) -> APIRouter:
     """Every page."""
     routes = APIRouter()
     guard.add(routes)
-    for each in (analyst, owner, auditor, admin):
+    for each in (analyst, owner, synthetic, auditor, admin):
         each.add(routes, guard)
     guard.add_last(routes)
     return routes

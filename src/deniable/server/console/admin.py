@@ -34,7 +34,8 @@ async def _shown(
 ) -> Response:
     people = await visit.desk.run(_listed, visit.curator)
     status = 200 if problem is None else 422
-    values = {"people": people, "roles": list(Role), "problem": problem, "issued": issued}
+    since = await visit.desk.run(visit.curator.reception.since, visit.person)
+    values = {"people": people, "roles": list(Role), "problem": problem, "issued": issued, "since": since}
     return visit.page("people.html", status=status, **values)
 
 
@@ -42,9 +43,11 @@ def _listed(curator: Curator) -> list[dict[str, Any]]:
     found = []
     for person in curator.reception.people():
         tokens = curator.reception.tokens(person["name"]) if person["active"] else []
-        for each in tokens:
+        open_ones = curator.reception.invitations(person["name"]) if person["active"] else []
+        for each in (*tokens, *open_ones):
             each["until"] = dt.datetime.fromtimestamp(each["expires"], dt.UTC).date().isoformat()
-        found.append({**person, "tokens": [each for each in tokens if not each["revoked"]]})
+        live = [each for each in tokens if not each["revoked"]]
+        found.append({**person, "tokens": live, "invitations": open_ones})
     return found
 
 

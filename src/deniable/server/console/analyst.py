@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from deniable.client import RemoteAnswer
 from deniable.errors import NOTHING, DeniableError, InvalidParameter
-from deniable.queries.session import Remaining
+from deniable.queries.remaining import Remaining
 from deniable.queries.shown import UNTOLD, key_said, spoken
 from deniable.server.bodies import DummyQuestion, Question
 from deniable.server.catalogue import Person
@@ -29,6 +29,9 @@ from deniable.server.roles import Role
 
 _STILL: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 _MOST_BARS: Final = 60
+_MOST_CELLS: Final = 5000
+"""Of an answer that a page shows: nobody reads more, and everybody waits while a page is drawn."""
+_FEWEST_ROWS: Final = 20
 _WAYS: Final = ("epsilon", "within")
 
 
@@ -50,32 +53,46 @@ def add(routes: APIRouter, guard: Guard) -> None:
 async def _home(visit: Visit) -> Response:
     if visit.person.role is Role.ADMIN:
         return visit.go("/console/people")
-    return visit.page("home.html", datasets=await visit.desk.run(_cards, visit.curator, visit.person))
+    since = await visit.desk.run(visit.curator.reception.since, visit.person)
+    cards = await visit.desk.run(_cards, visit.curator, visit.person)
+    return visit.page("home.html", datasets=cards, since=since)
 
 
 def _cards(curator: Curator, person: Person) -> list[dict[str, Any]]:
-    found = []
-    for each in curator.listed(person):
+    found, seen = [], curator.listed(person)
+    families = {each.name: each.family for each in curator.catalogue.datasets()}
+    for each in seen:
+        name = each["name"]
+        kin = [other["name"] for other in seen if other is not each and families[other["name"]] == families[name]]
         try:
-            found.append({**each, "account": account(curator, person, each["name"])})
+            found.append({**each, "kin": kin, "account": account(curator, person, name)})
         except (Problem, DeniableError):  # one that cannot be opened hides no other
-            found.append({**each, "account": None})
+            found.append({**each, "kin": kin, "account": None})
     return found
 
 
 def account(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
-    """What is spent and left of a dataset, for somebody: in ε, in questions, and as a share."""
+    """What is spent and left of a dataset, for somebody: in ε, in questions, and as a share.
+
+    What is left is theirs, so for an analyst the meter is that of their own share, which `own` tells.
+    """
     ledger = curator.open(person, dataset).session.ledger
     left = ledger.remaining if person.role is Role.AUDITOR else ledger.left(person.name)
-    gone = share(ledger.charged, ledger.limit)
+    gone, own = share(ledger.charged, ledger.limit), None
+    if person.role is Role.ANALYST:
+        mine = [each for each in ledger.accounts() if each.name == person.name and each.window is None]
+        own = max((share(each.spent, each.limit) for each in mine), default=None)
+    told = f"{100 * gone:.3g} % of the budget" if own is None else f"{100 * own:.3g} % of your share"
     return {
+        "own": own,
         "unit": ledger.unit.describe(),
         "limit": ledger.limit.describe(ledger.budget),
         "left": left.describe_rest(ledger.budget),
         "spent": ledger.charged.describe(ledger.budget) if ledger.charged.units else "nothing",
         "gone": gone,
         "more": Remaining(ledger.budget, left, ledger.unit).said(),
-        "meter": drawing.meter(gone, f"{100 * gone:.3g} % of the budget is spent"),
+        "meter": drawing.meter(gone if own is None else own, f"{told} is spent"),
+        "weak": ledger.budget.weaknesses(),
     }
 
 
@@ -192,19 +209,25 @@ async def _dummy(visit: Visit) -> Response:
 
 
 async def _result(visit: Visit, response: Response, sql: str, cost: dict[str, float], verb: str) -> Response:
-    record = json.loads(bytes(response.body))
+    body = bytes(response.body)
     if response.status_code != 200:
-        return await _refused(visit, record, response.status_code)
+        return await _refused(visit, json.loads(body), response.status_code)
     place = visit.request.base_url
     url = str(place.replace(scheme="https") if visit.curator.settings.https else place).rstrip("/")
-    answer = answered(record, sql) | {
+    answer = await visit.desk.run(_told, visit.curator, visit.person, body, sql) | {
         "verb": verb,
         "python": as_python(url, visit.dataset, sql, cost),
         "curl": as_curl(url, visit.dataset, sql, cost),
         "asked": sql,
-        "labelled": await visit.desk.run(_labelled, visit.curator, visit.person, record),
     }
     return await _shown(visit, answer=answer, **_typed(visit))
+
+
+def _told(curator: Curator, person: Person, body: bytes, sql: str) -> dict[str, Any]:
+    """An answer for the template, from what goes over the wire; a large one in its turn, as when it was made."""
+    curator.datasets.large.add(len(body) // 16)
+    record = json.loads(body)
+    return answered(record, sql) | {"labelled": _labelled(curator, person, record)}
 
 
 def _labelled(curator: Curator, person: Person, record: dict[str, Any]) -> bool:
@@ -223,7 +246,11 @@ async def _refused(visit: Visit, problem: dict[str, Any], status: int) -> Respon
 
 
 def answered(record: dict[str, Any], sql: str) -> dict[str, Any]:
-    """An answer for the template: cells as people read them, bars, and the receipt."""
+    """An answer for the template: cells as people read them, bars, and the receipt. Of a long one the first rows."""
+    total = len(record["rows"])
+    shown = max(_FEWEST_ROWS, _MOST_CELLS // max(1, len(record["columns"])))
+    if total > shown:
+        record = {**record, "rows": record["rows"][:shown], "intervals": record["intervals"][:shown]}
     answer = RemoteAnswer(record, sql)
     measured = [name for name in answer.columns if name in record["measured"]]
     keys = [name for name in answer.columns if name not in measured]
@@ -245,7 +272,7 @@ def answered(record: dict[str, Any], sql: str) -> dict[str, Any]:
         for row, intervals in zip(answer.rows, record["intervals"], strict=True)
     ]
     untold = any(None in answer[name] for name in measured)
-    notes = [f"{UNTOLD} is a number that cannot be told: an average of what may be nobody, or a quotient by 0"]
+    notes = [f"{UNTOLD} is a number that cannot be told: an average over a group that may be empty, or a division by 0"]
     return {
         "columns": [(name, name in measured) for name in answer.columns],
         "rows": rows,
@@ -255,6 +282,7 @@ def answered(record: dict[str, Any], sql: str) -> dict[str, Any]:
         "release": answer.release,
         "notes": [*(notes if untold else ()), *answer.notes],
         "hidden_bars": bool(drawn) and len(answer) > _MOST_BARS,
+        "total": total,
     }
 
 
@@ -273,9 +301,8 @@ async def _label(visit: Visit) -> Response:
     still = {"Content-Security-Policy": _STILL}
     match visit.request.query_params.get("form"):
         case "answer":
-            answer = await visit.desk.run(visit.curator.released, visit.person, release)
             kept = {"Content-Disposition": f'attachment; filename="answer-{name}.json"'}
-            body = json.dumps(answer, ensure_ascii=False, indent=2, allow_nan=False)
+            body = await visit.desk.run(_downloaded, visit.curator, visit.person, release)
             return Response(body, headers=kept, media_type="application/json")
         case "json":
             kept = {"Content-Disposition": f'attachment; filename="label-{name}.json"'}
@@ -285,10 +312,14 @@ async def _label(visit: Visit) -> Response:
             kept = {"Content-Disposition": 'attachment; filename="server.pub"'}
             return Response(visit.curator.key.public.pem(), headers=kept, media_type="application/x-pem-file")
         case "html":
-            return Response(as_html(label), headers=still, media_type="text/html")
+            return Response(await visit.desk.run(as_html, label), headers=still, media_type="text/html")
         case "svg":
-            return Response(as_svg(label), headers=still, media_type="image/svg+xml")
+            return Response(await visit.desk.run(as_svg, label), headers=still, media_type="image/svg+xml")
     found = visit.curator.catalogue.release
     record = await visit.desk.run(found, label["dataset"], label["ledger"]["entry"])
     mine = record is not None and record.person == visit.person.name
     return visit.page("label.html", dataset=label["dataset"], release=release, lines=lines(label), mine=mine)
+
+
+def _downloaded(curator: Curator, person: Person, release: str) -> bytes:
+    return json.dumps(curator.released(person, release), ensure_ascii=False, indent=2, allow_nan=False).encode()

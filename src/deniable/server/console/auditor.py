@@ -33,6 +33,7 @@ def add(routes: APIRouter, guard: Guard) -> None:
     guard.get(routes, "/console/data/{name}/ledger", "see ledger", _ledger)
     guard.get(routes, "/console/data/{name}/ledger.jsonl", "see ledger", _export)
     guard.get(routes, "/console/data/{name}/owner.pub", "see ledger", _key)
+    guard.get(routes, "/console/overlaps", "see overlaps", _overlaps)
 
 
 async def _ledger(visit: Visit) -> Response:
@@ -124,8 +125,12 @@ def _growth(ledger: Any, entries: list[Any]) -> Figure:
     ]
     top = max(1.0, 100 * share(ledger.charged, ledger.limit)) * 1.08
     panel = Panel(Axis("entry of the ledger", 0, end), Axis("% of the budget", 0, top), tuple(marks))
-    note = "Each step is a charge. The scale is the currency in which costs add up exactly."
+    note = "Each step is a charge. The axis is in the measure in which costs add up exactly."
     return Figure("Spending, entry by entry", (panel,), note)
+
+
+async def _overlaps(visit: Visit) -> Response:
+    return visit.page("overlaps.html", overlaps=await visit.desk.run(visit.curator.overlaps))
 
 
 async def _export(visit: Visit) -> Response:

@@ -13,7 +13,7 @@ from deniable.ledger import Budget, Cost
 from deniable.queries.bounds import question, rows_to_be_seen
 from deniable.queries.planner import plan
 from deniable.queries.pricing import Asked, Price
-from deniable.queries.session import Remaining
+from deniable.queries.remaining import Remaining
 from deniable.queries.sql import parse
 from deniable.server.bodies import BudgetBody
 from deniable.server.datasets import budget_of

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import cache
 from hashlib import sha256
 from importlib import resources
 from typing import Any, Final, final
@@ -29,7 +30,7 @@ from deniable.server.curator import Curator
 from deniable.server.desk import Desk
 from deniable.server.door import Keeper
 from deniable.server.problems import Problem, problem_of
-from deniable.server.roles import MATRIX, may
+from deniable.server.roles import MATRIX, may, refusal
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -107,7 +108,9 @@ class Guard:
         routes.add_route("/console/{anything:path}", self._nothing, methods=["GET"])
 
     async def _nothing(self, request: Request) -> Response:
-        return self._broken(None, Problem("not_found"))
+        if request.cookies.get(self._cookie) is None:
+            return self._broken(None, Problem("not_found"))
+        return await self._guarded("see oneself", _no_page)(request)  # whoever is signed in stays so
 
     def get(self, routes: APIRouter, path: str, verb: str, page: Page) -> None:
         """A page for those whose role may do this."""
@@ -121,7 +124,7 @@ class Guard:
         assert verb in MATRIX, verb
 
         async def guarded(request: Request) -> Response:
-            token = request.cookies.get(self._cookie)
+            token = self.token(request.scope)
             if token is None:
                 return _to_sign_in()
             try:
@@ -135,7 +138,7 @@ class Guard:
                     visit.form = await request.form()
                     self._same(request, secret, visit.form)
                 if not may(person.role, verb):
-                    raise Problem("forbidden", f"{person.role} may not {verb}")
+                    raise Problem("forbidden", refusal(person.role, verb))
                 return await page(visit)
             except (Problem, DeniableError, ValidationError) as error:
                 return self._broken(visit, as_problem(error))
@@ -213,6 +216,10 @@ class Guard:
 
     # -- forms ---------------------------------------------------------------------------------------------------------
 
+    def token(self, scope: Scope) -> str | None:
+        """The token in the cookie of a request."""
+        return Request(scope).cookies.get(self._cookie)
+
     def _secret(self, cookie: str) -> str:
         """What a form must say to come from a page of ours: nobody knows it who cannot read the page."""
         return hmac.new(self._key, cookie.encode(), sha256).hexdigest()
@@ -248,7 +255,8 @@ def as_problem(error: Exception) -> Problem:
     """The problem of an error, also of a form that cannot be read; nothing that was typed is repeated."""
     if isinstance(error, ValidationError):
         found = error.errors(include_input=False, include_url=False)[:5]
-        return Problem("invalid", "; ".join(f"{words.where(each)}: {words.rule(each)}" for each in found))
+        told = words.wrongs(found)
+        return Problem("invalid", "; ".join(f"{each['where']}: {each['rule']}".removeprefix(": ") for each in told))
     return problem_of(error)
 
 
@@ -272,6 +280,10 @@ class _Failed(Response):
         raise self._error
 
 
+async def _no_page(visit: Visit) -> Response:
+    raise Problem("not_found")
+
+
 async def _to_home(request: Request) -> Response:
     return RedirectResponse(_HOME, 303)
 
@@ -284,12 +296,18 @@ async def _static(request: Request) -> Response:
     name = request.path_params["file"]
     if name not in _STATIC:
         raise Problem("not_found")
-    body = (resources.files(__package__) / "static" / name).read_bytes()
-    mark = f'"{sha256(body).hexdigest()[:16]}"'
+    body, mark = _file(name)
     headers = {"Cache-Control": "no-cache", "ETag": mark}
     if request.headers.get("if-none-match") == mark:
         return Response(status_code=304, headers=headers)
     return Response(body, media_type=_STATIC[name], headers=headers)
+
+
+@cache
+def _file(name: str) -> tuple[bytes, str]:
+    """A file that pages need, and the mark by which a browser knows whether it has it."""
+    body = (resources.files(__package__) / "static" / name).read_bytes()
+    return body, f'"{sha256(body).hexdigest()[:16]}"'
 
 
 def _html(body: str, status: int) -> Response:

@@ -420,7 +420,11 @@ def _unbounded(curator: Curator, person: Person, dataset: str) -> list[tuple[str
         (name, column)
         for name, table in curator.open(person, dataset).tables.items()
         for column, domain in table.columns
-        if table.unit is not None and domain.kind in BOUNDED and domain.bounds is None and domain.keys is None
+        if table.unit is not None
+        and column != table.unit.column  # whose row it is has no bounds to buy
+        and domain.kind in BOUNDED
+        and domain.bounds is None
+        and domain.keys is None
     ]
 
 

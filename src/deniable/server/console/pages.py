@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import shlex
@@ -33,6 +34,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._all.filters |= {"greek": greek, "number": number, "percent": percent, "facts": facts}
+        self._all.filters |= {"minute": minute}
         self._all.filters |= {"span": span, "spanned": spanned, "key_said": key_said, "question": question}
 
     def render(self, template: str, **values: Any) -> str:
@@ -64,6 +66,15 @@ def number(value: float | str) -> str:
 def percent(share: float) -> str:
     """A share from 0 to 1."""
     return f"{100 * share:.3g} %"
+
+
+def minute(time: float) -> str:
+    """A moment, in UTC.
+
+    >>> minute(1_790_000_000)
+    '2026-09-21 14:13'
+    """
+    return dt.datetime.fromtimestamp(time, dt.UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def span(seconds: int) -> str:

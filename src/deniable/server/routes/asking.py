@@ -10,6 +10,7 @@ from deniable.server.bodies import Batch, Explained, Question
 from deniable.server.catalogue import Person
 from deniable.server.desk import Desk, body_hash
 from deniable.server.routes.rights import may
+from deniable.server.wire import priced_batch
 
 Key = Annotated[
     str | None,
@@ -54,5 +55,15 @@ def router(desk: Desk) -> APIRouter:
             request, person, idempotency_key, body_hash("batch", body),
             lambda key: curator.batch(person, body.dataset, body.texts, body.cost(), key),
         )  # fmt: skip
+
+    @routes.post("/questions:price_batch")
+    async def price_batch(request: Request, body: Batch, person: Person = may("price")) -> Any:
+        """What a batch would cost, how exact each table would be, and how the cost is split. Free: no data is read."""
+        return await desk.answered(
+            request,
+            lambda: priced_batch(
+                curator.open(person, body.dataset).session, body.dataset, body.texts, payer=person.name, **body.cost()
+            ),
+        )
 
     return routes

@@ -24,6 +24,11 @@ def router(desk: Desk) -> APIRouter:
         """Who you are here."""
         return {"name": person.name, "role": person.role}
 
+    @routes.get("/me/since")
+    async def since(person: Person = may("see oneself")) -> Any:
+        """Invitations and tokens in your name beside the one you use, since you last used it on an earlier day."""
+        return {"entries": await desk.run(reception.since, person)}
+
     @routes.get("/people")
     async def listed(person: Person = may("manage people")) -> Any:
         """Everybody."""

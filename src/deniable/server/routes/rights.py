@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 
 from deniable.server.catalogue import Person
 from deniable.server.problems import Problem
-from deniable.server.roles import MATRIX
+from deniable.server.roles import MATRIX, refusal
 from deniable.server.roles import may as allowed
 
 
@@ -19,7 +19,7 @@ def may(verb: str) -> Any:
     async def check(request: Request) -> Person:  # async: a plain function would be sent to another thread
         person: Person = request.scope["person"]
         if not allowed(person.role, verb):
-            raise Problem("forbidden", f"{person.role} may not {verb}")
+            raise Problem("forbidden", refusal(person.role, verb))
         return person
 
     check.verb = verb  # type: ignore[attr-defined]  # for the test that looks at every route

@@ -1,0 +1,71 @@
+"""How the commands look in --help.
+
+A flag takes no value, so none is shown beside it (typer writes <bool>). Numbers are called so, also where they are read
+as text to keep every digit (typer writes <str>). The usage line leaves hidden arguments out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from deniable.errors import MissingExtra
+
+try:
+    import typer
+    from typer.core import TyperCommand, TyperGroup
+except ImportError as error:
+    raise MissingExtra(error.name or "typer", "cli") from None
+
+
+_AMOUNTS = (
+    "budget",
+    "confidence",
+    "cover",
+    "delta",
+    "epsilon",
+    "high",
+    "low",
+    "mu",
+    "rho",
+    "seconds",
+    "share",
+    "within",
+)
+_COUNTS = ("port", "rows", "trials", "unit_rows")
+_SHOWN = dict.fromkeys(_AMOUNTS, "<number>") | dict.fromkeys(_COUNTS, "<whole number>") | {"grant": "<name>"}
+
+
+def _with_plain_types(params: list[Any]) -> list[Any]:
+    for each in params:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
+        elif each.param_type_name == "option":
+            each.metavar = _SHOWN.get(each.name, each.metavar)
+    return params
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _with_plain_types(super().get_params(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        hidden = [each for each in self.get_params(ctx) if getattr(each, "hidden", False)]
+        pieces = {piece for each in hidden for piece in each.get_usage_pieces(ctx)}
+        return [piece for piece in super().collect_usage_pieces(ctx) if piece not in pieces]
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _with_plain_types(super().get_params(ctx))
+
+
+class Commands(typer.Typer):
+    """The commands of `deniable`."""
+
+    def __init__(self) -> None:
+        super().__init__(no_args_is_help=True, pretty_exceptions_enable=False, cls=_Group)
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
+        """One more command."""
+        return super().command(name, cls=_Command, **options)
