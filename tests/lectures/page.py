@@ -1,0 +1,28 @@
+"""The table of all items: docs/course/table.md, made by `python -m tests.lectures`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.lectures.courses import COURSES
+
+TABLE = Path(__file__).parents[2] / "docs" / "course" / "table.md"
+
+
+def table() -> str:
+    count = sum(len(course.items) for course in COURSES)
+    lines = [
+        "# Every item of the courses",
+        "",
+        f"{count} definitions, theorems, examples, exercises and figures: the names of the library that do each, and the place in "
+        "the course pages that tells it. Each is run and compared with an independent value by `tests/lectures`, from the list "
+        "that also makes this table (`python -m tests.lectures`).",
+    ]
+    for course in COURSES:
+        if not course.items:
+            continue
+        lines += ["", f"## {course.title}", "", f"{course.cited}.", "", "| item | | in the library |", "|---|---|---|"]
+        for item in course.items:
+            names = ", ".join(f"`{name}`" for name in item.names())
+            lines.append(f"| [{item.id}]({course.page}#{item.anchor}) | {item.title.replace('|', '/')} | {names} |")
+    return "\n".join(lines) + "\n"
