@@ -84,6 +84,9 @@ endef
 .venv-bench-estimators/.ready: pyproject.toml benchmarks/requirements-estimators.txt
 	$(call build_env,.venv-bench-estimators,-e ".[sklearn]" -r benchmarks/requirements-estimators.txt)
 
+.venv-bench-synth/.ready: pyproject.toml benchmarks/requirements-synth.txt
+	$(call build_env,.venv-bench-synth,-e ".[sql]" -r benchmarks/requirements-synth.txt)
+
 .venv-bench-audit/.ready: pyproject.toml benchmarks/requirements-audit.txt
 	$(call build_env,.venv-bench-audit,-e . -r benchmarks/requirements-audit.txt)
 
@@ -122,8 +125,11 @@ coverage: .venv/.ready-to-develop  ## the tests, and which lines they miss
 .PHONY: pictures
 pictures: .venv/.ready-to-develop  ## draw the pictures of the docs again
 	@$(BIN)/python docs/draw.py
+	@$(BIN)/python docs/draw_course.py
 	@$(BIN)/python docs/draw_attacks.py
+	@$(BIN)/python docs/draw_synthetic.py
 	@$(BIN)/python docs/draw_console.py
+	@$(BIN)/python docs/draw_explore.py --numbers
 
 .PHONY: check
 check: .venv/.ready-to-develop  ## format, lint, types, doors between rooms, docs build
@@ -164,6 +170,10 @@ bench-audit: .venv-bench-audit/.ready  ## audits beside jax-privacy, in one run
 bench-estimators: .venv-bench-estimators/.ready  ## private estimators on real data beside diffprivlib and DP-EBM, in one run
 	@.venv-bench-estimators/bin/python benchmarks/estimators.py
 
+.PHONY: bench-synth
+bench-synth: .venv-bench-synth/.ready  ## synthetic data beside private-pgm, smartnoise-synth and dpmm, in one run
+	@.venv-bench-synth/bin/python benchmarks/synth.py $(SYNTH)
+
 .PHONY: bench-queries
 bench-queries: .venv-bench-queries/.ready  ## questions to tables beside plain DuckDB and other libraries, in one run
 	@.venv-bench-queries/bin/python benchmarks/queries.py
@@ -185,6 +195,6 @@ test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a mill
 
 .PHONY: clean
 clean:  ## remove environments, caches and everything built
-	@rm -rf .venv .venv-schemathesis .venv-bench .venv-bench-noise .venv-bench-audit .venv-bench-estimators* .venv-bench-learn .venv-bench-queries* demo-output site build dist htmlcov .coverage .coverage.* \
+	@rm -rf .venv .venv-schemathesis .venv-bench .venv-bench-noise .venv-bench-audit .venv-bench-estimators* .venv-bench-learn .venv-bench-queries* .venv-bench-synth* demo-output site build dist htmlcov .coverage .coverage.* \
 	  .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find src tests docs benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -3,15 +3,40 @@
 Each page is one namespace, read from top to bottom: ```python blocks are executed, and blocks that begin with >>> are
 compared with what they print. ```console, ```text and other blocks are for people only. With several workers, a page
 must stay with one of them: pytest -n 2 --dist loadfile.
+
+With DENIABLE_PASSED_TO=file the names of the tests that passed are added to that file; with DENIABLE_PASSED=file those
+tests are left out. So `.ci/run` runs in the second environment what did not pass in the first one: whatever was
+skipped, left out or not collected there.
+
+Chance is replayed: each test draws the same noise in every run (tests/chance.py), so that none fails once in a thousand
+runs. DENIABLE_CHANCE=fresh draws anew; DENIABLE_CHANCE=7 draws another fixed noise.
 """
 
 from __future__ import annotations
 
 import doctest
 import importlib.util
+import os
+from collections.abc import Generator
+from pathlib import Path
 
+import pytest
+from hypothesis import settings
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+
+from tests import chance
+
+# A busy machine takes longer: no test asks how long something takes.
+settings.register_profile("unhurried", deadline=None, derandomize=chance.IS_REPLAYED)
+settings.load_profile("unhurried")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with chance.replayed(item.nodeid):
+        return (yield)
+
 
 pytest_collect_file = Sybil(
     parsers=[
@@ -27,3 +52,24 @@ collect_ignore = [] if importlib.util.find_spec("pyspark") else ["src/deniable/q
 # The same of torch, its room and its page.
 if importlib.util.find_spec("torch") is None:
     collect_ignore += ["src/deniable/learn/torch", "docs/learn.md", "tests/learn/runs.py", "tests/learn/zoo.py"]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep the name of a test that passed; only the process that hears of all workers writes."""
+    path = os.environ.get("DENIABLE_PASSED_TO")
+    if path and report.when == "call" and report.passed and "PYTEST_XDIST_WORKER" not in os.environ:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{report.nodeid}\n")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what has passed; a page is left out whole or not at all, as its blocks need those before them."""
+    path = os.environ.get("DENIABLE_PASSED")
+    if not path:
+        return
+    passed = set(Path(path).read_text(encoding="utf-8").splitlines())
+    whole = {item.path for item in items if item.path.suffix == ".md" and item.nodeid not in passed}
+    left_out = [item for item in items if item.nodeid in passed and item.path not in whole]
+    config.hook.pytest_deselected(items=left_out)
+    gone = set(map(id, left_out))
+    items[:] = [item for item in items if id(item) not in gone]

@@ -2,12 +2,15 @@
 
     python benchmarks/server.py [--seconds 10] [--clients 64] [--processes N] [--json OUT] [--strict]
     python benchmarks/server.py --bare [...]
+    python benchmarks/server.py --before FOLDER [--turns 5] [--seconds 2] [...]
     python benchmarks/server.py --timing
 
 `deniable serve` is started as people start it, on a table of 10,000 rows with SQLite, and asked over HTTP by clients
-that keep their connections. Four loads, one after the other:
+that keep their connections. Five loads, one after the other:
 
-questions   every question is a new one, so each is parsed, charged, run, sealed and noted: no replay
+questions   every question is a new one, so each is planned, charged, run, sealed and noted: no replay. They differ in
+            the numbers that columns are compared with, as those of a page with a slider do, and are planned by shape
+shapes      the same, and no two of them have one shape: each is read and planned from the start
 replays     a hundred questions that were answered before, in turn: nothing is charged and nothing is run
 prices      a hundred questions in turn, as somebody does who types and changes the cost
 new prices  every question is a new one
@@ -19,6 +22,9 @@ one of a distribution needs a sixth less than one that was built without profile
 
 `--bare` asks FastAPI and DuckDB with a token and nothing else (`benchmarks/bare.py`) the same new questions in the same
 run, and tells how many times its CPU each load took.
+
+`--before` is for a machine that does other things: this server, that of another checkout and the bare one are asked in
+turns, and the medians of their CPU are told.
 
 `--timing` asks 500 questions, in turns of this table and of its neighbour in which one more person has 30,000 rows: the
 medians, how many answers left after the first step of the grid, and the p-value of Welch's t-test.
@@ -42,7 +48,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 REACH = {"questions": 200.0, "prices": 1000.0}
@@ -65,7 +73,8 @@ ROWS = 10_000
 def table(folder: Path, *, heavy: int = 0) -> None:
     """A hospital, and one person with so many rows more."""
     rng = random.Random(7)
-    with (folder / "visits.csv").open("w", newline="") as file:
+    (folder / "data").mkdir()
+    with (folder / "data" / "visits.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["patient_id", "ward", "age", "cost"])
         for _ in range(ROWS):
@@ -74,15 +83,20 @@ def table(folder: Path, *, heavy: int = 0) -> None:
             writer.writerow([10**6, rng.choice("ABC"), rng.randrange(100), round(rng.random() * 2000, 2)])
 
 
-def started(folder: Path, processes: int) -> tuple[subprocess.Popen[str], str, str, str]:
-    """The server, its address, and the tokens of an analyst and of the owner."""
+UNLIMITED = "rate = 1e6\nburst = 1000000\n"
+
+
+def started(
+    folder: Path, processes: int, settings: str = UNLIMITED, checkout: Path | None = None
+) -> tuple[subprocess.Popen[str], str, str, str]:
+    """The server, of another checkout if one is named, its address, and the tokens of an analyst and of the owner."""
     config = folder / "server.toml"
     config.write_text(
-        f'state = "state"\ndata = ["."]\nrate = 1e6\nburst = 1000000\nport = 0\nprocesses = {processes}\n',
-        encoding="utf-8",
+        f'state = "state"\ndata = ["data"]\n{settings}port = 0\nprocesses = {processes}\n', encoding="utf-8"
     )
     command = [sys.executable, "-m", "deniable", "serve", "--config", str(config), "--invite", "root"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    environment = {**os.environ} if checkout is None else {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment)
     assert server.stdout is not None
     admin = server.stdout.readline().split()[1]
     url = server.stdout.readline().strip()
@@ -122,7 +136,7 @@ def bare(folder: Path, processes: int) -> tuple[subprocess.Popen[bytes], str]:
         str(port),
     ]
     command += ["--workers", str(processes), "--log-level", "warning", "--no-access-log"]
-    environment = {**os.environ, "BARE_TABLE": str(folder / "visits.csv"), "BARE_TOKEN": "none"}
+    environment = {**os.environ, "BARE_TABLE": str(folder / "data" / "visits.csv"), "BARE_TOKEN": "none"}
     server = subprocess.Popen(command, env=environment, start_new_session=True)
     for _ in range(600):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
@@ -228,6 +242,55 @@ def compared(folder: Path, given: argparse.Namespace, question: Callable[[int], 
         server.wait(60)
 
 
+def in_turns(given: argparse.Namespace) -> None:
+    """The medians of CPU milliseconds of two checkouts and of the bare server, which are asked one after the other."""
+    loads = {
+        "questions": ("/v1/questions", _distinct),
+        "shapes": ("/v1/questions", lambda number: _distinct(number).replace("AS n", f"AS n{number}")),
+        "replays": ("/v1/questions", _usual),
+        "prices": ("/v1/questions:price", _usual),
+        "new prices": ("/v1/questions:price", _distinct),
+    }
+    found: dict[tuple[str, str], list[float]] = {}
+    fresh = iter(range(10**9))
+    with contextlib.ExitStack() as held:
+        servers: dict[str, tuple[subprocess.Popen[Any], str, str]] = {}
+        for name, checkout in (("before", given.before.resolve()), ("now", None)):
+            folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
+            table(folder)
+            server, url, token, _ = started(folder, given.processes, checkout=checkout)
+            held.callback(_stopped, server)
+            servers[name] = (server, url, token)
+        plain, url = bare(folder, given.processes)
+        held.callback(_stopped, plain)
+        servers["bare"] = (plain, url, "none")
+        for turn in range(-1, given.turns):  # the first one opens tables, and is not counted
+            for load_of, (path, question) in loads.items():
+                for name, (server, url, token) in servers.items():
+                    if name == "bare" and load_of != "questions":
+                        continue
+                    # Each server is asked what it was never asked, but for the hundred usual questions.
+                    asked = question if question is _usual else lambda _, make=question: make(next(fresh))
+                    run = partial(load, url, token, given.clients, given.seconds, path, asked)
+                    cpu = measured(server, run)["cpu_ms_each"]
+                    if turn >= 0:
+                        found.setdefault((load_of, name), []).append(cpu)
+    alone = median(found.pop(("questions", "bare")))
+    print(f"bare       {alone:5.2f} CPU ms each")
+    for load_of in loads:
+        old, new = found[load_of, "before"], found[load_of, "now"]
+        print(
+            f"{load_of:10} {median(old):5.2f} before ({min(old):.2f} to {max(old):.2f}, {median(old) / alone:.2f} x), "
+            f"{median(new):5.2f} now ({min(new):.2f} to {max(new):.2f}, {median(new) / alone:.2f} x)"
+        )
+    print(f"{given.turns} turns of {given.seconds:g} s each, load average {os.getloadavg()[0]:.1f}")
+
+
+def _stopped(server: subprocess.Popen[Any]) -> None:
+    os.killpg(server.pid, signal.SIGTERM)
+    server.wait(60)
+
+
 def timing() -> None:
     """Whether the times tell neighbours apart. Both are asked in turns, so that a busy machine is busy for both."""
     from scipy import stats
@@ -270,6 +333,10 @@ async def _in_turns(servers: list[tuple[str, str]], steps: int) -> list[list[flo
     return [each[20:] for each in times]
 
 
+def _usual(number: int) -> str:
+    return f"SELECT ward, COUNT(*) AS n FROM visits WHERE age > {number % 100} GROUP BY ward"
+
+
 def _distinct(number: int) -> str:
     return f"SELECT ward, COUNT(*) AS n FROM visits WHERE age > {number % 97} AND cost < {number}.5 GROUP BY ward"
 
@@ -282,10 +349,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--strict", action="store_true", help="exit 1 if a goal is missed")
     parser.add_argument("--bare", action="store_true", help="beside FastAPI and DuckDB with nothing in between")
+    parser.add_argument("--before", type=Path, help="in turns with the server of another checkout, and the bare one")
+    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--timing", action="store_true", help="whether a heavy person can be seen in the times")
     given = parser.parse_args()
     if given.timing:
         timing()
+        return
+    if given.before is not None:
+        in_turns(given)
         return
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -298,20 +370,21 @@ def main() -> None:
                 rows = f"visits WHERE age > {number % 97} AND cost < {number + rng.random():.6f}"
                 return f"SELECT ward, COUNT(*) AS n FROM {rows} GROUP BY ward"
 
-            def usual(number: int) -> str:
-                return f"SELECT ward, COUNT(*) AS n FROM visits WHERE age > {number % 100} GROUP BY ward"
+            def unmet(number: int) -> str:
+                return fresh(number).replace("AS n", f"AS n{number}")
 
             def run(path: str, question: Callable[[int], str], seconds: float) -> Callable[[], Any]:
                 return lambda: load(url, token, given.clients, seconds, path, question)
 
             ask, price = "/v1/questions", "/v1/questions:price"
             asyncio.run(run(ask, fresh, 1.0)())  # every process has opened its tables then
-            asyncio.run(run(ask, usual, 2.0)())
+            asyncio.run(run(ask, _usual, 2.0)())
             plain = loops()
             results = {
                 "questions": measured(server, run(ask, fresh, given.seconds)),
-                "replays": measured(server, run(ask, usual, given.seconds)),
-                "prices": measured(server, run(price, usual, given.seconds)),
+                "shapes": measured(server, run(ask, unmet, given.seconds)),
+                "replays": measured(server, run(ask, _usual, given.seconds)),
+                "prices": measured(server, run(price, _usual, given.seconds)),
                 "new prices": measured(server, run(price, fresh, given.seconds)),
             }
             if given.bare:

@@ -34,7 +34,8 @@ def named(path: Path) -> str:
 @pytest.mark.slow
 def test_no_test_got_lost() -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    every = {name: value for name, value in os.environ.items() if name != "DENIABLE_PASSED"}
+    run = subprocess.run(command, cwd=ROOT, env=every, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     # With -qq pytest prints one "path: count" per file.
     found = Counter[str]()
@@ -126,6 +127,15 @@ def test_make_test_ends_by_saying_what_it_left_out() -> None:
     assert "make test-all" in last
 
 
+def test_no_file_cites_notes_that_the_repository_does_not_hold() -> None:
+    """Whoever reads "source 003", "FACTS B4" or "fact 12" cannot look them up: cite the course or the paper."""
+    cites = re.compile(r"source 00\d|FACTS|\b[fF]acts?[ -]\d|_facts?_\d|ANCHORS|erratum_b\d")
+    folders = ("src", "tests", "docs", "examples", "benchmarks")
+    paths = [path for folder in folders for ending in ("py", "md") for path in (ROOT / folder).rglob(f"*.{ending}")]
+    assert len(paths) > 300
+    assert [named(path) for path in paths if path != Path(__file__) and cites.search(path.read_text("utf-8"))] == []
+
+
 @pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=named)
 def test_links_between_files_lead_somewhere(path: Path) -> None:
     # Links inside docs/ are checked by mkdocs --strict.
@@ -143,6 +153,37 @@ def test_the_check_that_guards_the_project_leaves_no_test_out() -> None:
     assert recipe.splitlines()[-1] == "\t@$(BIN)/python -m pytest $(IN_PARALLEL)"
 
 
+@pytest.mark.slow
+def test_only_tests_that_passed_are_not_run_again(tmp_path: Path) -> None:
+    """`.ci/run` has two environments: what was skipped in the first, and every block of a page with such a block, runs."""
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text(encoding="utf-8"))
+    (tmp_path / "test_few.py").write_text(
+        "import os, pytest\n"
+        "def test_quick(): pass\n"
+        "def test_elsewhere():\n    if 'DENIABLE_PASSED' not in os.environ: pytest.skip('not here')\n"
+        "@pytest.mark.parametrize('word', ['a b', 'c'])\ndef test_words(word): pass\n"
+    )
+    (tmp_path / "whole.md").write_text("```python\n>>> 1 + 1\n2\n```\n")
+    (tmp_path / "part.md").write_text("```python\nx = 1\n```\n```python\n>>> x\n1\n```\n")
+    passed = tmp_path / "passed"
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "1", "-v"]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "DENIABLE_"))}
+
+    clean["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # conftest's imports
+
+    def run(**settings: str) -> str:
+        done = subprocess.run(command, cwd=tmp_path, env=clean | settings, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert "6 passed, 1 skipped" in run(DENIABLE_PASSED_TO=str(passed))
+    names = passed.read_text(encoding="utf-8").splitlines()
+    first_block = next(name for name in names if name.startswith("part.md"))
+    passed.write_text("\n".join(name for name in names if name != first_block), encoding="utf-8")
+    again = run(DENIABLE_PASSED=str(passed))
+    assert "3 passed" in again  # both blocks of part.md, and
+    assert "test_elsewhere" in again
+
+
 def test_the_version_is_said_once() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert "version" in project["dynamic"]
@@ -154,7 +195,7 @@ def test_the_library_needs_three_packages_only() -> None:
     assert {re.match(r"[\w-]+", need)[0] for need in project["dependencies"]} == {"cryptography", "numpy", "scipy"}
 
 
-ROOMS = ("curves", "noise", "mechanisms", "local", "testing", "units", "errors")
+ROOMS = ("curves", "curves.textbook", "plots", "noise", "mechanisms", "local", "testing", "units", "errors")
 
 
 @pytest.mark.parametrize("room", ROOMS)
