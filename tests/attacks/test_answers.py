@@ -1,15 +1,19 @@
-"""Differencing and averaging against their closed forms (FACTS 4 and 11)."""
+"""Differencing and averaging against their closed forms."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from deniable import attacks, curves, local, mechanisms
+from deniable.attacks.anonymiser import span
 from deniable.attacks.answers import noise_deviation
+from deniable.curves import textbook
 from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.units import Sensitivity
 from tests.attacks.games import above, agrees
 
 LAPLACE = mechanisms.Laplace(sensitivity=1.0, scale=1.0)
@@ -22,7 +26,7 @@ def pmf(scale: float, reach: int) -> np.ndarray:
 
 
 def test_differencing_is_the_closed_form_of_the_source() -> None:
-    """FACTS 4: P(|W| < 1/2) = 0.241836675359208 for b = 1; right with half of it more than a coin."""
+    """P(|W| < 1/2) = 0.241836675359208 for b = 1; right with half of it more than a coin."""
     attack = attacks.Differencing(people=30)
     assert attack.expected(LAPLACE) == pytest.approx((1 + 0.241836675359208) / 2, abs=1e-8)
     outcome = attack.run(LAPLACE, trials=300_000)
@@ -58,7 +62,7 @@ def test_differencing_gaussian_and_randomized_response() -> None:
 
 
 def test_averaging_has_the_standard_deviation_of_the_source() -> None:
-    """FACTS 11: √(2/k)/ε = 0.0632455532033676 at k = 500, ε = 1."""
+    """√(2/k)/ε = 0.0632455532033676 at k = 500, ε = 1."""
     attack = attacks.Averaging(answers=500)
     assert attack.deviation(LAPLACE) == pytest.approx(0.0632455532033676, rel=1e-7)
 
@@ -113,9 +117,26 @@ def test_bad_numbers_are_refused() -> None:
 
 
 def test_a_cap_is_never_above_that_of_pure_dp() -> None:
-    """e^ε/(1 + e^ε) bounds every ε-DP mechanism (FACTS 5, 38)."""
+    """e^ε/(1 + e^ε) bounds every ε-DP mechanism (the trade-off of randomized response)."""
     for epsilon in (0.1, 1.0, 3.0):
         pure = curves.pure(epsilon=epsilon).guess(prior=0.5)
         assert pure == pytest.approx(math.exp(epsilon) / (1 + math.exp(epsilon)), abs=1e-12)
         for defence in attacks.Differencing(people=5).defences(epsilon=epsilon).values():
             assert attacks.Differencing(people=5).run(defence, trials=10).cap <= pure + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("ask", "name"),
+    [
+        (lambda: attacks.candidates(attacks.HOSPITAL_A, secret="condition"), "releases"),
+        (lambda: attacks.exposure_cap(mechanisms.Laplace(sensitivity=1, epsilon=1), bits=10), "curve"),
+        (lambda: textbook.basic_composition_of(costs=[0.1, 0.2]), "costs"),
+        (lambda: Sensitivity.histogram("row"), "unit"),
+        (lambda: span(10)("thirty"), "span"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_refused_by_name(ask: Callable[[], object], name: str) -> None:
+    """Each of them ended in a raw TypeError, ValueError or AttributeError."""
+    with pytest.raises(InvalidParameter, match=name) as said:
+        ask()
+    assert "thirty" not in str(said.value)

@@ -1,4 +1,4 @@
-"""Linkage, homogeneity and intersection, and the measures of what they exploit (FACTS 1, 2, 3 and 7)."""
+"""Linkage, homogeneity and intersection, and the measures of what they exploit."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_areas_are_about_as_large_as_real_ones() -> None:
 
 
 def test_dropping_the_names_of_the_slide_leaves_everybody_unique() -> None:
-    """FACTS 1 and 2: four rows, four triples; grouped they are 2-anonymous and 1-diverse."""
+    """Four rows, four triples; grouped they are 2-anonymous and 1-diverse."""
     raw = {"birth": ["1941", "1975", "1947", "1979"], "zip": ["02138", "02139", "02141", "02142"], "sex": [*"FMFM"]}
     assert anonymity(raw, quasi=["birth", "zip", "sex"]).unique == 1.0
     grouped = {"age": ["70-80", "40-50"] * 2, "zip": ["02***"] * 4, "condition": ["Cancer", "Flu", "Cancer", "Asthma"]}
@@ -59,7 +59,7 @@ def test_dropping_the_names_of_the_slide_leaves_everybody_unique() -> None:
 
 
 def test_measures_of_the_two_hospitals() -> None:
-    """FACTS 7: k = 4 and k = 6; three of four classes have more than one secret."""
+    """k = 4 and k = 6; three of four classes have more than one secret."""
     a = anonymity(HOSPITAL_A, quasi=["zip", "age"], secret="condition")
     b = anonymity(HOSPITAL_B, quasi=["zip", "age"], secret="condition")
     assert (a.k, a.diversity, a.exposed, a.unique) == (4, 1, 4, 0.0)
@@ -243,7 +243,7 @@ def test_noisy_counts_of_a_homogeneous_class_meet_their_cap() -> None:
 
 
 def test_alice_of_the_source() -> None:
-    """FACTS 7: 1/4 from the first table, 1/6 from the second, certain from both."""
+    """1/4 from the first table, 1/6 from the second, certain from both."""
     first, second = {"zip": "130**", "age": "<30"}, {"zip": "130**", "age": "<35"}
     assert candidates((HOSPITAL_A, first), secret="condition") == {"AIDS", "Heart Disease", "Viral Infection"}
     assert candidates((HOSPITAL_B, second), secret="condition") == {"AIDS", "Tuberculosis", "Flu", "Cancer"}

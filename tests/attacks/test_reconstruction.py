@@ -1,4 +1,4 @@
-"""Reconstruction: least squares against its closed form, linear programs against the theorem (FACTS 6)."""
+"""Reconstruction: least squares against its closed form, linear programs against the theorem of Dinur & Nissim (2003)."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_without_noise_everything_comes_out_once_there_are_as_many_questions_as_
 
 @pytest.mark.parametrize("bound", [1, 2])
 def test_answers_with_bounded_errors_to_all_subsets_leave_few_wrong(bound: int) -> None:
-    """FACTS 6, n = 8: any consistent candidate is wrong in at most 4E places; the program's rounded point in 8E."""
+    """n = 8: any consistent candidate is wrong in at most 4E places; the program's rounded point in 8E."""
     chance = np.random.default_rng(bound)
     subsets = np.array(list(itertools.product([0, 1], repeat=8)))
     for _ in range(5):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from mpmath.ctx_mp import MPContext
 
-from deniable.local import binary, categorical, numeric, odds, rappor
+from deniable.local import binary, categorical, memoised, numeric, odds, rappor, sketch
 
 mp = MPContext()
 mp.dps = 50
@@ -106,7 +106,7 @@ def law(run: Callable[[], Hashable], monkeypatch: pytest.MonkeyPatch, *, bits: i
     path: list[int] | None = []
     while path is not None:
         every = EveryOutcome(path, bits)
-        for module in (binary, categorical, numeric, rappor):
+        for module in (binary, categorical, memoised, numeric, rappor, sketch):
             monkeypatch.setattr(module, "noise", every)
         for method in ("heads", "rare_bits", "away"):
             monkeypatch.setattr(odds.Odds, method, partialmethod(_thrown, getattr(every, method)))

@@ -12,7 +12,8 @@ from scipy.stats import binom, norm
 
 from deniable import local
 from deniable.errors import InvalidParameter
-from deniable.local.estimates import Fitted, Mean, Shares, Support, onto_simplex
+from deniable.local.estimates import Fitted, Mean, Shares, Support
+from deniable.numbers import onto_simplex
 
 PROTOCOLS = [
     *(local.RandomizedResponse(epsilon=e) for e in (0.1, 1.0, 4.0, 8.0)),

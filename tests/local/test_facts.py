@@ -1,4 +1,4 @@
-"""Facts about randomized response and the local model (12-21, 75, 76), the erratum B1, and the table of exact optima.
+"""Facts about randomized response and the local model and the table of exact optima.
 
 Each printed number is reached by the public API; where parameters are rational it is an equality of Fractions.
 """
@@ -23,7 +23,7 @@ def reports(yes: int, no: int) -> list[bool]:
     return [True] * yes + [False] * no
 
 
-def test_fact_12_the_two_coin_survey() -> None:
+def test_fact_the_two_coin_survey() -> None:
     assert FAIR.support.own == THREE_QUARTERS
     assert FAIR.support.other == Fraction(1, 4)
     assert FAIR.support.own / FAIR.support.other == 3
@@ -31,27 +31,27 @@ def test_fact_12_the_two_coin_survey() -> None:
     assert FAIR.curve == curves.randomized_response(epsilon=FAIR.curve.epsilon(delta=0.0))
 
 
-def test_fact_13_posterior_odds() -> None:
+def test_fact_posterior_odds() -> None:
     """Odds after a yes are three times the odds before: from 10 % to 25 %, and nobody can be surer."""
     own, other, prior = FAIR.support.own, FAIR.support.other, Fraction(1, 10)
     assert own * prior / (own * prior + other * (1 - prior)) == Fraction(1, 4)
     assert FAIR.curve.posterior(prior=0.1, delta=0.0) == pytest.approx(0.25, rel=1e-13)
 
 
-def test_fact_14_the_estimator_of_two_coins() -> None:
+def test_fact_the_estimator_of_two_coins() -> None:
     for yes in range(11):
         assert FAIR.estimate(reports(yes, 10 - yes)).value == pytest.approx(2 * yes / 10 - 0.5, abs=1e-15)
     variance = FAIR.population_variance(share=THREE_TENTHS, people=1000)
     assert variance == Fraction(96, 100_000)
     assert variance / (THREE_TENTHS * (1 - THREE_TENTHS) / 1000) == Fraction(32, 7)  # 4.571428...
-    # At least four times the variance of truthful answers, with equality at one half (erratum B16: unbounded at 0).
+    # At least four times the variance of truthful answers, with equality at one half (unbounded at 0).
     assert FAIR.population_variance(share=HALF, people=1) / Fraction(1, 4) == 4
     for percent in range(1, 100):
         share = Fraction(percent, 100)
         assert FAIR.population_variance(share=share, people=1) / (share * (1 - share)) >= 4
 
 
-def test_fact_15_warner_1965() -> None:
+def test_fact_warner_1965() -> None:
     survey, n = local.WarnerSurvey(p=THREE_QUARTERS), 20
     for yes in range(n + 1):
         printed = (Fraction(3, 4) - 1) / HALF + Fraction(yes, n) / HALF
@@ -62,7 +62,7 @@ def test_fact_15_warner_1965() -> None:
 
 
 @pytest.mark.parametrize("p", [Fraction(1, 10), Fraction(1, 3), Fraction(49, 100)])
-def test_fact_15_holds_for_a_spinner_that_mostly_shows_the_opposite(p) -> None:
+def test_fact_holds_for_a_spinner_that_mostly_shows_the_opposite(p) -> None:
     survey, n = local.WarnerSurvey(p=p), 20
     for yes in range(n + 1):
         printed = (p - 1) / (2 * p - 1) + Fraction(yes, n) / (2 * p - 1)
@@ -72,7 +72,7 @@ def test_fact_15_holds_for_a_spinner_that_mostly_shows_the_opposite(p) -> None:
     assert survey.curve.epsilon(delta=0.0) == pytest.approx(abs(math.log(p / (1 - p))), rel=1e-13)
 
 
-def test_fact_16_nu_randomized_response() -> None:
+def test_fact_nu_randomized_response() -> None:
     one = local.NuRandomizedResponse(epsilon=1)
     assert one.nu == pytest.approx(0.46211715726001, rel=1e-13)
     assert one.support.own == pytest.approx((1 - one.nu) / 2 + one.nu, rel=1e-14)
@@ -84,7 +84,7 @@ def test_fact_16_nu_randomized_response() -> None:
     assert epsilon <= 2 * 0.5 / (1 - 0.5)
 
 
-def test_fact_17_the_nu_estimator_and_its_risk() -> None:
+def test_fact_the_nu_estimator_and_its_risk() -> None:
     protocol = local.NuRandomizedResponse(nu=HALF)
     for yes in range(11):
         corrected = Fraction(yes, 10) / HALF - (1 - HALF) / (2 * HALF)
@@ -92,7 +92,7 @@ def test_fact_17_the_nu_estimator_and_its_risk() -> None:
     assert protocol.population_variance(share=THREE_TENTHS, people=1000) == Fraction(96, 100_000)
 
 
-def test_erratum_b1_the_printed_nu_estimator_is_not_reproduced() -> None:
+def test_erratum_the_printed_nu_estimator_is_not_reproduced() -> None:
     """Printed with 1/(n ν²) its mean at ν = 1/2, θ = 0.3 would be 1.1; ours is 0.3. The mean count decides both."""
     protocol, n = local.NuRandomizedResponse(nu=HALF), 10
     rate = protocol.support.other + protocol.support.gap * THREE_TENTHS
@@ -102,7 +102,7 @@ def test_erratum_b1_the_printed_nu_estimator_is_not_reproduced() -> None:
     assert protocol.estimate(reports(4, 6)).value == pytest.approx(0.3, rel=1e-15)
 
 
-def test_fact_18_the_empirical_accuracy_does_not_depend_on_the_answers() -> None:
+def test_fact_the_empirical_accuracy_does_not_depend_on_the_answers() -> None:
     protocol = local.NuRandomizedResponse(nu=HALF)
     for yes in range(11):
         assert protocol.variance(share=Fraction(yes, 10), people=1000) == Fraction(75, 100_000)
@@ -111,13 +111,13 @@ def test_fact_18_the_empirical_accuracy_does_not_depend_on_the_answers() -> None
         assert local.NuRandomizedResponse(nu=nu).variance(share=Fraction(2, 7), people=7) == exact
 
 
-def test_fact_19_rr_p() -> None:
+def test_fact_rr_p() -> None:
     protocol = local.RandomizedResponse(epsilon=1)
     assert protocol.p == pytest.approx(0.731058578630005, rel=1e-14)
     assert local.RandomizedResponse(p=THREE_QUARTERS).curve.epsilon(delta=0.0) == pytest.approx(LN3, rel=1e-14)
 
 
-def test_fact_20_the_estimator_of_one_person() -> None:
+def test_fact_the_estimator_of_one_person() -> None:
     assert local.RandomizedResponse(epsilon=1).variance(share=0.0, people=1) == pytest.approx(
         0.920673594207792, rel=1e-13
     )
@@ -133,7 +133,7 @@ def test_fact_20_the_estimator_of_one_person() -> None:
     assert protocol.variance(share=Fraction(1), people=1) == Fraction(4, (4 - 1) ** 2)  # e^ε/(e^ε-1)² at e^ε = 4
 
 
-def test_fact_21_local_privacy_does_not_depend_on_the_number_of_people() -> None:
+def test_fact_local_privacy_does_not_depend_on_the_number_of_people() -> None:
     """The joint law of n reports, one answer replaced: the others cancel, so ε stays that of one report."""
     p = THREE_QUARTERS
     assert local.RandomizedResponse(p=p).curve.epsilon(delta=0.0) == pytest.approx(LN3, rel=1e-14)
@@ -148,12 +148,12 @@ def test_fact_21_local_privacy_does_not_depend_on_the_number_of_people() -> None
         assert curves.from_kernel(rows).epsilon(delta=0.0) == pytest.approx(LN3, rel=1e-12)
 
 
-def test_fact_75_linear_queries_by_randomized_response() -> None:
+def test_fact_linear_queries_by_randomized_response() -> None:
     protocol = local.RandomizedResponse(epsilon=1)
     assert protocol.error(people=1000, confidence=0.95) == pytest.approx(0.0929351792288242, rel=1e-12)
 
 
-def test_fact_76_ten_queries_cost_only_a_logarithm() -> None:
+def test_fact_ten_queries_cost_only_a_logarithm() -> None:
     protocol = local.RandomizedResponse(epsilon=1)
     ten = protocol.error(people=1000, confidence=0.95, shares=10)
     assert ten == pytest.approx(0.118440274703595, rel=1e-12)

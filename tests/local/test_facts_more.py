@@ -1,4 +1,4 @@
-"""The erratum B16, and facts 12, 14 and 20 seen in reports: what the estimators believe is what the coins do."""
+"""The variance of surveys, and facts about coins seen in reports: what the estimators believe is what the coins do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fits(hits: int, trials: int, p: float) -> bool:
     return min(binom.cdf(hits, trials, p), binom.sf(hits - 1, trials, p)) > FALSE_ALARM / 2
 
 
-def test_erratum_b16_the_price_of_two_coins_is_at_least_four_and_has_no_bound() -> None:
+def test_erratum_the_price_of_two_coins_is_at_least_four_and_has_no_bound() -> None:
     """Var ratio 4q(1-q)/(θ(1-θ)), q = 1/4 + θ/2: 32/7 = 4.571428571429 at 0.3, 4 at 1/2, about 3/(4θ) near 0."""
 
     def ratio(share: Fraction) -> Fraction:
@@ -41,13 +41,13 @@ def test_erratum_b16_the_price_of_two_coins_is_at_least_four_and_has_no_bound() 
 @pytest.mark.parametrize(
     ("protocol", "own"),
     [
-        pytest.param(FAIR, 0.75, id="fact 12"),
-        pytest.param(local.WarnerSurvey(p=Fraction(3, 4)), 0.75, id="fact 15"),
-        pytest.param(local.NuRandomizedResponse(epsilon=1), (1 + math.tanh(0.5)) / 2, id="fact 16"),
-        pytest.param(local.RandomizedResponse(epsilon=1), 0.731058578630005, id="fact 19"),
+        pytest.param(FAIR, 0.75, id="two coins"),
+        pytest.param(local.WarnerSurvey(p=Fraction(3, 4)), 0.75, id="Warner"),
+        pytest.param(local.NuRandomizedResponse(epsilon=1), (1 + math.tanh(0.5)) / 2, id="nu"),
+        pytest.param(local.RandomizedResponse(epsilon=1), 0.731058578630005, id="RR"),
     ],
 )
-def test_facts_12_15_16_19_in_two_hundred_thousand_reports(protocol: local.SharesProtocol, own: float) -> None:
+def test_facts_in_two_hundred_thousand_reports(protocol: local.SharesProtocol, own: float) -> None:
     """P(yes | yes) and P(yes | no), false alarm 1e-9; two percent off is rejected."""
     people = 200_000
     yes = protocol.randomize(np.ones(people, dtype=bool), entropy=noise.ReplayEntropy(12))
@@ -57,7 +57,7 @@ def test_facts_12_15_16_19_in_two_hundred_thousand_reports(protocol: local.Share
     assert not fits(int(np.sum(yes)), people, own * 0.98)
 
 
-def test_facts_14_17_20_the_spread_of_estimates_is_the_variance_stated() -> None:
+def test_facts_the_spread_of_estimates_is_the_variance_stated() -> None:
     """2000 surveys of 1000 people with θ = 0.3 drawn at random: variance 0.00096 within seven standard errors."""
     surveys, people = 2000, 1000
     answers = noise.bernoulli(p=Fraction(3, 10), size=surveys * people, entropy=noise.ReplayEntropy(14))
@@ -67,4 +67,4 @@ def test_facts_14_17_20_the_spread_of_estimates_is_the_variance_stated() -> None
         assert protocol.population_variance(share=Fraction(3, 10), people=people) == Fraction(96, 100_000)
         assert abs(found.mean() - 0.3) < 7 * math.sqrt(0.00096 / surveys)
         assert abs(found.var() - 0.00096) < 7 * 0.00096 * math.sqrt(2 / surveys)
-        assert abs(found.var() / 4 - 0.00096) > 7 * 0.00096 * math.sqrt(2 / surveys), "B1's 1/ν² would be seen"
+        assert abs(found.var() / 4 - 0.00096) > 7 * 0.00096 * math.sqrt(2 / surveys), "1/ν² in place of 1/ν is seen"

@@ -13,7 +13,7 @@ from deniable.errors import InvalidParameter
 from deniable.local.rappor import CohortReports
 from deniable.local.surveys import survey_command
 
-SECRET = 77  # a number that appears in no rule
+SECRET = 77_077  # a number that appears in no rule, and hardly ever in an address
 
 SUBSETS = local.SubsetSelection(categories=20, epsilon=1.0)
 HASHING = local.LocalHashing(categories=90, epsilon=1.0, buckets=5)

@@ -391,7 +391,7 @@ def test_a_column_that_is_not_there_or_twice_is_refused_without_showing_the_firs
 
 def test_a_survey_of_nobody_is_refused_before_a_file_is_written(tmp_path) -> None:
     path, out = tmp_path / "answers.csv", tmp_path / "reports.csv"
-    path.write_text("smokes\n\n", encoding="utf-8")
+    path.write_text("smokes\n", encoding="utf-8")
     with pytest.raises(InvalidParameter, match="at least one person"):
         survey(path, question="smokes", epsilon=1, out=out)
     assert not out.exists()
@@ -413,6 +413,10 @@ def test_the_command_line_takes_categories_with_commas(tmp_path) -> None:
     run = subprocess.run([*command, "--categories", categories, "--out", str(out)], capture_output=True, check=False)
     assert run.returncode == 0, run.stderr
     assert Survey.read(out).design.categories == ("tea", "coffee, black", "")
+    for unclosed in ('tea, "coffee, black', "tea\ncoffee, black"):
+        run = subprocess.run([*command, "--categories", unclosed, "--out", f"{out}2"], capture_output=True, check=False)
+        assert run.returncode == 2, run.stderr
+        assert b"every quote is closed" in run.stderr.replace(b"\n", b" ")
 
 
 @pytest.mark.parametrize("between", [";", "\t"])

@@ -98,7 +98,7 @@ def test_a_release_that_would_not_fit_is_refused() -> None:
 # -- processing ------------------------------------------------------------------------------------------------------
 
 
-def test_fact_31_post_processing_keeps_the_curve() -> None:
+def test_fact_post_processing_keeps_the_curve() -> None:
     doubled = HALF.then(double)
     assert doubled.curve == HALF.curve
     assert doubled.release(10, entropy=noise.ReplayEntropy(4)) == 2 * HALF.release(10, entropy=noise.ReplayEntropy(4))
@@ -122,7 +122,7 @@ def test_a_statistic_is_worked_out_first() -> None:
 # -- adaptive sequences ----------------------------------------------------------------------------------------------
 
 
-def test_fact_35_adaptive_composition_adds_what_was_fixed_in_advance() -> None:
+def test_fact_adaptive_composition_adds_what_was_fixed_in_advance() -> None:
     first, second = DiscreteLaplace(sensitivity=1, epsilon=0.3), DiscreteLaplace(sensitivity=1, epsilon=0.7)
     both = first.followed_by(lambda answers: second if answers[0] > 0 else first, curve=curves.pure(epsilon=0.7))
     assert both.curve.epsilon(delta=0) == pytest.approx(1.0, rel=1e-12)
@@ -181,7 +181,7 @@ def test_what_fits_into_a_declared_cost(curve: curves.Curve, allowed: curves.Cur
 THREE, SEVEN = (DiscreteLaplace(sensitivity=1, epsilon=e) for e in (0.3, 0.7))
 
 
-def test_fact_36_parallel_composition_takes_the_unit_into_account() -> None:
+def test_fact_parallel_composition_takes_the_unit_into_account() -> None:
     added = Parallel.by_value([THREE, SEVEN], unit=Unit.row())
     assert added.curve.epsilon(delta=0) == pytest.approx(0.7, rel=1e-12)
     replaced = Parallel.by_value([THREE, SEVEN], unit=Unit.replaced_row())

@@ -38,7 +38,7 @@ def published(rows: tuple[str, ...], rate: Fraction) -> dict[Any, Fraction]:
     return law
 
 
-def test_fact_40_subsampling_is_0_delta_private_and_leaks_somebody() -> None:
+def test_fact_subsampling_is_0_delta_private_and_leaks_somebody() -> None:
     mechanism = Subsampling(rate=1e-3)
     assert mechanism.exposes_anybody(records=1000) == pytest.approx(0.632304575229036, rel=1e-13)
     assert mechanism.exposed(records=1000) == pytest.approx(1, rel=1e-15)
@@ -67,7 +67,7 @@ def test_subsampling_publishes_at_its_rate() -> None:
 # -- name and shame --------------------------------------------------------------------------------------------------
 
 
-def test_fact_41_name_and_shame_is_0_one_nth_private() -> None:
+def test_fact_name_and_shame_is_0_one_nth_private() -> None:
     mechanism = NameAndShame(records=1000)
     assert mechanism.curve.delta(epsilon=0.0) == pytest.approx(1e-3, rel=1e-12)
     p = {(i, x): Fraction(1, 3) for i, x in enumerate("abc")}
@@ -86,7 +86,7 @@ def test_name_and_shame_shames_everybody_equally() -> None:
 # -- catastrophe -----------------------------------------------------------------------------------------------------
 
 
-def test_fact_42_catastrophe() -> None:
+def test_fact_catastrophe() -> None:
     mechanism = Catastrophe(Laplace(sensitivity=1.0, epsilon=1), statistic=sum, delta=1e-5)
     low, high = mechanism.curve.delta_bounds(epsilon=0.5)
     assert low == pytest.approx(0.221207004936426, rel=1e-6)

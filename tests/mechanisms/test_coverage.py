@@ -166,6 +166,9 @@ ROWS: dict[str, Row] = {
         MODE, [3] * 9 + [1] * 2, lambda rows, y: MODE.distances(rows)[MODE.answers.index(y)], too_little=0.5),
     "BinaryInverseSensitivity": Row(
         MAJORITY, [1] * 6 + [0] * 5, lambda rows, y: MAJORITY.distances(rows)[MAJORITY.answers.index(y)], too_little=0.3),
+    "BinaryMedian": Row(
+        mechanisms.BinaryMedian(epsilon=1), [1] * 6 + [0] * 5,
+        lambda rows, y: max(0.0, len(rows) / 2 - rows.count(y)), too_little=0.2),
     "PoissonMechanism": Row(LINEAR, 2, estimated(LINEAR), too_little=0.45),
     "PoissonMechanism transport": Row(TRANSPORT, 1, estimated(TRANSPORT), too_little=0.1),
     "LinearQueries": Row(

@@ -25,7 +25,7 @@ def test_the_check_can_fail() -> None:
         above(Laplace(sensitivity=1.0, scale=0.98).curve.delta(epsilon=0.5), 0.221199216928595)
 
 
-def test_fact_24_noise_is_unbiased_and_its_mean_square_is_twice_the_squared_scale() -> None:
+def test_fact_noise_is_unbiased_and_its_mean_square_is_twice_the_squared_scale() -> None:
     """100,000 draws of Lap(1): mean 0 and mean square 2 within seven standard errors (false alarm below 1e-9)."""
     sample = Laplace(sensitivity=1.0, scale=1.0, dimension=100_000).release(
         np.zeros(100_000), entropy=noise.ReplayEntropy(24)
@@ -36,11 +36,11 @@ def test_fact_24_noise_is_unbiased_and_its_mean_square_is_twice_the_squared_scal
     assert abs((wrong**2).mean() - 2) > 7 * math.sqrt(20 / 100_000), "scale wrong by 10 % is seen"
 
 
-def test_fact_26_the_largest_loss_of_laplace_noise() -> None:
+def test_fact_the_largest_loss_of_laplace_noise() -> None:
     assert Laplace(sensitivity=0.5, scale=1).curve.epsilon(delta=0) == 0.5
 
 
-def test_fact_60_laplace_noise_is_the_exponential_mechanism_without_the_half() -> None:
+def test_fact_laplace_noise_is_the_exponential_mechanism_without_the_half() -> None:
     """Density ε/2 at 0 for Δ = 1: the share of draws within 0.01 of the value, 100,000 draws, false alarm 1e-9."""
     noisy = Laplace(sensitivity=1.0, epsilon=1.0, dimension=100_000)
     sample = noisy.release(np.zeros(100_000), entropy=noise.ReplayEntropy(60))
@@ -52,7 +52,7 @@ def test_fact_60_laplace_noise_is_the_exponential_mechanism_without_the_half() -
     assert noisy.curve.epsilon(delta=0) == 1.0, "ε, not 2ε"
 
 
-def test_fact_61_a_vector_is_dominated_by_the_whole_shift_in_one_coordinate() -> None:
+def test_fact_a_vector_is_dominated_by_the_whole_shift_in_one_coordinate() -> None:
     above(Laplace(sensitivity=1.0, scale=1).curve.delta(epsilon=0.5), 0.221199216928595)
     split = curves.laplace(scale=2) ** 2
     above(split.delta(epsilon=0.5), 0.12384911904467, width=1e-4)
@@ -62,7 +62,7 @@ def test_fact_61_a_vector_is_dominated_by_the_whole_shift_in_one_coordinate() ->
     assert DiscreteLaplace(sensitivity=1, scale=2).curve ** 2 <= DiscreteLaplace(sensitivity=2, scale=2).curve
 
 
-def test_fact_62_the_distribution_of_laplace_noise() -> None:
+def test_fact_the_distribution_of_laplace_noise() -> None:
     """F(1) = 0.6967 at b = 2: 100,000 draws, false alarm 1e-9, and 2 % off is rejected."""
     sample = Laplace(sensitivity=1.0, scale=2, dimension=100_000).release(
         np.zeros(100_000), entropy=noise.ReplayEntropy(62)
@@ -75,7 +75,7 @@ def test_fact_62_the_distribution_of_laplace_noise() -> None:
     assert not laws.covered(hits, 100_000, truth * 1.02)
 
 
-def test_fact_63_the_utility_of_laplace_noise_on_ten_numbers() -> None:
+def test_fact_the_utility_of_laplace_noise_on_ten_numbers() -> None:
     textbook = math.log(10 / 0.05)
     assert textbook == pytest.approx(5.29831736654804, rel=1e-14)
     assert 1 - (1 - math.exp(-textbook)) ** 10 == pytest.approx(0.0488898695342281, rel=1e-12)
@@ -85,7 +85,7 @@ def test_fact_63_the_utility_of_laplace_noise_on_ten_numbers() -> None:
     assert ours < textbook
 
 
-def test_fact_66_a_hundred_averages_cost_a_hundred_with_laplace_and_ten_with_gaussian_noise() -> None:
+def test_fact_a_hundred_averages_cost_a_hundred_with_laplace_and_ten_with_gaussian_noise() -> None:
     moved = Sensitivity.of_each(1.0, outputs=100)
     laplace = Laplace(sensitivity=moved, epsilon=1.0, dimension=100).scale
     gaussian = Gaussian(sensitivity=moved, mu=1.0, dimension=100).sigma
@@ -95,7 +95,7 @@ def test_fact_66_a_hundred_averages_cost_a_hundred_with_laplace_and_ten_with_gau
     assert gaussian / one_gaussian == pytest.approx(10, rel=1e-9)
 
 
-def test_fact_68_the_value_of_a_maximum_has_sensitivity_one() -> None:
+def test_fact_the_value_of_a_maximum_has_sensitivity_one() -> None:
     """max of values in [0, 1] + Lap(1/ε): mean square 2 at ε = 1, 50,000 draws within seven standard errors."""
     noisy = Laplace(sensitivity=1.0, epsilon=1.0).on(max)
     assert noisy.curve.epsilon(delta=0) == 1.0
@@ -105,30 +105,30 @@ def test_fact_68_the_value_of_a_maximum_has_sensitivity_one() -> None:
     assert isinstance(noisy.release([0.1, 0.7]), float)
 
 
-def test_fact_77_examples_of_sensitivities() -> None:
+def test_fact_examples_of_sensitivities() -> None:
     replaced = Sensitivity.histogram(Unit.replaced_row())
     assert Laplace(sensitivity=replaced, epsilon=1.0).sensitivity == 2
     assert float(Gaussian(sensitivity=replaced, sigma=1.0).sensitivity) == pytest.approx(1.4142135623731, rel=1e-13)
 
 
-def test_fact_78_a_thousand_outputs_in_the_two_norms() -> None:
+def test_fact_a_thousand_outputs_in_the_two_norms() -> None:
     moved = Sensitivity.of_each(1.0, outputs=1000)
     assert Laplace(sensitivity=moved, epsilon=1.0).sensitivity == 1000
     assert float(Gaussian(sensitivity=moved, sigma=1.0).sensitivity) == pytest.approx(31.6227766016838, rel=1e-13)
 
 
-def test_fact_80_the_gaussian_curve() -> None:
+def test_fact_the_gaussian_curve() -> None:
     above(Gaussian(sensitivity=1.0, sigma=1).curve.delta(epsilon=1.0), 0.126936737506644)
     above(Gaussian(sensitivity=1.0, sigma=10).curve.delta(epsilon=1.0), 1.2308359836427e-25, width=1e-9)
 
 
-def test_fact_81_analytic_calibration() -> None:
+def test_fact_analytic_calibration() -> None:
     for sensitivity in (1, 1.0):
         sigma = Gaussian(sensitivity=sensitivity, epsilon=1.0, delta=1e-5, dimension=1).sigma
         above(sigma, 3.73063163481594, width=2e-7)
 
 
-def test_fact_82_the_classical_formula_needs_thirty_percent_more() -> None:
+def test_fact_the_classical_formula_needs_thirty_percent_more() -> None:
     classical = math.sqrt(2 * math.log(1.25 / 1e-5))
     assert classical == pytest.approx(4.84480526260539, rel=1e-14)
     assert classical / Gaussian(sensitivity=1, epsilon=1.0, delta=1e-5).sigma == pytest.approx(1.2986, rel=1e-3)
@@ -138,20 +138,20 @@ def test_fact_82_the_classical_formula_needs_thirty_percent_more() -> None:
     assert Gaussian(sensitivity=1, epsilon=10.0, delta=1e-5).curve.delta(epsilon=10.0) <= 1e-5
 
 
-def test_fact_83_a_hundred_gaussian_releases_are_one_with_a_tenth_of_the_noise() -> None:
+def test_fact_a_hundred_gaussian_releases_are_one_with_a_tenth_of_the_noise() -> None:
     many = Gaussian(sensitivity=1, sigma=4) ** 100
     above(many.curve.gdp(), 2.5)
     above(many.curve.epsilon(delta=1e-5), 13.206712240452, width=1e-9)
 
 
-def test_fact_84_the_laplace_curve_and_its_calibration() -> None:
+def test_fact_the_laplace_curve_and_its_calibration() -> None:
     above(Laplace(sensitivity=1.0, scale=1).curve.delta(epsilon=0.5), 0.221199216928595)
     noisy = Laplace(sensitivity=1.0, epsilon=1.0, delta=0.1, dimension=1)
     above(noisy.scale, 0.82595410018882, width=1e-9)
     assert noisy.curve.delta(epsilon=1.0) <= 0.1
 
 
-def test_fact_85_a_mean_of_a_thousand_numbers() -> None:
+def test_fact_a_mean_of_a_thousand_numbers() -> None:
     """x in [0, 1]^k, n people, replaced: rms of the noise vector √2·k^1.5/(nε) and k√(2 log(1.25/δ))/(nε)."""
     k, n, epsilon = 1000, 10_000, 0.5
     moved = Sensitivity.of_each(1 / n, outputs=k)
@@ -163,7 +163,7 @@ def test_fact_85_a_mean_of_a_thousand_numbers() -> None:
     assert 0.6 * classical < gaussian < classical
 
 
-def test_fact_124_the_gaussian_additive_mechanism() -> None:
+def test_fact_the_gaussian_additive_mechanism() -> None:
     assert Gaussian(sensitivity=2.0, mu=0.5, dimension=1).sigma == pytest.approx(4.0, rel=1e-12)
     assert Gaussian(sensitivity=2, mu=0.5).sigma == 4.0
 

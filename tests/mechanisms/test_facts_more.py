@@ -1,4 +1,4 @@
-"""Facts 49, 53, 55-58, 63, 64, 67, 72, the errata B4, B5, B15 and part C.3: numbers that other files leave to arithmetic
+"""Facts about selection, limits, means, histograms and thresholds: numbers that other files leave to arithmetic
 are reached here through the public API, against closed forms at 50 digits or by counting.
 """
 
@@ -53,7 +53,7 @@ def majority(s: int, n: int = 11, *, epsilon: float = 0.5, sensitivity: float = 
     return Exponential(sensitivity=sensitivity, epsilon=epsilon).probabilities([-away, away])
 
 
-def test_fact_49_the_utility_of_the_median_has_sensitivity_one_and_no_less() -> None:
+def test_fact_the_utility_of_the_median_has_sensitivity_one_and_no_less() -> None:
     """With Δ = 1 no neighbours s, s ± 1 differ by more than ε; with Δ = 1/2 some do. And the loss spans ε: 1 is exact."""
     spans, worst = {1.0: 0.0, 0.5: 0.0}, {1.0: 0.0, 0.5: 0.0}
     for sensitivity, s in itertools.product((1.0, 0.5), range(11)):
@@ -64,7 +64,7 @@ def test_fact_49_the_utility_of_the_median_has_sensitivity_one_and_no_less() -> 
     assert spans[1.0] == pytest.approx(0.5, rel=1e-12)
 
 
-def test_fact_53_the_median_mechanism_is_unbiased() -> None:
+def test_fact_the_median_mechanism_is_unbiased() -> None:
     """0.7773 >= 1/2 at n = 11, s = 8; and at every s the true majority is the likelier answer."""
     assert majority(8)[1] == pytest.approx(0.777299861174691, rel=1e-13)
     for s in range(12):
@@ -76,7 +76,7 @@ def test_fact_53_the_median_mechanism_is_unbiased() -> None:
         assert law[true] == law.max()
 
 
-def test_facts_55_57_58_the_mechanisms_reach_their_share_of_the_ceiling_on_all_data() -> None:
+def test_facts_the_mechanisms_reach_their_share_of_the_ceiling_on_all_data() -> None:
     """ISM(ε) = ceiling(ε/4) exactly, for two answers ceiling(ε/2): at 50 digits, on every dataset of five rows."""
     epsilon = Fraction(3, 4)
     cases = ((InverseSensitivity.mode(answers=range(3), epsilon=epsilon), range(3), 4),
@@ -96,14 +96,14 @@ def test_facts_55_57_58_the_mechanisms_reach_their_share_of_the_ceiling_on_all_d
 # -- A5: continuous mechanisms ---------------------------------------------------------------------------------------
 
 
-def test_fact_63_the_exact_probability_of_the_textbook_bound() -> None:
+def test_fact_the_exact_probability_of_the_textbook_bound() -> None:
     """ln(10/0.05) is exceeded with probability 0.04889, not 0.05: asked at that confidence, `error` is the bound."""
     noisy = Laplace(sensitivity=1.0, epsilon=1.0, dimension=10)
     assert noisy.error(confidence=1 - 0.0488898695342281) == pytest.approx(5.29831736654804, rel=1e-9)
     assert noisy.error(confidence=0.95) < 5.29831736654804
 
 
-def test_fact_64_the_mean_and_the_error_of_sampling() -> None:
+def test_fact_the_mean_and_the_error_of_sampling() -> None:
     """Noise 0.0002, and with the variance of values in [0, 1], at most 1/4n, it is 0.00045; ε ~ 1/√n doubles nothing."""
     mean = Mean(low=0.0, high=1.0, unit=REPLACED, rows=1000, epsilon=0.1)
     assert isinstance(mean.noise, Laplace)
@@ -116,7 +116,7 @@ def test_fact_64_the_mean_and_the_error_of_sampling() -> None:
     assert abs((away**2).mean() - 0.0002) < 7 * 0.0002 * math.sqrt(5 / 2000)
 
 
-def test_fact_67_the_standard_deviation_of_a_bin() -> None:
+def test_fact_the_standard_deviation_of_a_bin() -> None:
     """2√2 for Laplace noise on a replaced row; the lattice's own, which we use, is a little smaller."""
     moved = Laplace(sensitivity=2.0, epsilon=1.0, dimension=1)
     assert moved.scale * math.sqrt(2) == pytest.approx(2.82842712474619, rel=1e-9)
@@ -128,14 +128,14 @@ def test_fact_67_the_standard_deviation_of_a_bin() -> None:
     assert abs(sample.std() - exact) < 7 * exact * math.sqrt(5 / 4 / sample.size)
 
 
-def test_fact_70_one_question_at_the_threshold_fires_half_the_time() -> None:
+def test_fact_one_question_at_the_threshold_fires_half_the_time() -> None:
     """Through releases alone: 1000 runs, false alarm 1e-9."""
     alarm, entropy = AboveThreshold(threshold=5, sensitivity=1, epsilon=1), noise.ReplayEntropy(70)
     fired = sum(alarm.release([5], entropy=entropy) == 0 for _ in range(1000))
     assert exact_laws.chi_square([fired, 1000 - fired], [0.5, 0.5]) < 1
 
 
-def test_fact_72_the_floor_is_a_floor_for_every_unbiased_mechanism_here() -> None:
+def test_fact_the_floor_is_a_floor_for_every_unbiased_mechanism_here() -> None:
     """Their mean squared errors (closed forms, 50 digits) against the floor, from ε = 0.01 to 4."""
     for epsilon in (0.01, 0.1, 0.5, 1.0, 2.0, 4.0):
         floor = limits.linear_error_floor(sensitivity=1, epsilon=epsilon)
@@ -147,7 +147,7 @@ def test_fact_72_the_floor_is_a_floor_for_every_unbiased_mechanism_here() -> Non
         assert floor <= 1 / (1 + math.exp(-epsilon)) / (1 + math.exp(epsilon)) / math.tanh(epsilon / 2) ** 2  # one bit
 
 
-def test_fact_72_is_twice_as_large_as_the_source_states() -> None:
+def test_fact_is_twice_as_large_as_the_source_states() -> None:
     """The proof gives Δ²/(2(1 + e^(2kε))). A linear programme shows that even twice the floor is respected: the least
     mean square at x = 0 of an ε-DP answer in {-2..5} to a count in {0..3} that is unbiased in the sense of the source.
     """
@@ -191,7 +191,7 @@ def test_efficiency_is_the_staircase_over_laplace_in_closed_form(epsilon: float)
     assert DiscreteLaplace(sensitivity=1, epsilon=epsilon).efficiency() == 1.0
 
 
-def test_fact_74_the_records_that_laplace_needs() -> None:
+def test_fact_the_records_that_laplace_needs() -> None:
     """n >= k ln(k/β)/(a ε): with that many people the error is a, through the error of the mechanism's formula."""
     k, a, epsilon, beta = 10, 0.02, 1.0, 0.05
     people = math.ceil(k * math.log(k / beta) / (a * epsilon))
@@ -201,7 +201,7 @@ def test_fact_74_the_records_that_laplace_needs() -> None:
     assert 0.98 * a < ours < a
 
 
-def test_fact_77_a_linear_question_moves_by_one_nth() -> None:
+def test_fact_a_linear_question_moves_by_one_nth() -> None:
     noisy: Any = LinearQueries.laplace(weights=np.ones((1, 250)), epsilon=1.0)
     assert noisy.noise.sensitivity / noisy.people == Fraction(1, 250)
 

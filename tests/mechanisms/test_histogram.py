@@ -30,7 +30,7 @@ ROW, REPLACED = Unit.row(), Unit.replaced_row()
 # -- known bins ------------------------------------------------------------------------------------------------------
 
 
-def test_fact_25_a_histogram_moves_by_one_or_by_two() -> None:
+def test_fact_a_histogram_moves_by_one_or_by_two() -> None:
     added = Histogram(categories=["a", "b"], unit=ROW, epsilon=1.0)
     replaced = Histogram(categories=["a", "b"], unit=REPLACED, epsilon=1.0)
     assert added.noise.sensitivity == 1
@@ -39,7 +39,7 @@ def test_fact_25_a_histogram_moves_by_one_or_by_two() -> None:
     assert Histogram(categories=["a", "b"], unit=ROW, sigma=1).noise.sensitivity == 1
 
 
-def test_fact_67_noise_of_a_replaced_row_is_twice_as_wide() -> None:
+def test_fact_noise_of_a_replaced_row_is_twice_as_wide() -> None:
     replaced = Histogram(edges=[0, 1, 2], unit=REPLACED, epsilon=1.0)
     assert replaced.noise.width == 2
     # The standard deviation of discrete Laplace noise of scale 2 is near that of the continuous one, 2√2.

@@ -18,7 +18,7 @@ from mpmath import mpf
 from deniable import curves
 from deniable.errors import InvalidParameter, NotPrivateWarning
 from deniable.mechanisms import InverseSensitivity, limits
-from deniable.mechanisms.inverse import BinaryInverseSensitivity, ModeDistance, QuantileDistance
+from deniable.mechanisms.inverse import BinaryInverseSensitivity, BinaryMedian, ModeDistance, QuantileDistance
 from deniable.noise import ReplayEntropy
 from tests.mechanisms import exact_laws
 
@@ -73,6 +73,43 @@ def test_mode_distances_are_those_of_a_search(n: int, answers: int) -> None:
     distance = ModeDistance(tuple(range(answers)))
     for rows, expected in found.items():
         assert distance.to_each(rows, range(answers)) == [expected[y] for y in range(answers)]
+
+
+@pytest.mark.parametrize("answers", list(itertools.permutations(range(3))))
+def test_of_equally_frequent_answers_the_first_in_the_list_is_the_mode(answers: tuple[int, ...]) -> None:
+    """Against a search over all data of four rows, for each order of the list; a row of 3 votes for nobody."""
+
+    def first(rows: Rows) -> int:
+        return min(answers, key=lambda a: (-rows.count(a), answers.index(a)))
+
+    found = by_search(range(4), 4, first)
+    mechanism = InverseSensitivity.mode(answers=answers, epsilon=1)
+    for rows in ((0, 1, 2, 3), (0, 0, 1, 1), (2, 2, 1, 1), (3, 3, 3, 3), (0, 1, 1, 2)):
+        assert dict(zip(answers, mechanism.distances(rows), strict=True)) == found[rows]
+    assert mechanism.distances((3, 3, 3, 3))[0] == 0  # nobody votes: the first of the list
+
+
+def test_the_binary_median_answers_one_with_the_probability_of_its_formula() -> None:
+    for epsilon, rows in ((0.5, 11), (1.0, 7), (0.1, 101)):
+        mechanism = BinaryMedian(epsilon=epsilon)
+        for ones in range(rows + 1):
+            data = [1] * ones + [0] * (rows - ones)
+            expected = 1 / (1 + math.exp(-(2 * ones - rows) * epsilon / 2))
+            assert mechanism.probability(ones=ones, rows=rows) == pytest.approx(expected, rel=1e-12)
+            assert mechanism.probabilities(data)[1] == pytest.approx(expected, rel=1e-12)
+            ceiling = limits.binary_median_ceiling(records=rows, ones=ones, epsilon=epsilon)
+            assert max(expected, 1 - expected) <= ceiling
+    # Between neighbours the odds move by e^ε, and no further.
+    mechanism = BinaryMedian(epsilon=1)
+    found = [mechanism.probability(ones=s, rows=9) for s in range(10)]
+    losses = [abs(math.log(a / b)) for a, b in itertools.pairwise(found)]
+    losses += [abs(math.log((1 - a) / (1 - b))) for a, b in itertools.pairwise(found)]
+    assert 0.9 < max(losses) <= mechanism.curve.epsilon(delta=0) == 1
+    for wrong in ({"ones": 4, "rows": 3}, {"ones": -1, "rows": 3}, {"ones": 0, "rows": 0}):
+        with pytest.raises(InvalidParameter):
+            mechanism.probability(**wrong)
+    with pytest.raises(InvalidParameter):
+        mechanism.release([])
 
 
 @pytest.mark.parametrize("n", range(1, 8))
@@ -181,7 +218,7 @@ def test_the_answer_is_that_near_at_the_stated_rate(confidence: float) -> None:
 EIGHT_OF_ELEVEN = [1] * 8 + [0] * 3
 
 
-def test_fact_53_the_mechanism_is_unbiased() -> None:
+def test_fact_the_mechanism_is_unbiased() -> None:
     """On no data is another answer more likely than the true one."""
     mechanism = InverseSensitivity.mode(answers=range(3), epsilon=1)
     for rows in itertools.product(range(3), repeat=4):
@@ -189,21 +226,21 @@ def test_fact_53_the_mechanism_is_unbiased() -> None:
         assert found[mode(rows)] == found.max()
 
 
-def test_fact_54_inverse_sensitivity_of_the_median() -> None:
+def test_fact_inverse_sensitivity_of_the_median() -> None:
     assert BinaryInverseSensitivity.median(epsilon=0.5).distances(EIGHT_OF_ELEVEN) == (3, 0)
 
 
-def test_fact_55_lower_bound_for_unbiased_mechanisms() -> None:
+def test_fact_lower_bound_for_unbiased_mechanisms() -> None:
     far = BinaryInverseSensitivity.median(epsilon=0.5).distances(EIGHT_OF_ELEVEN)
     assert limits.correct_ceiling(far, epsilon=0.5) == pytest.approx(0.952574126822433, rel=1e-11)
 
 
-def test_fact_56_inverse_sensitivity_mechanism() -> None:
+def test_fact_inverse_sensitivity_mechanism() -> None:
     mechanism = InverseSensitivity(answers=[0, 1, 2, 3], distance=lambda data, y: y, epsilon=1)
     assert mechanism.probabilities(None)[0] == pytest.approx(0.455054233923411, rel=1e-13)
 
 
-def test_fact_57_a_quarter_is_optimal() -> None:
+def test_fact_a_quarter_is_optimal() -> None:
     mechanism = InverseSensitivity(answers=[0, 1, 2, 3], distance=lambda data, y: y, epsilon=1)
     share = limits.optimal_share(answers=4)
     assert share == mechanism.efficiency() == 0.25
@@ -212,7 +249,7 @@ def test_fact_57_a_quarter_is_optimal() -> None:
     assert mechanism.probabilities(None)[0] == pytest.approx(ceiling, rel=1e-11)
 
 
-def test_fact_58_two_answers_without_the_half() -> None:
+def test_fact_two_answers_without_the_half() -> None:
     mechanism = BinaryInverseSensitivity.median(epsilon=0.5)
     right = mechanism.probabilities(EIGHT_OF_ELEVEN)[1]
     assert right == pytest.approx(0.817574476193644, rel=1e-13)

@@ -23,13 +23,13 @@ from tests.mechanisms import exact_laws
 # -- finitely many answers -------------------------------------------------------------------------------------------
 
 
-def test_fact_46_binary_median_ceiling() -> None:
+def test_fact_binary_median_ceiling() -> None:
     ceiling = limits.binary_median_ceiling(records=11, ones=8, epsilon=0.5)
     assert ceiling == pytest.approx(0.924141819978756, rel=1e-11)
     assert ceiling >= mpf(1) / (1 + mpmath.exp(-mpf(5) / 2)), "rounded up"
 
 
-def test_fact_46_is_the_best_any_symmetric_mechanism_can_do() -> None:
+def test_fact_is_the_best_any_symmetric_mechanism_can_do() -> None:
     """A linear programme over all symmetric mechanisms p(s), ε-DP and right as often as possible: the ceiling at s."""
     n, factor = 5, math.exp(0.5)
     for ones in (3, 4, 5):
@@ -52,7 +52,7 @@ def test_fact_46_is_the_best_any_symmetric_mechanism_can_do() -> None:
         assert right <= limits.binary_median_ceiling(records=11, ones=ones, epsilon=0.5)
 
 
-def test_fact_48_statistical_threshold_of_the_median() -> None:
+def test_fact_statistical_threshold_of_the_median() -> None:
     assert limits.statistical_margin(records=1, confidence=0.95) == pytest.approx(1.35810151574062, rel=1e-13)
     assert limits.free_epsilon(records=1, confidence=0.95) ** 2 == pytest.approx(4.8795305522727, rel=1e-13)
     assert limits.free_epsilon(records=10_000, confidence=0.95) == pytest.approx(math.sqrt(4.8795305522727 / 1e4))
@@ -104,9 +104,9 @@ def test_no_unbiased_mechanism_beats_the_ceiling() -> None:
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def test_fact_71_local_sensitivity_at_distance_k() -> None:
+def test_fact_local_sensitivity_at_distance_k() -> None:
     assert limits.mean_modulus([0.0] * 100, bounds=(0, 1), changes=3) == pytest.approx(0.03, rel=1e-15)
-    # FACTS B6: in the middle of the range k people move the mean half as far.
+    # In the middle of the range k people move the mean half as far.
     assert limits.mean_modulus([0.5] * 100, bounds=(0, 1), changes=3) == pytest.approx(0.015, rel=1e-15)
     assert limits.mean_modulus([0.2, 0.9], bounds=(0, 1), changes=0) == 0
 
@@ -124,7 +124,7 @@ def test_the_modulus_of_the_mean_is_that_of_a_search() -> None:
             assert limits.mean_modulus(data, bounds=(0, 1), changes=k) == pytest.approx(moved, abs=1e-15)
 
 
-def test_fact_72_lower_bound_for_unbiased_numbers() -> None:
+def test_fact_lower_bound_for_unbiased_numbers() -> None:
     assert limits.squared_error_floor(float, epsilon=0.5, changes=50) == pytest.approx(0.119202922022118, rel=1e-11)
     assert limits.linear_error_floor(sensitivity=1, epsilon=0.5) == pytest.approx(0.119202922022118, rel=1e-11)
     tiny = 1e-6
@@ -132,7 +132,7 @@ def test_fact_72_lower_bound_for_unbiased_numbers() -> None:
     assert constant == pytest.approx(33.1379520516411, rel=1e-9)
 
 
-def test_fact_72_the_constants_of_the_source_and_of_b7() -> None:
+def test_fact_the_constants_of_the_source_and_of_b7() -> None:
     """At least Δ²/(68 ε²) for ε <= 1/2; the best k gives 34.8312 everywhere, worst at ε = 0.4495."""
     constants = {
         e: 1 / (limits.linear_error_floor(sensitivity=2, epsilon=e) * e**2 / 4) for e in np.linspace(0.001, 0.5, 3000)

@@ -7,12 +7,14 @@ import pickle
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
 from deniable import curves, noise
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import LinearQueries, linear
+from deniable.mechanisms.additive import gaussian_mu
 from deniable.mechanisms.linear import NoisyAnswers, NoisyBits
 from tests.mechanisms import lattice_laws as laws
 
@@ -23,14 +25,14 @@ BITS = GENERATOR.integers(0, 2, 300)
 WEIGHTS = GENERATOR.random((4, 300))
 
 
-def test_fact_73_hoeffding() -> None:
+def test_fact_hoeffding() -> None:
     """P(|mean - μ| >= t) <= 2 exp(-2nt²): the bound behind randomised bits, at ε = ∞ and n = 100, t = 0.1."""
     assert 2 * math.exp(-2 * 100 * 0.01) == pytest.approx(0.270670566473225, rel=1e-12)
     beta = 0.270670566473225
     assert linear.randomized_response_error(queries=1, people=100, epsilon=100.0, beta=beta) == pytest.approx(0.1)
 
 
-def test_fact_74_linear_queries_by_laplace() -> None:
+def test_fact_linear_queries_by_laplace() -> None:
     found = linear.laplace_error(queries=10, people=1000, epsilon=1.0, beta=0.05)
     assert found == pytest.approx(0.0529831736654804, rel=1e-13)
     # The mechanism's own error is the exact quantile, 1 - (1 - e^-t)^k, and so a little smaller.
@@ -38,14 +40,14 @@ def test_fact_74_linear_queries_by_laplace() -> None:
     assert 0.99 * found < ours < found
 
 
-def test_fact_75_linear_queries_by_randomized_response() -> None:
+def test_fact_linear_queries_by_randomized_response() -> None:
     found = linear.randomized_response_error(queries=1, people=1000, epsilon=1.0, beta=0.05)
     assert found == pytest.approx(0.0929351792288242, rel=1e-12)
     ours = LinearQueries.randomized_response(weights=np.ones((1, 1000)), epsilon=1.0).error(confidence=0.95)
     assert ours == pytest.approx(found, rel=1e-9)
 
 
-def test_fact_76_which_wins() -> None:
+def test_fact_which_wins() -> None:
     """Ten questions: Laplace. Many: randomised bits. In between and with a δ: Gaussian noise."""
     asked = {"people": 1000, "epsilon": 1.0, "beta": 0.05}
     assert linear.randomized_response_error(queries=10, **asked) == pytest.approx(0.118440274703595, rel=1e-12)
@@ -187,3 +189,38 @@ def test_linear_queries_are_values() -> None:
         assert (mechanism.queries, mechanism.people) == (1, 2)
         assert (mechanism**2).curve == mechanism.curve**2
     assert repr(mechanism) == "NoisyBits(1 questions, 2 people, <Curve randomized_response(epsilon=1)>)"
+
+
+@pytest.mark.parametrize("bits", [2, 300, 1022, 1023, 1030, 10_000])
+def test_two_to_the_n_questions_have_an_error(bits: int) -> None:
+    """k = 2ⁿ ended in a raw OverflowError. By mpmath at 50 digits; what no float holds is inf."""
+    k, n = 2**bits, 10_000
+    with mpmath.workdps(50):
+        wide = mpmath.log(2 * mpmath.mpf(k) / mpmath.mpf(0.05))
+        bits_error = mpmath.sqrt(wide / (2 * n)) / mpmath.tanh(mpmath.mpf(0.5))
+        laplace = mpmath.mpf(k) / n * mpmath.log(mpmath.mpf(k) / mpmath.mpf(0.05))
+        z = mpmath.mpf(linear._normal(math.log(0.05) - math.log(k)))
+        tail = mpmath.erfc(z / mpmath.sqrt(2))
+        gaussian = mpmath.sqrt(mpmath.mpf(k)) / (n * mpmath.mpf(gaussian_mu(1.0, 1e-6))) * z
+        assert 0.999 < tail * k / mpmath.mpf(0.05) <= 1
+    asked = {"queries": k, "people": n, "epsilon": 1.0, "beta": 0.05}
+    assert linear.randomized_response_error(**asked) == pytest.approx(float(bits_error), rel=1e-12)
+    assert linear.laplace_error(**asked) == pytest.approx(float(laplace), rel=1e-12)
+    assert linear.gaussian_error(**asked, delta=1e-6) == pytest.approx(float(gaussian), rel=1e-12)
+
+
+def test_as_many_people_as_questions_need_no_float() -> None:
+    asked = {"queries": 2**2000, "people": 2**1999, "epsilon": 1.0, "beta": 0.05}
+    assert linear.laplace_error(**asked) == pytest.approx(2 * (2000 * math.log(2) - math.log(0.05)), rel=1e-12)
+    assert linear.randomized_response_error(**asked) < 1e-290
+
+
+def test_the_table_of_the_course_has_its_value_for_randomised_bits() -> None:
+    found = linear.randomized_response_error(queries=2**10_000, people=10_000, epsilon=1.0, beta=0.05)
+    assert round(found, 3) == 1.274
+
+
+@pytest.mark.parametrize("weights", [[["1"]], [["1", 0]], np.array([["1"]], dtype=object), np.array([[1j]])])
+def test_text_is_no_weight(weights: Any) -> None:
+    with pytest.raises(InvalidParameter, match="weights"):
+        LinearQueries.laplace(weights=weights, epsilon=1.0)

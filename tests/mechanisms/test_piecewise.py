@@ -71,7 +71,7 @@ def test_the_gap_of_a_step_function_covers_in_the_worst_case() -> None:
     assert mechanism.gap(confidence=0.9, length=8) == 0
 
 
-def test_fact_59_a_sampler_that_is_only_near_costs_delta() -> None:
+def test_fact_a_sampler_that_is_only_near_costs_delta() -> None:
     assert limits.approximate_sampling(epsilon=1, distance=1e-6) == pytest.approx(3.71828182845905e-6, rel=1e-11)
     # The bound is needed: two laws within t of an ε-DP pair, moved apart as far as that allows.
     t, factor = mpf("1e-6"), mpmath.e

@@ -28,7 +28,7 @@ def law(rate: Any, reach: int = 80) -> laws.Law:
     return {k: mpmath.exp(-r) * r**k / mpmath.factorial(k) for k in range(reach)}
 
 
-def test_fact_125_the_transport_form_of_the_slide() -> None:
+def test_fact_the_transport_form_of_the_slide() -> None:
     assert [float(rate) for rate in TRANSPORT.rates] == pytest.approx(
         [0.32, 0.505964425626941, 0.8, 1.26491106406735, 2.0, 3.16227766016838, 5.0], rel=1e-14
     )

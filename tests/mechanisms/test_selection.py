@@ -409,25 +409,25 @@ def test_error_needs_the_number_of_candidates(kind: type[Selection]) -> None:
 # -- facts -----------------------------------------------------------------------------------------------------------
 
 
-def test_fact_49_the_utility_of_the_binary_median_has_sensitivity_one() -> None:
+def test_fact_the_utility_of_the_binary_median_has_sensitivity_one() -> None:
     n = 11
     utilities = {s: [(2 * y - 1) * (s - Fraction(n, 2)) for y in (0, 1)] for s in range(n + 1)}
     assert max(abs(utilities[s][y] - utilities[s + 1][y]) for s in range(n) for y in (0, 1)) == 1
 
 
-def test_fact_47_binary_median_by_the_exponential_mechanism() -> None:
+def test_fact_binary_median_by_the_exponential_mechanism() -> None:
     mechanism = Exponential(sensitivity=1, epsilon=0.5)
     assert mechanism.probabilities([-2.5, 2.5])[1] == pytest.approx(0.777299861174691, rel=1e-14)
     # |s - n/2| >= 3/ε is right with probability at least 1/(1 + e^-3)
     assert mechanism.probabilities([-6, 6])[1] == pytest.approx(0.952574126822433, rel=1e-14)
 
 
-def test_fact_50_exponential_mechanism() -> None:
+def test_fact_exponential_mechanism() -> None:
     mechanism = Exponential(sensitivity=1, epsilon=0.5)
     assert mechanism.probabilities([0, 1, 3])[2] == pytest.approx(0.48102426325337, rel=1e-13)
 
 
-def test_fact_51_exponential_mechanism_utility() -> None:
+def test_fact_exponential_mechanism_utility() -> None:
     gap = 10.5966347330961
     textbook = limits.exponential_utility(candidates=10, sensitivity=1, epsilon=1, gap=gap)
     assert textbook == pytest.approx(0.05, rel=1e-12)
@@ -437,7 +437,7 @@ def test_fact_51_exponential_mechanism_utility() -> None:
     assert mechanism.error(confidence=0.95) < gap
 
 
-def test_fact_52_median_utility_bound() -> None:
+def test_fact_median_utility_bound() -> None:
     bound = limits.exponential_utility(candidates=2, sensitivity=1, epsilon=0.5, gap=5)
     assert bound == pytest.approx(0.57300959372038, rel=1e-11)
     missed = Exponential(sensitivity=1, epsilon=0.5).probabilities([-2.5, 2.5])[0]
@@ -445,7 +445,7 @@ def test_fact_52_median_utility_bound() -> None:
     assert missed <= bound
 
 
-def test_fact_60_laplace_noise_is_an_exponential_mechanism_whose_normaliser_is_constant() -> None:
+def test_fact_laplace_noise_is_an_exponential_mechanism_whose_normaliser_is_constant() -> None:
     """u = -|y - f|, no factor 2: on a fine grid the weight of a cell at 0 is its width times the density 1/2."""
     step, reach = Fraction(1, 64), 40
     grid = [j * step for j in range(-reach * 64, reach * 64 + 1)]
@@ -453,7 +453,7 @@ def test_fact_60_laplace_noise_is_an_exponential_mechanism_whose_normaliser_is_c
     assert found.max() / float(step) == pytest.approx(0.5, rel=1e-4)
 
 
-def test_fact_68_the_noisy_value_of_the_maximum() -> None:
+def test_fact_the_noisy_value_of_the_maximum() -> None:
     """The largest of numbers in [0, 1] has sensitivity 1; with Laplace noise at ε = 1 its mean squared error is 2."""
     steps = [Fraction(j, 4) for j in range(5)]
     moved = [abs(max(rows) - max(*rows[1:], other)) for rows in itertools.product(steps, repeat=3) for other in steps]
@@ -463,7 +463,7 @@ def test_fact_68_the_noisy_value_of_the_maximum() -> None:
     assert 2 * scale**2 == pytest.approx(2, rel=1e-6)
 
 
-def test_fact_69_report_noisy_max() -> None:
+def test_fact_report_noisy_max() -> None:
     assert MonotoneNoisyMax(sensitivity=1, epsilon=1).overtakes(gap=1) == pytest.approx(0.275909580878582, rel=1e-14)
     assert MonotoneNoisyMax(sensitivity=1, epsilon=1).probabilities([0, 1])[0] == pytest.approx(
         0.275909580878582, rel=1e-12

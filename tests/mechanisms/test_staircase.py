@@ -71,7 +71,7 @@ def test_real_answers_lie_on_a_grid_and_the_step_has_grown() -> None:
     assert stairs.release(10**400) == np.finfo(np.float64).max
 
 
-def test_fact_60_the_staircase_tends_to_laplace_noise_for_small_epsilon() -> None:
+def test_fact_the_staircase_tends_to_laplace_noise_for_small_epsilon() -> None:
     for epsilon, near in [(0.01, 1e-5), (1.0, 0.03), (8.0, 0.7)]:
         ratio = Staircase(sensitivity=1.0, epsilon=epsilon).rms() / (math.sqrt(2) / epsilon)
         assert 1 - near < ratio < 1

@@ -78,7 +78,7 @@ def test_one_row_does_not_change_what_the_others_count_as(kind: Any) -> None:
         assert abs(whole.total(kind([*rows, HUGE])) - whole.total(kind([*rows, odd]))) <= 100
 
 
-def test_fact_65_clipping_keeps_the_promise_and_moves_the_mean() -> None:
+def test_fact_clipping_keeps_the_promise_and_moves_the_mean() -> None:
     mean = Mean(low=0.0, high=1.0, unit=REPLACED, rows=2, epsilon=1e6)
     assert mean.release([0, 10]) == pytest.approx(0.5, abs=1e-4)
     assert mean.release([0, 10]) - 5 == pytest.approx(-4.5, abs=1e-4)
@@ -162,7 +162,7 @@ def test_sum_noise_levels() -> None:
 # -- mean ------------------------------------------------------------------------------------------------------------
 
 
-def test_fact_64_the_mean_with_laplace_noise() -> None:
+def test_fact_the_mean_with_laplace_noise() -> None:
     mean = Mean(low=0.0, high=1.0, unit=REPLACED, rows=1000, epsilon=0.1)
     scale = mean.noise.width * mean.noise.spacing / 1000
     assert 2 * float(scale) ** 2 == pytest.approx(0.0002, rel=1e-9)

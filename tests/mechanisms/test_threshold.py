@@ -134,7 +134,7 @@ def test_the_parts_of_epsilon_add_up(mechanism: Any) -> None:
 # -- the law ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow  # test_fact_70 counts the answers to one question
+@pytest.mark.slow  # test_fact_above_threshold counts the answers to one question
 @pytest.mark.parametrize(
     ("mechanism", "asked"),
     [
@@ -159,7 +159,7 @@ def test_answers_follow_their_exact_law(mechanism: Any, asked: tuple[Any, ...]) 
 
 
 @pytest.mark.slow
-def test_fact_70_above_threshold() -> None:
+def test_fact_above_threshold() -> None:
     """One question at the threshold is above half the time; 8 above it at ε = 1, 0.912829084323714 of the time."""
     mechanism = above()
     assert mechanism.threshold_scale == 2
@@ -300,7 +300,7 @@ def test_threads_share_one_run() -> None:
 
 
 def test_going_on_costs_the_curve_again() -> None:
-    """FACTS B15: a fresh threshold for every restart, and c restarts cost c times."""
+    """A fresh threshold for every restart, and c restarts cost c times."""
     assert (above() ** 3).curve == curves.pure(epsilon=1.0) ** 3
     assert (above() ** 3).release([5000, 1, 2]) == (0, 0, 0)
     assert sparse(3, epsilon=3).curve == curves.pure(epsilon=3.0)

@@ -7,10 +7,11 @@ import itertools
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import deniable
-from deniable import curves, plots
+from deniable import curves, mechanisms, plots
 from deniable.errors import InvalidParameter, MissingExtra
 from deniable.plots.render import PALETTE, svg
 
@@ -122,3 +123,19 @@ def test_matplotlib_comes_through_one_door() -> None:
 
 def test_colours_differ_in_lightness_or_hue() -> None:
     assert len(set(PALETTE)) == len(PALETTE) == 7
+
+
+def test_ticks_of_whole_numbers_are_whole() -> None:
+    figure = plots.laws(mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1.0), 0, 1)
+    for axes in plots.render(figure).axes:
+        assert all(float(tick).is_integer() for tick in axes.get_xticks())
+
+
+def test_the_word_at_a_marker_in_the_corner_crosses_no_line() -> None:
+    [axes] = plots.render(plots.growth(curves.pure(epsilon=1), delta=1e-4, most=10_000)).axes
+    [word] = [text for text in axes.texts if "is proved" in text.get_text()]
+    box = word.get_bbox_patch().get_window_extent()  # without the leader
+    for line in axes.lines:
+        points = axes.transData.transform(np.column_stack(line.get_data()))
+        x = np.interp(np.linspace(box.y0, box.y1, 20), points[:, 1], points[:, 0])  # lines rise
+        assert not np.any((x > box.x0) & (x < box.x1))

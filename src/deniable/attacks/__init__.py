@@ -20,23 +20,31 @@ from typing import TYPE_CHECKING
 from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
+    from deniable.attacks import anonymiser
+    from deniable.attacks.anonymiser import Anonymised, anonymise
     from deniable.attacks.answers import Averaging, Differencing
     from deniable.attacks.base import Attack, BoundedNoise, Outcome, Sweep, sweep
+    from deniable.attacks.exhaustive import ExhaustiveReconstruction
     from deniable.attacks.inference import AttributeInference
     from deniable.attacks.linkage import Homogeneity, Intersection, Linkage, candidates
     from deniable.attacks.measures import Anonymity, anonymity, expected_uniqueness
     from deniable.attacks.membership import ModelMembership, StatisticsMembership
+    from deniable.attacks.ratings import Scoreboard
     from deniable.attacks.reconstruction import LinearReconstruction, Reconstruction
+    from deniable.attacks.secrets import Extraction, SecretExtraction, exposure, exposure_cap
     from deniable.attacks.story import STORIES
     from deniable.attacks.worlds import HOSPITAL_A, HOSPITAL_B, population
 
 _HOMES = {
+    "Anonymised": "anonymiser",
     "Anonymity": "measures",
     "Attack": "base",
     "AttributeInference": "inference",
     "Averaging": "answers",
     "BoundedNoise": "base",
     "Differencing": "answers",
+    "ExhaustiveReconstruction": "exhaustive",
+    "Extraction": "secrets",
     "HOSPITAL_A": "worlds",
     "HOSPITAL_B": "worlds",
     "Homogeneity": "linkage",
@@ -47,11 +55,17 @@ _HOMES = {
     "Outcome": "base",
     "Reconstruction": "reconstruction",
     "STORIES": "story",
+    "Scoreboard": "ratings",
+    "SecretExtraction": "secrets",
     "StatisticsMembership": "membership",
     "Sweep": "base",
+    "anonymise": "anonymiser",
+    "anonymiser": "anonymiser",
     "anonymity": "measures",
     "candidates": "linkage",
     "expected_uniqueness": "measures",
+    "exposure": "secrets",
+    "exposure_cap": "secrets",
     "population": "worlds",
     "sweep": "base",
 }
@@ -60,12 +74,15 @@ __all__ = [
     "HOSPITAL_A",
     "HOSPITAL_B",
     "STORIES",
+    "Anonymised",
     "Anonymity",
     "Attack",
     "AttributeInference",
     "Averaging",
     "BoundedNoise",
     "Differencing",
+    "ExhaustiveReconstruction",
+    "Extraction",
     "Homogeneity",
     "Intersection",
     "LinearReconstruction",
@@ -73,11 +90,17 @@ __all__ = [
     "ModelMembership",
     "Outcome",
     "Reconstruction",
+    "Scoreboard",
+    "SecretExtraction",
     "StatisticsMembership",
     "Sweep",
+    "anonymise",
+    "anonymiser",
     "anonymity",
     "candidates",
     "expected_uniqueness",
+    "exposure",
+    "exposure_cap",
     "population",
     "sweep",
 ]

@@ -39,7 +39,7 @@ class Differencing(Attack):
 
     The second answer does not depend on Z, so what is seen of Z has the curve of one answer. Without privacy the
     difference is Z's secret. With Laplace noise of scale b on both, the difference has noise W with
-    P(|W| > t) = (1 + t/2b) e^(-t/b), and a guess is right with probability (1 + P(|W| < 1/2))/2 (source 000; FACTS 4).
+    P(|W| > t) = (1 + t/2b) e^(-t/b), and a guess is right with probability (1 + P(|W| < 1/2))/2.
     Where everybody's secret is flipped at random before it is counted, the difference is Z's flipped secret: right with
     probability e^ε/(1 + e^ε), which is the cap.
 
@@ -99,7 +99,7 @@ class Averaging(Attack):
     """One question asked again and again, and the mean of the answers.
 
     The mean of k Laplace answers is unbiased with standard deviation √(2/k) b: noise averages out. It is a k-fold
-    composition and costs curve ** k, whether or not anybody adds it up (source 004; FACTS 11). An attacker who knows
+    composition and costs curve ** k, whether or not anybody adds it up. An attacker who knows
     everybody else is right with probability P(S > -k/2b) for the sum S of k standard Laplace variables, and
     Φ(√k/2σ) with Gaussian noise, which is the cap.
 

@@ -6,7 +6,7 @@ at every number of rounds. The coin matters: a guess from what is true of people
 leak and is bounded by no mechanism. A coin can only be known from the release.
 
 What the attacker sees about that person has a curve, and with even odds nobody is right more often than
-curve.guess(prior=1/2) = (1 + δ(0))/2, however clever they are and whatever they know about everybody else (FACTS 5).
+curve.guess(prior=1/2) = (1 + δ(0))/2, however clever they are and whatever they know about everybody else.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 
 from deniable.curves import Curve, check
 from deniable.curves.looks import percent_up
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
 from deniable.local import Protocol
 from deniable.mechanisms import Adaptive, Composed, Laplace, Mechanism
 from deniable.mechanisms.base import Asked, Processed
 from deniable.mechanisms.steps import Additive, noisy_floats
+from deniable.numbers import percent
 from deniable.testing.statistics import FALSE_ALARM, clopper_pearson, lower_bound
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Outcome:
     def sentence(self) -> str:
         """The outcome in words."""
         low, high = self.interval
-        sure = f"{100 * self.confidence:.10g} % sure: {_down(low)} to {_up(high)} %"
+        sure = f"{percent(self.confidence)} % sure: {_down(low)} to {_up(high)} %"
         said = f"{self.attack} against {self.defence}: right {100 * self.rate:.1f} % of the time ({sure}). "
         if self.curve is None:
             return said + f"Blind guesses are right {100 * BLIND:.0f} % of the time; nothing else stands in the way."
@@ -193,7 +194,7 @@ class Attack(ABC):
         if defence is not None and not isinstance(defence, Mechanism | Protocol | BoundedNoise):
             raise InvalidParameter(
                 "defence",
-                type(defence).__name__,
+                type_of(defence),
                 "must be a mechanism, a protocol of the local model, or None for no privacy",
                 "deniable.mechanisms and deniable.local make them",
             )
@@ -322,7 +323,7 @@ def laplace_sum_tail(count: int, x: float) -> float:
 
     S = G - G′ with gamma variables of shape k. Expanding P(G > x + g) = e^-(x+g) Σ_(j<k) (x+g)^j/j! and integrating
     over g leaves Σ_(l<k) Poisson(l; x) P(NB(k, 1/2) <= k-1-l), and the last is the incomplete beta function
-    I_½(k, k-l). For k = 2 it is FACTS 4: (1 + x/2) e^-x / 2.
+    I_½(k, k-l). For k = 2 it is (1 + x/2) e^-x / 2.
 
     >>> round(2 * laplace_sum_tail(2, 0.5), 12) == round((1 + 0.25) * math.exp(-0.5), 12)
     True

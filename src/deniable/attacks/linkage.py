@@ -30,7 +30,7 @@ from deniable.attacks.base import (
 )
 from deniable.attacks.measures import Table
 from deniable.curves import Curve, check
-from deniable.errors import InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import Protocol, RandomizedResponse
 from deniable.local.binary import FlippedAnswer
 from deniable.mechanisms import DiscreteLaplace, Histogram, Mechanism
@@ -190,9 +190,9 @@ def noisy_majority(defence: Defence, margins: Ints, law: Floats) -> float | None
 class Homogeneity(TableAttack):
     """A class of k people hides nobody if all of them have the same secret.
 
-    The others in the person's class all have it, as in the class "3*" of source 001's first table (four times cancer):
+    The others in the person's class all have it, as in the class "3*" of `HOSPITAL_A` (four times cancer):
     if the class is shown all alike, the person has it too. No k helps against this; l-diversity was invented for it
-    (Machanavajjhala et al. 2007; FACTS 2).
+    (Machanavajjhala et al. 2007).
 
     >>> Homogeneity(size=4).run().rate
     1.0
@@ -251,8 +251,8 @@ class Intersection(TableAttack):
     The person's secret is one of two values. In each of `releases` tables the person is in a class of `size` people, of
     whom each other one has the first value with probability `chance`, the second with the same probability, or neither.
     A table rules a value out if its class does not have it. Without privacy the guess is right with probability
-    1 - r^m/2, r = 1 - (1 - chance)^(size - 1): the more tables, the surer, though each is k-anonymous (source 001;
-    FACTS 7). Counts in noisy classes compose: curve ** m.
+    1 - r^m/2, r = 1 - (1 - chance)^(size - 1): the more tables, the surer, though each is k-anonymous (Ganta,
+    Kasiviswanathan & Smith 2008). Counts in noisy classes compose: curve ** m.
 
     >>> round(Intersection(size=4, chance=0.25).expected(None), 6)
     0.832886
@@ -348,6 +348,8 @@ def candidates(*releases: tuple[Table, dict[str, Any]], secret: str) -> set[Any]
     """
     if not releases:
         raise InvalidParameter("releases", 0, "must be at least one table")
+    if not all(isinstance(each, tuple) and len(each) == 2 for each in releases):
+        raise InvalidParameter("releases", NOTHING, "must be pairs (table, values that are known)")
     left: set[Any] | None = None
     for table, known in releases:
         *given, secrets = measures.columns(table, [*known, secret])

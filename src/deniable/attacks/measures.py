@@ -1,7 +1,7 @@
 """What linkage exploits, in numbers: who is unique, k-anonymity, l-diversity, t-closeness.
 
 They are properties of one published table, not of the algorithm that made it. So they say nothing about a second table
-(`Intersection`) or about what the attacker already knows (`Homogeneity`): source 001, FACTS 8.
+(`Intersection`) or about what the attacker already knows (`Homogeneity`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.curves import check
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter, type_of
 
 Ints = NDArray[np.int64]
 Table = Any
@@ -32,9 +32,7 @@ def column_names(table: Table) -> list[str]:
         return list(table.dtype.names)
     if hasattr(table, "columns") and hasattr(table, "__getitem__"):
         return [str(name) for name in table.columns]
-    raise InvalidParameter(
-        "table", type(table).__name__, "must have named columns", "give a dict of columns or a DataFrame"
-    )
+    raise InvalidParameter("table", type_of(table), "must have named columns", "give a dict of columns or a DataFrame")
 
 
 def columns(table: Table, names: Sequence[str]) -> list[NDArray[Any]]:
@@ -172,7 +170,7 @@ def expected_uniqueness(sizes: Any, *, cells: float) -> float:
     """The expected share of people who are unique in their area, for areas of these sizes and `cells` equally likely
     combinations of the other columns: Σ N (1 - 1/cells)^(N-1) / Σ N.
 
-    Two sexes and the days of 79 years make 2 × 365.25 × 79 cells (Sweeney 2000; FACTS 3). Real birth dates are not
+    Two sexes and the days of 79 years make 2 × 365.25 × 79 cells (Sweeney 2000). Real birth dates are not
     evenly spread, which makes fewer people unique.
 
     >>> round(expected_uniqueness([10_000], cells=2 * 365.25 * 79), 12)

@@ -1,4 +1,4 @@
-"""Reconstruction: from many answers about groups to the secret of everybody (Dinur & Nissim 2003; source 001, FACTS 6).
+"""Reconstruction: from many answers about groups to the secret of everybody (Dinur & Nissim 2003).
 
 n people, one bit each. Each question compares two groups: every person is put on one of two sides at random, and the
 answer is how many more have it on the first side. A person moves each answer by 1.

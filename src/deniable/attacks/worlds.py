@@ -1,4 +1,4 @@
-"""Worlds to attack when there is no data at hand: the two tables of source 001, and people made up from public totals.
+"""Worlds to attack when there is no data at hand: two hospitals' tables, and people made up from public totals.
 
 Nobody here exists. `population` draws from simple laws with the sizes of US ZIP code areas; for results about real
 people give an attack a table of real people.
@@ -28,7 +28,7 @@ HOSPITAL_A: Final[dict[str, tuple[str, ...]]] = {
         *("Cancer",) * 4,
     ),
 }
-"""A 4-anonymous table of twelve patients (Ganta, Kasiviswanathan & Smith 2008, as in source 001)."""
+"""A 4-anonymous table of twelve patients (Ganta, Kasiviswanathan & Smith 2008)."""
 
 HOSPITAL_B: Final[dict[str, tuple[str, ...]]] = {
     "zip": ("130**",) * 12,

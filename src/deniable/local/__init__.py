@@ -26,21 +26,29 @@ if TYPE_CHECKING:
         recommended,
     )
     from deniable.local.estimates import Estimate, Fitted, Mean, Shares, Support
+    from deniable.local.memoised import MeanMemory, MemoisedMean
     from deniable.local.numeric import DuchiMean, HybridMean, PiecewiseMean
     from deniable.local.rappor import BloomRappor, CohortReports, Memory, Rappor
+    from deniable.local.sketch import CountMeanSketch, HadamardSketch
     from deniable.local.surveys import Design, Survey, survey
+    from deniable.local.table import Conjunction, TableResponse
 
 _HOMES = {
     "BloomRappor": "rappor",
     "CohortReports": "rappor",
+    "Conjunction": "table",
+    "CountMeanSketch": "sketch",
     "Design": "surveys",
     "DuchiMean": "numeric",
     "Estimate": "estimates",
     "Fitted": "estimates",
+    "HadamardSketch": "sketch",
     "HybridMean": "numeric",
     "KaryRandomizedResponse": "categorical",
     "LocalHashing": "categorical",
     "Mean": "estimates",
+    "MeanMemory": "memoised",
+    "MemoisedMean": "memoised",
     "Memory": "rappor",
     "NuRandomizedResponse": "binary",
     "OptimizedUnary": "categorical",
@@ -54,6 +62,7 @@ _HOMES = {
     "Support": "estimates",
     "Survey": "surveys",
     "SymmetricUnary": "categorical",
+    "TableResponse": "table",
     "TwoCoinSurvey": "binary",
     "WarnerSurvey": "binary",
     "recommended": "categorical",
@@ -63,14 +72,19 @@ _HOMES = {
 __all__ = [
     "BloomRappor",
     "CohortReports",
+    "Conjunction",
+    "CountMeanSketch",
     "Design",
     "DuchiMean",
     "Estimate",
     "Fitted",
+    "HadamardSketch",
     "HybridMean",
     "KaryRandomizedResponse",
     "LocalHashing",
     "Mean",
+    "MeanMemory",
+    "MemoisedMean",
     "Memory",
     "NuRandomizedResponse",
     "OptimizedUnary",
@@ -84,6 +98,7 @@ __all__ = [
     "Support",
     "Survey",
     "SymmetricUnary",
+    "TableResponse",
     "TwoCoinSurvey",
     "WarnerSurvey",
     "recommended",

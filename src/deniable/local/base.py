@@ -11,7 +11,7 @@ import numpy as np
 
 from deniable import curves
 from deniable.curves import Curve
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.local import bits, border
 from deniable.local.border import Ints, Packed
 from deniable.local.estimates import Estimate, Shares, Support, within
@@ -41,6 +41,12 @@ class Protocol(ABC):
     @abstractmethod
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Any:
         """A report for each answer. Exact: no floating-point number decides a probability. `entropy` is for tests."""
+
+    def probabilities(self, answer: Any) -> dict[Any, float]:
+        """How likely each report is from a person with this answer, for planning and teaching: the answer is a public
+        example, never anybody's.
+        """
+        raise too_many(self)
 
     @abstractmethod
     def estimate(self, reports: Any) -> Estimate:
@@ -116,7 +122,7 @@ class SharesProtocol(Protocol):
         """With probability at least `confidence`, all of so many estimated shares are this near to the truth, about the
         people who answered or about a population, at any number of people: sqrt(ln(2 shares/β) / (2 n)) / gap.
 
-        Hoeffding's inequality for n reports in [0, 1] and a union over the shares, β = 1 - confidence (source 001).
+        Hoeffding's inequality for n reports in [0, 1] and a union over the shares, β = 1 - confidence.
         """
         n, k = border.people(people), check.whole("shares", shares)
         if not 1 <= k <= MOST_CATEGORIES:
@@ -129,6 +135,26 @@ class BitsProtocol(SharesProtocol):
 
     __slots__ = ()
     categories: int
+
+    def probabilities(self, answer: Any) -> dict[Any, float]:
+        """By report, as a text of bits, that of category 0 first."""
+        own = self.told(answer)
+        chances = [float(self.support.own if i == own else self.support.other) for i in range(self.categories)]
+        found: dict[Any, float] = {"": 1.0}
+        for chance in chances:
+            found = {
+                told + bit: mass * p for told, mass in found.items() for bit, p in (("0", 1 - chance), ("1", chance))
+            }
+        return found
+
+    def told(self, answer: Any) -> int:
+        """One category whose reports can be told one by one, because there are not many."""
+        listed, alone = border.categories("answer", answer, self.categories)
+        if not alone:
+            raise InvalidParameter("answer", NOTHING, "must be one category")
+        if self.categories > MOST_BITS:
+            raise too_many(self, f" (with up to {MOST_BITS} categories they are not)")
+        return int(listed[0])
 
     def rows(self, reports: Any) -> Packed:
         """Reports as packed rows; what `randomize` can never return is refused. Here, every row of bits is possible."""
@@ -153,6 +179,14 @@ class BitsProtocol(SharesProtocol):
         return border.hexadecimal(texts, self.categories)
 
 
+def too_many(protocol: Protocol, otherwise: str = "") -> InvalidOperation:
+    """What to say of a protocol with too many reports; `otherwise` says when they are few."""
+    return InvalidOperation(
+        f"the reports of {type(protocol).__name__} are too many to be told one by one{otherwise}; "
+        "look at what an attacker can do with one: plots.tradeoff(protocol.curve)"
+    )
+
+
 def diluted(curve: Curve, chance: float) -> Curve:
     """With probability `chance` (rounded up by the caller) the curve, otherwise nothing, and which of them is seen."""
     if chance >= 1:
@@ -169,3 +203,5 @@ def category_count(value: Any) -> int:
 
 
 MOST_CATEGORIES = 2**24
+MOST_BITS = 6
+"""Most bits of a report whose probabilities are told row by row."""

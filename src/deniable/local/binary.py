@@ -2,10 +2,10 @@
 
 ::
 
-    TwoCoinSurvey(truth=, yes=)      first coin: tell the truth; otherwise a second coin answers   (source 000)
+    TwoCoinSurvey(truth=, yes=)      first coin: tell the truth; otherwise a second coin answers   (PSL 2024)
     WarnerSurvey(p=)                 asked the statement with probability p, its opposite otherwise (Warner 1965)
-    NuRandomizedResponse(nu=)        two coins, the second one fair                                 (source 000)
-    RandomizedResponse(p=)           keep the answer with probability p, otherwise flip it          (source 001)
+    NuRandomizedResponse(nu=)        two coins, the second one fair                                 (PSL 2024)
+    RandomizedResponse(p=)           keep the answer with probability p, otherwise flip it          (Wang)
 
 They are four ways to say the same thing: a yes is reported with one probability by those who mean it and with a lower
 one by those who do not. `estimate` returns the share of yes.
@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from deniable import curves, noise
 from deniable.curves import Curve
 from deniable.curves.check import exactly_one
-from deniable.errors import InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import border
 from deniable.local.base import Parameter, SharesProtocol
 from deniable.local.border import Ints
 from deniable.local.estimates import Support
-from deniable.local.odds import Odds, Rational, exact
+from deniable.local.odds import Number, Odds, Rational, exact
 from deniable.noise import check
 
 if TYPE_CHECKING:
@@ -51,6 +51,23 @@ class BinaryProtocol(SharesProtocol):
         listed, alone = border.yes_or_no("answers", answers)
         reports = self.respond(listed, border.witnessed(entropy))
         return bool(reports[0]) if alone else reports
+
+    def probabilities(self, answer: Any) -> dict[Any, float]:
+        """P(no) and P(yes) for a person with this answer.
+
+        >>> RandomizedResponse(p=0.75).probabilities(True)
+        {False: 0.25, True: 0.75}
+        """
+        listed, alone = border.yes_or_no("answer", answer)
+        if not alone:
+            raise InvalidParameter("answer", NOTHING, "must be one answer")
+        no, yes = self._of_each(bool(listed[0]))
+        return {False: float(no), True: float(yes)}
+
+    def _of_each(self, answer: bool) -> tuple[Number, Number]:
+        """P(no) and P(yes)."""
+        yes = self.support.own if answer else self.support.other
+        return 1 - yes, yes
 
     def encode(self, reports: Any) -> list[str]:
         return border.written(reports, 2)
@@ -74,6 +91,10 @@ class FlippedAnswer(BinaryProtocol):
     def curve(self) -> Curve:
         return curves.randomized_response(epsilon=self.odds.epsilon)
 
+    def _of_each(self, answer: bool) -> tuple[Number, Number]:
+        # 1 - own would lose the digits of a small chance.
+        return (self.support.other, self.support.own) if answer else (self.support.own, self.support.other)
+
     def respond(self, answers: Answers, entropy: Entropy | None) -> Answers:
         return np.asarray(answers == self.odds.heads(len(answers), entropy))
 
@@ -85,7 +106,7 @@ class TwoCoinSurvey(BinaryProtocol):
 
     For all answers x, x′ of one person: P(yes | x) = (1 - truth) yes + truth x, so the report's likelihood ratio is at
     most the larger of (yes + truth(1 - yes)) / (yes(1 - truth)) and its mirror image in 1 - yes. With two fair coins
-    P(yes | x) = 1/4 + x/2 and ε = ln 3 (Warner 1965 as told in source 000). The share of yes is
+    P(yes | x) = 1/4 + x/2 and ε = ln 3 (Warner 1965, as the slides of PSL 2024 tell it). The share of yes is
     (reports/n - (1 - truth) yes) / truth; with fair coins 2 reports/n - 1/2.
 
     >>> from fractions import Fraction
@@ -103,7 +124,7 @@ class TwoCoinSurvey(BinaryProtocol):
         object.__setattr__(self, "truth", _inside("truth", truth))
         object.__setattr__(self, "yes", _inside("yes", yes))
         own, other = self._chances()
-        Odds(max(own / other, (1 - other) / (1 - own)), Fraction(0)).within("truth", truth)
+        Odds(max(own / other, (1 - other) / (1 - own)), Fraction(0)).chosen("truth", truth)
 
     @property
     def support(self) -> Support:
@@ -149,7 +170,7 @@ class WarnerSurvey(BinaryProtocol):
 
     def __init__(self, *, p: Rational) -> None:
         object.__setattr__(self, "p", _inside("p", p))
-        self._odds().within("p", p)
+        self._odds().chosen("p", p)
 
     @property
     def support(self) -> Support:
@@ -168,6 +189,9 @@ class WarnerSurvey(BinaryProtocol):
         # Where the opposite is shown more often, it is a no that speaks for the property.
         return np.asarray(np.count_nonzero(listed == (2 * self.p > 1)), dtype=np.int64), len(listed)
 
+    def _of_each(self, answer: bool) -> tuple[Number, Number]:
+        return (1 - self.p, self.p) if answer else (self.p, 1 - self.p)
+
     def parameters(self) -> dict[str, Parameter]:
         return {"p": exact(self.p)}
 
@@ -182,7 +206,7 @@ class NuRandomizedResponse(FlippedAnswer):
 
     For all answers x, x′ of one person: ε = log((1 + ν)/(1 - ν)), so ν = tanh(ε/2). Give ν or ε. The share of yes is
     yes/(n ν) - (1 - ν)/(2ν), with risk q(1-q)/(n ν²), q = (1-ν)/2 + νθ, over a population and (1 - ν²)/(4 n ν²) for the
-    people who answered (source 000; its slide prints the estimator with 1/(n ν²), which is biased: at ν = 1/2, θ = 0.3
+    people who answered (PSL 2024, whose slide prints the estimator with 1/(n ν²), which is biased: at ν = 1/2, θ = 0.3
     its mean is 1.1).
 
     >>> NuRandomizedResponse(nu=0.5).estimate([True] * 4 + [False] * 6).value
@@ -197,7 +221,7 @@ class NuRandomizedResponse(FlippedAnswer):
         else:
             # The truth or a fair coin is the truth with probability (1 + ν)/2, and otherwise its opposite.
             share = _inside("nu", nu)
-            odds = Odds((1 + share) / (1 - share), Fraction(0)).within("nu", nu)
+            odds = Odds((1 + share) / (1 - share), Fraction(0)).chosen("nu", nu)
         object.__setattr__(self, "odds", odds)
 
     @property
@@ -218,7 +242,7 @@ class RandomizedResponse(FlippedAnswer):
 
     For all answers x, x′ of one person: ε = log(p/(1-p)), so p = e^ε/(1 + e^ε). Give p or ε. Among all ε-private
     channels with two answers none is better (Kairouz, Oh & Viswanath 2016). Each person's 1/2 + (y - 1/2)/(2p - 1) is
-    unbiased, with variance p(1-p)/(2p-1)² = e^ε/(e^ε-1)² whatever the truth (source 001).
+    unbiased, with variance p(1-p)/(2p-1)² = e^ε/(e^ε-1)² whatever the truth.
 
     >>> RandomizedResponse(epsilon=1.0).variance(share=0.5, people=1)
     0.92067359420779...
@@ -231,7 +255,7 @@ class RandomizedResponse(FlippedAnswer):
             odds = Odds.of(epsilon=epsilon)
         else:
             keep = _inside("p", p)
-            odds = Odds(keep / (1 - keep), Fraction(0)).within("p", p)
+            odds = Odds(keep / (1 - keep), Fraction(0)).chosen("p", p)
         object.__setattr__(self, "odds", odds)
 
     @property

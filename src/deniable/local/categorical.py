@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -39,6 +40,9 @@ from deniable.noise import check
 if TYPE_CHECKING:
     from deniable.noise import Entropy
 
+
+MOST_TOLD: Final = 1000
+"""Most categories whose probabilities are told one by one."""
 
 PEOPLE_AT_A_TIME: Final = 2**15
 """What is worked out for so many people at a time stays in a processor's cache."""
@@ -82,6 +86,15 @@ class KaryRandomizedResponse(SharesProtocol):
         listed, alone = border.categories("answers", answers, self.categories)
         reports = lied(listed, self.categories, self.odds, border.witnessed(entropy))
         return int(reports[0]) if alone else reports
+
+    def probabilities(self, answer: Any) -> dict[Any, float]:
+        listed, alone = border.categories("answer", answer, self.categories)
+        if not alone:
+            raise InvalidParameter("answer", NOTHING, "must be one category")
+        if self.categories > MOST_TOLD:
+            return super().probabilities(answer)
+        own, other = float(self.support.own), float(self.support.other)
+        return {category: own if category == listed[0] else other for category in range(self.categories)}
 
     def count(self, reports: Any) -> tuple[Ints, int]:
         listed = border.reported("reports", reports, self.categories)
@@ -373,6 +386,16 @@ class SubsetSelection(BitsProtocol):
         for piece in bits.pieces(len(listed), rows.shape[1], FILLED_AT_A_TIME):
             rows[piece] = _sets(listed[piece], within[piece], self.categories, self.size, source)
         return rows[0] if alone else rows
+
+    def probabilities(self, answer: Any) -> dict[Any, float]:
+        """By set, as a text of bits: sets with the person's own category have weight E."""
+        own, odds = self.told(answer), float(self.odds.number)
+        weights = {
+            "".join("01"[i in chosen] for i in range(self.categories)): odds if own in chosen else 1.0
+            for chosen in combinations(range(self.categories), self.size)
+        }
+        total = math.fsum(weights.values())
+        return {told: weight / total for told, weight in weights.items()}
 
     def rows(self, reports: Any) -> Packed:
         """A report is a set of `size` categories: rows with more or fewer bits set are none."""

@@ -24,6 +24,7 @@ from deniable.errors import InvalidParameter
 from deniable.local.border import Floats, Ints
 from deniable.local.odds import Number
 from deniable.noise import check
+from deniable.numbers import onto_simplex
 
 
 @final
@@ -246,7 +247,7 @@ class Fitted(Estimate):
     def projected(self) -> Floats:
         """The nearest shares that are at least 0 and sum to at most 1: people may have other answers too."""
         positive = np.maximum(self.shares, 0.0)
-        return positive if positive.sum() <= 1 else onto_simplex(self.shares)
+        return positive if positive.sum() <= 1 else np.asarray(onto_simplex(self.shares))
 
 
 @final
@@ -316,15 +317,3 @@ def deviation(confidence: float) -> float:
     from scipy.special import ndtri
 
     return float(-ndtri((1 - within("confidence", confidence)) / 2))
-
-
-def onto_simplex(values: Floats) -> Floats:
-    """The nearest point with entries at least 0 that sum to 1: subtract one number, cut at 0 (Duchi et al. 2008).
-
-    >>> onto_simplex(np.array([0.75, 0.5, -0.25])).tolist()
-    [0.625, 0.375, 0.0]
-    """
-    ordered = np.sort(values)[::-1]
-    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(values) + 1)
-    kept = int(np.flatnonzero(ordered > excess)[-1])
-    return np.asarray(np.maximum(values - excess[kept], 0.0))

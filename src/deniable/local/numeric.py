@@ -93,6 +93,13 @@ class MeanProtocol(Protocol):
         reports = self.respond(on_grid(listed, self.low, self.high, self.steps), border.witnessed(entropy))
         return int(reports[0]) if alone else reports
 
+    def place(self, answer: Any) -> int:
+        """The step of the grid for one answer."""
+        listed, alone = border.numbers("answer", answer)
+        if not alone:
+            raise InvalidParameter("answer", NOTHING, "must be one number")
+        return int(on_grid(listed, self.low, self.high, self.steps)[0])
+
     def estimate(self, reports: Any) -> Mean:
         listed = self._possible(reports)
         n, values, spread = border.some(len(listed)), self.unbiased(listed), self.spread
@@ -192,6 +199,11 @@ class DuchiMean(MeanProtocol):
     def steps(self) -> int:
         return FINENESS
 
+    def probabilities(self, answer: Any) -> dict[Any, float]:
+        kept, share = float(self.odds.number / (self.odds.number + 1)), self.place(answer) / self.steps
+        one = kept * share + (1 - kept) * (1 - share)
+        return {0: 1 - one, 1: one}
+
     @property
     def spread(self) -> Spread:
         return Spread(-1.0, self._reach() ** 2)
@@ -265,6 +277,19 @@ class PiecewiseMean(MeanProtocol):
 
     def unbiased(self, reports: Ints) -> Floats:
         return np.asarray((2 * reports - (self.outcomes - 1)) * (self._line()[1] / 2))
+
+    def pieces(self, answer: Any) -> tuple[Floats, Floats]:
+        """Where the window around an answer begins and ends among all cells, as estimates of the answer that they are
+        read as, and the probabilities of the three pieces: for planning and teaching, as `probabilities`.
+        """
+        place, cells, window = self.place(answer), self.outcomes, self._window()
+        share = float(self.odds.root().number / (self.odds.root().number + 1))
+        far = (1 - share) / (cells - window)
+        ends = self.unbiased(np.array([0, place, place + window, cells])) - self._line()[1] / 2
+        masses = np.array([far * place, share, far * (cells - window - place)])
+        edges = float(self.low) + float(self.high - self.low) / 2 * (1 + ends)
+        kept = masses > 0  # at a bound the window has nothing on one side
+        return np.concatenate((edges[:1], edges[1:][kept])), masses[kept]
 
     def _window(self) -> int:
         # One cell more than N/(s + 1) rounded up: far more than the float's error, so that (N - W)/W < s for certain.

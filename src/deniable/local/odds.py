@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable import noise
+from deniable.curves.advice import warn_if_weak
 from deniable.curves.check import exactly_one
 from deniable.errors import InvalidParameter
 from deniable.noise import Wheel, check
@@ -65,8 +66,8 @@ class Odds:
     def of(cls, *, epsilon: Rational | None = None, odds: Rational | None = None) -> Odds:
         """From ε, or from e^ε itself where that is the rational number."""
         if exactly_one(epsilon=epsilon, odds=odds) == "epsilon":
-            return cls(Fraction(1), check.rational("epsilon", epsilon)).within("epsilon", epsilon)
-        return cls(check.rational("odds", odds), Fraction(0)).within("odds", odds)
+            return cls(Fraction(1), check.rational("epsilon", epsilon)).chosen("epsilon", epsilon)
+        return cls(check.rational("odds", odds), Fraction(0)).chosen("odds", odds)
 
     def within(self, name: str, asked: object) -> Odds:
         """Itself, if it is strong enough to estimate anything and weak enough to protect anybody."""
@@ -76,6 +77,11 @@ class Odds:
             if name == "epsilon":
                 raise InvalidParameter(name, asked, f"must lie {between}", "more protects nobody, less says nothing")
             raise InvalidParameter(name, asked, f"must make the truth likelier, with ε {between}")
+        return self
+
+    def chosen(self, name: str, asked: object) -> Odds:
+        """The same for odds that alone are what a person chose to be protected by; warns where they protect little."""
+        warn_if_weak(epsilon=self.within(name, asked).epsilon)
         return self
 
     @property

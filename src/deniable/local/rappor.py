@@ -381,15 +381,20 @@ class BloomRappor(Protocol):
         return Memory(rows, cohorts)
 
     def _checked(self, reports: Any) -> tuple[Packed, Ints]:
-        if not isinstance(reports, CohortReports):
-            raise InvalidParameter("reports", NOTHING, "must be CohortReports, as randomize and report return them")
-        rows = border.packed("reports", reports.rows, self.bits)
-        rule = f"must name a cohort below {self.cohorts} for each row of bits"
-        cohorts, _ = border.whole("reports", reports.cohorts, self.cohorts, rule)
-        if len(cohorts) != len(rows):
-            raise InvalidParameter("reports", NOTHING, rule)
-        border.some(len(rows))
-        return rows, cohorts
+        return checked_rows(reports, self.bits, self.cohorts)
+
+
+def checked_rows(reports: Any, width: int, cohorts: int) -> tuple[Packed, Ints]:
+    """Rows of so many bits and the public number of the cohort, or of the hash function, that made each."""
+    if not isinstance(reports, CohortReports):
+        raise InvalidParameter("reports", NOTHING, "must be CohortReports, as randomize and report return them")
+    rows = border.packed("reports", reports.rows, width)
+    rule = f"must name a cohort below {cohorts} for each row of bits"
+    numbers, _ = border.whole("reports", reports.cohorts, cohorts, rule)
+    if len(numbers) != len(rows):
+        raise InvalidParameter("reports", NOTHING, rule)
+    border.some(len(rows))
+    return rows, numbers
 
 
 def _remembered(memory: Any, width: int) -> None:

@@ -10,7 +10,6 @@ reports. What the answers may be is part of the design and is never looked up in
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import os
@@ -26,6 +25,8 @@ from deniable.errors import NOTHING, InvalidParameter, MissingExtra, UnreadableR
 from deniable.local import binary, categorical, numeric
 from deniable.local.base import Protocol
 from deniable.local.estimates import Estimate, Shares
+from deniable.numbers import percent
+from deniable.wellformed import extent_of, fields_of, records_of
 
 if TYPE_CHECKING:
     from deniable.local.odds import Rational
@@ -155,23 +156,23 @@ class Survey:
         """
         with _new_file(Path(path)) as file:
             file.write(f"# {json.dumps(self.design.to_dict(), ensure_ascii=False)}\n")
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["report"])
-            writer.writerows([text] for text in self.design.protocol.encode(self.reports))
+            # No text of a report has a quote, a comma or a line end in it, so a line is a report, and a report a line.
+            file.writelines(f"{text}\n" for text in ("report", *self.design.protocol.encode(self.reports)))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Survey:
         """The survey of a file that `save` wrote."""
         try:
-            with Path(path).open(encoding="utf-8", newline="") as file:
+            with Path(path).open(encoding="utf-8") as file:
                 first = file.readline()
                 record = json.loads(first[2:]) if first.startswith("# ") else None
                 design = Design.from_dict(record)
-                rows = csv.reader(file)
-                if next(rows, None) != ["report"]:
+                if file.readline() != "report\n":
                     raise UnreadableRecord("the reports of this survey are missing")
-                texts = [",".join(row) for row in rows if row]  # a second column is no report
-        except (UnicodeDecodeError, json.JSONDecodeError, csv.Error, RecursionError):
+                texts = [line.removesuffix("\n") for line in file]
+                if "" in texts:
+                    raise UnreadableRecord(f"line {texts.index('') + 3:,} is empty, and every line is a report")
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
             raise UnreadableRecord(f"{path}: this is no survey of deniable; {REPORTS}") from None
         except UnreadableRecord as error:
             raise UnreadableRecord(f"{path}: {error}; {REPORTS}") from None
@@ -205,7 +206,7 @@ def survey(
     True
     """
     design = Design(str(question), *_protocol(epsilon, categories, low, high, protocol))
-    numbered = design.numbered(_column(answers, design.question))
+    numbered = design.numbered(column_of(answers, design.question))
     if not numbered:
         raise InvalidParameter("answers", NOTHING, "must hold the answer of at least one person")
     done = Survey(design, design.protocol.randomize(numbered, entropy=entropy))
@@ -272,7 +273,7 @@ def _word(value: Any) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _column(table: Any, question: str) -> list[Any]:
+def column_of(table: Any, question: str) -> list[Any]:
     """The answers, one for each person."""
     if isinstance(table, str | os.PathLike):
         return _csv_column(Path(table), question)
@@ -294,18 +295,26 @@ def _column(table: Any, question: str) -> list[Any]:
 
 
 def _csv_column(path: Path, question: str) -> list[Any]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            for delimiter in DELIMITERS:
-                file.seek(0)
-                rows = csv.reader(file, delimiter=delimiter)
-                place = _place(next(rows, []), question, path)
-                if place is not None:
-                    return [row[place] if place < len(row) else "" for row in rows if row]
-    except (UnicodeDecodeError, csv.Error):
-        raise InvalidParameter("answers", str(path), "must be a CSV file in UTF-8") from None
+    with path.open(encoding="utf-8-sig", newline="", errors="replace") as file:
+        first = file.readline().rstrip("\r\n")
+    for delimiter in DELIMITERS:
+        names = fields_of(first, delimiter) or []
+        place = _place(names, question, path)
+        if place is not None:
+            return _cells(str(path), delimiter, len(names), place)
     remedy = "its first line must name the columns, with commas, semicolons or tabs between them"
     raise InvalidParameter("question", question, f"is the name of no column of {path}", remedy)
+
+
+def _cells(path: str, delimiter: str, columns: int, place: int) -> list[Any]:
+    """The fields of one column; refused where people could be lost, or be counted for an empty line."""
+    extent = extent_of(path, columns, delimiter=delimiter, called="answers")
+    if columns == 1 and extent.blank is not None:
+        rule = f"line {extent.blank:,}: is empty, which may be an empty answer or no answer at all"
+        raise InvalidParameter("answers", path, rule, 'write "" for an empty answer, and remove other empty lines')
+    records = records_of(path, delimiter, extent.longest)
+    next(records, None)
+    return [row[place] for row in records]
 
 
 def _place(names: list[str], question: str, path: Path) -> int | None:
@@ -383,6 +392,9 @@ def _show_design(done: Survey, out: str, as_json: bool) -> None:
             ),
         ],
     )
+    if isinstance(protocol := done.design.protocol, numeric.MeanProtocol):
+        low, high = float(protocol.low), float(protocol.high)
+        print(f"An answer below {low:g} counts as {low:g}, and one above {high:g} as {high:g}.")
     print(f"Next: deniable survey --estimate {shlex.quote(out)}")  # not wrapped, so that it can be copied
 
 
@@ -404,7 +416,7 @@ def _show_estimate(done: Survey, confidence: float, as_json: bool) -> None:
         (name or "(empty)", *(_number(value, shares) for value in row), _bar(row[0]) if shares else "")
         for name, *row in zip(names, *columns, strict=True)
     ]
-    level = f"{100 * confidence:.6g} %"
+    level = f"{percent(confidence)} %"
     heads = ("answer", "share" if shares else "value", "std. error", f"{level} low", f"{level} high", "")
     _print_rows(f"{done.design.question}: {found.people:,} people, {done.design.protocol!r}", heads, shown)
     if shares and not all(0 <= value <= 1 for value in columns[0]):

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
-    from deniable.mechanisms import cautionary, limits, linear
+    from deniable.mechanisms import cautionary, denoise, graphs, laws, limits, linear, small
     from deniable.mechanisms.additive import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
     from deniable.mechanisms.base import Adaptive, Composed, Mechanism, Parallel
     from deniable.mechanisms.continual import FactorisedCounter, TreeCounter
     from deniable.mechanisms.histogram import Histogram, UnknownKeys
-    from deniable.mechanisms.inverse import BinaryInverseSensitivity, InverseSensitivity
+    from deniable.mechanisms.inverse import BinaryInverseSensitivity, BinaryMedian, InverseSensitivity
     from deniable.mechanisms.linear import LinearQueries
     from deniable.mechanisms.piecewise import Median, PiecewiseExponential, Quantile
     from deniable.mechanisms.poisson import PoissonMechanism
@@ -41,6 +41,7 @@ _HOMES = {
     "AboveThreshold": "threshold",
     "Adaptive": "base",
     "BinaryInverseSensitivity": "inverse",
+    "BinaryMedian": "inverse",
     "Bounds": "statistics",
     "Composed": "base",
     "DiscreteGaussian": "additive",
@@ -75,14 +76,19 @@ _HOMES = {
     "UnknownKeys": "histogram",
     "Variance": "statistics",
     "cautionary": "cautionary",
+    "denoise": "denoise",
+    "graphs": "graphs",
+    "laws": "laws",
     "limits": "limits",
     "linear": "linear",
+    "small": "small",
 }
 
 __all__ = [
     "AboveThreshold",
     "Adaptive",
     "BinaryInverseSensitivity",
+    "BinaryMedian",
     "Bounds",
     "Composed",
     "DiscreteGaussian",
@@ -117,8 +123,12 @@ __all__ = [
     "UnknownKeys",
     "Variance",
     "cautionary",
+    "denoise",
+    "graphs",
+    "laws",
     "limits",
     "linear",
+    "small",
 ]
 
 if not TYPE_CHECKING:

@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from deniable import curves, noise, numbers
 from deniable.curves import Curve, check
+from deniable.curves.advice import warn_if_weak
 from deniable.curves.rounding import quotient_up
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.mechanisms import exact, tails
@@ -80,11 +81,12 @@ def _only_with_epsilon(delta: Any, epsilon: Any) -> None:
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class _LaplaceNoise(Additive):
     LEVEL: ClassVar[str] = "scale"
+    NOISE: ClassVar[str] = "laplace"
 
     @property
     def scale(self) -> float:
         """The scale of the noise: P(|noise| > x) is about e^(-x/scale)."""
-        return self._level
+        return self.level
 
     def draw(self, size: Any, entropy: Entropy | None) -> Any:
         return noise.discrete_laplace(scale=self.width, size=size, entropy=entropy)
@@ -101,7 +103,7 @@ class _LaplaceNoise(Additive):
         from deniable.mechanisms import staircase
 
         epsilon = self.promise.epsilon(delta=0.0)
-        ours = math.sqrt(2) * self._level
+        ours = math.sqrt(2) * self.level
         if self.exponent is None:
             if self.sensitivity == 1:
                 return 1.0
@@ -133,16 +135,22 @@ _Level = tuple[Any, Any, Any, Any]
 """scale, epsilon, delta, mu, as they were given."""
 
 
-def _laplace_level(scale: Any, epsilon: Any, delta: Any, mu: Any) -> _Level:
+def _laplace_level(bound: Fraction, scale: Any, epsilon: Any, delta: Any, mu: Any) -> _Level:
     check.exactly_one(scale=scale, epsilon=epsilon, mu=mu)
     _only_with_epsilon(delta, epsilon)
     if delta is not None:
         delta = exact.chance_at_most("delta", delta)
     if scale is not None:
-        return exact.positive("scale", scale), None, None, None
+        width = exact.positive("scale", scale)
+        warn_if_weak(epsilon=Fraction(bound) / width)
+        return width, None, None, None
     name, given = ("epsilon", epsilon) if epsilon is not None else ("mu", mu)
     asked = exact.down(exact.positive(name, given))
-    return (None, asked, delta, None) if epsilon is not None else (None, None, None, asked)
+    if epsilon is None:
+        warn_if_weak(mu=asked)
+        return None, None, None, asked
+    warn_if_weak(epsilon=asked, delta=delta)
+    return None, asked, delta, None
 
 
 def _real_laplace(bound: Fraction, scale: Any, epsilon: Any, delta: Any, mu: Any) -> tuple[Curve, Fraction]:
@@ -231,8 +239,9 @@ class Laplace(_LaplaceNoise):
         mu: float | None = None,
         dimension: int | None = None,
     ) -> None:
-        level = _laplace_level(scale, epsilon, delta, mu)
-        (self._whole if is_whole(sensitivity) else self._real)(exact.l1(sensitivity), level, dimension)
+        bound = exact.l1(sensitivity)
+        level = _laplace_level(bound, scale, epsilon, delta, mu)
+        (self._whole if is_whole(sensitivity) else self._real)(bound, level, dimension)
 
 
 @final
@@ -258,7 +267,8 @@ class DiscreteLaplace(_LaplaceNoise):
         mu: float | None = None,
         dimension: int | None = None,
     ) -> None:
-        self._whole(exact.l1(sensitivity), _laplace_level(scale, epsilon, delta, mu), dimension)
+        bound = exact.l1(sensitivity)
+        self._whole(bound, _laplace_level(bound, scale, epsilon, delta, mu), dimension)
 
 
 # -- Gaussian --------------------------------------------------------------------------------------------------------
@@ -276,13 +286,17 @@ def _gaussian_mu(bound: Fraction, sigma: Any, mu: Any, epsilon: Any, delta: Any)
     _only_with_epsilon(delta, epsilon)
     if sigma is not None:
         ratio = bound / exact.positive("sigma", sigma)
+        warn_if_weak(mu=ratio)
         return ratio, exact.up(ratio)
     if mu is not None:
         asked = exact.down(exact.positive("mu", mu))
+        warn_if_weak(mu=asked)
         return Fraction(asked), asked
     if delta is None:
         raise InvalidParameter("epsilon", epsilon, "needs delta=", "Gaussian noise has no pure ε; Laplace noise has")
-    found = gaussian_mu(exact.at_most("epsilon", epsilon), exact.chance_at_most("delta", delta))
+    level = exact.at_most("epsilon", epsilon), exact.chance_at_most("delta", delta)
+    warn_if_weak(epsilon=level[0], delta=level[1])
+    found = gaussian_mu(*level)
     return Fraction(found), found
 
 
@@ -310,6 +324,7 @@ class Gaussian(Additive):
     """
 
     LEVEL: ClassVar[str] = "sigma"
+    NOISE: ClassVar[str] = "gaussian"
 
     def __init__(
         self,
@@ -363,7 +378,7 @@ class Gaussian(Additive):
     @property
     def sigma(self) -> float:
         """The standard deviation of the noise before it is rounded to the grid."""
-        return self._level
+        return self.level
 
     def draw(self, size: Any, entropy: Entropy | None) -> Any:
         return noise.rounded_gaussian(sigma=self.width, size=size, entropy=entropy)
@@ -391,6 +406,7 @@ class DiscreteGaussian(Additive):
     """
 
     LEVEL: ClassVar[str] = "sigma"
+    NOISE: ClassVar[str] = "discrete_gaussian"
 
     def __init__(
         self,
@@ -412,13 +428,16 @@ class DiscreteGaussian(Additive):
         single = dimension is None or check.integer("dimension", dimension, 1) == 1
         if sigma is not None:
             width: Any = exact.short(exact.positive("sigma", sigma))
+            warn_if_weak(mu=exact.root_up(square / Fraction(width) ** 2))
         elif rho is not None:
             asked = exact.down(exact.positive("rho", rho))
+            warn_if_weak(mu=exact.root_up(2 * Fraction(asked)))
             width = exact.up(exact.root_up(square / (2 * Fraction(asked))))
         elif delta is None:
             raise InvalidParameter("epsilon", epsilon, "needs delta=", "Gaussian noise has no pure ε")
         else:
             level = exact.at_most("epsilon", epsilon), exact.chance_at_most("delta", delta)
+            warn_if_weak(epsilon=level[0], delta=level[1])
             width = _discrete_sigma(square, single, *level)
         promise = curves.zcdp(rho=asked) if rho is not None else _vector_curve(square, single, Fraction(width))
         self._fill(max(bound, exact.root_up(Fraction(square))), width, None, dimension, promise)
@@ -426,7 +445,7 @@ class DiscreteGaussian(Additive):
     @property
     def sigma(self) -> float:
         """The parameter of the noise; its standard deviation is slightly less."""
-        return self._level
+        return self.level
 
     def draw(self, size: Any, entropy: Entropy | None) -> Any:
         return noise.discrete_gaussian(sigma=self.width, size=size, entropy=entropy)

@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable import curves, noise
 from deniable.curves import Curve, check
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotPrivateWarning
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotPrivateWarning, type_of
 from deniable.noise.check import blamed
 from deniable.units import Relation, Unit
 
 if TYPE_CHECKING:
+    from deniable.mechanisms.laws import OutputLaw
     from deniable.noise import Entropy
 
 MOST_PARTS: Final = 10**7
@@ -63,6 +64,15 @@ class Mechanism(ABC):
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, every number of the answer is this near to the truth."""
         raise InvalidOperation(f"{type(self).__name__} has no error in numbers")
+
+    def law(self, value: Any) -> OutputLaw:
+        """The law of the answer on this value, for planning and teaching: it is no release, so never show it for
+        private data.
+        """
+        raise InvalidOperation(
+            f"the law of an answer of {type(self).__name__} cannot be told as one law of numbers; "
+            "look at one part of it, or at what an attacker can do with it: plots.tradeoff(mechanism.curve)"
+        )
 
     def efficiency(self) -> float:
         """The error of the best possible mechanism with this promise, divided by ours: 1 is optimal. Rounded down."""
@@ -224,7 +234,7 @@ class Adaptive(Mechanism):
     """A mechanism, then one that is chosen after seeing its answer. Made by `m.followed_by(choose, curve=)`.
 
     For all neighbours D, D′: the answers together are as hard to tell apart as first.curve * curve, because for every
-    first answer the second mechanism promises `curve` or less (FACTS 35; Dong, Roth & Su 2022, Theorem 3.2). A choice
+    first answer the second mechanism promises `curve` or less (Dong, Roth & Su 2022, Theorem 3.2). A choice
     that promises less privacy than that is refused, and the answers are not given.
 
     >>> from deniable import curves, mechanisms
@@ -258,7 +268,7 @@ class Adaptive(Mechanism):
         answers = so_far if isinstance(self.first, Composed | Adaptive) else (so_far,)
         chosen = self.choose(answers)
         if not isinstance(chosen, Mechanism):
-            raise InvalidParameter("choose", type(chosen).__name__, "must return a mechanism")
+            raise InvalidParameter("choose", type_of(chosen), "must return a mechanism")
         unit_of(self.first, chosen)
         if not fits(chosen.curve, self.allowed):
             # The refusal depends on the answers and on public parameters only: it is post-processing.
@@ -300,7 +310,7 @@ class Parallel(Mechanism):
     """One mechanism for each of several disjoint parts of the data: wards, years, blocks of rows.
 
     For all neighbours D, D′ by `unit`, only the parts that one unit touches differ, so the curve is the worst product
-    over the selections of that many parts. How many a unit touches is the whole question (FACTS B4), and there are two
+    over the selections of that many parts. How many a unit touches is the whole question, and there are two
     ways to say it:
 
     `Parallel.by_value(parts, unit=)`: what a row says decides its part. A unit that is added or removed touches as many
@@ -427,6 +437,12 @@ class Processed(_Around):
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
         return self.function(self.mechanism.release(value, entropy=entropy))
 
+    def law(self, value: Any) -> OutputLaw:
+        """Masses on what the function makes of an answer. It is called for many answers, twice for each."""
+        from deniable.mechanisms.laws import pushed
+
+        return pushed(self.mechanism.law(value), self.function)
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -437,6 +453,10 @@ class Asked(_Around):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
         return self.mechanism.release(self.statistic(value), entropy=entropy)
+
+    def law(self, value: Any) -> OutputLaw:
+        """The law of the mechanism inside on the statistic of this value."""
+        return self.mechanism.law(self.statistic(value))
 
     def error(self, *, confidence: float) -> float:
         return self.mechanism.error(confidence=confidence)

@@ -8,7 +8,8 @@ the numbers look harmless: (0, 1/n) for the second. They teach three things.
 - "ε-DP except with probability δ" permits handing over the whole table with probability δ (`Catastrophe`). Gaussian
   noise of the same (ε, δ) never does: its curve δ(ε) goes on falling as ε grows, where this one's stays at δ for ever.
 
-Sources: 001 (name and shame), 004 (catastrophe), 000 (subsampling); FACTS 40 to 42, B17.
+Sources: Yu-Xiang Wang, Differential Privacy Basics (name and shame); Near & Abuah, Programming Differential
+Privacy, 2021 (catastrophe); Differential Privacy for Machine Learning, Master IASD, Université PSL, 2024 (subsampling).
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class Subsampling(Mechanism):
 
     For all neighbours D, D′ that differ by one record, replaced or added or removed: the answers differ only if that
     record is published, so (0, rate)-DP. (A sample of a fixed *size* is another matter: when a record is added, the
-    rate of all others changes; FACTS B17.)
+    rate of all others changes.)
 
     >>> from deniable import mechanisms
     >>> published = mechanisms.cautionary.Subsampling(rate=0.001)

@@ -6,14 +6,15 @@ from fractions import Fraction
 from typing import Any
 
 from deniable import numbers
+from deniable.curves.advice import warn_if_weak
 from deniable.errors import InvalidParameter
 from deniable.noise import check
 from deniable.numbers import down, root_up, up
 from deniable.units import Sensitivity
 
 __all__ = [
-    "at_most", "ceil", "chance_at_most", "down", "finite", "floor", "floor_log2", "l1", "l2", "moved", "not_negative",
-    "positive", "root_up", "short", "up",
+    "at_most", "ceil", "chance_at_most", "down", "epsilon", "finite", "floor", "floor_log2", "l1", "l2", "moved",
+    "not_negative", "positive", "root_up", "short", "up",
 ]  # fmt: skip
 
 
@@ -23,6 +24,13 @@ def positive(name: str, value: Any) -> Fraction:
     if not Fraction(2) ** -400 <= result <= Fraction(2) ** 400:
         raise InvalidParameter(name, value, "must lie between 1e-120 and 1e120")
     return result
+
+
+def epsilon(value: Any) -> Fraction:
+    """The exact value of a pure ε that a caller chose; warns of one that protects little."""
+    chosen = positive("epsilon", value)
+    warn_if_weak(epsilon=chosen)
+    return chosen
 
 
 def not_negative(name: str, value: Any) -> Fraction:

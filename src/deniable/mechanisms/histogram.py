@@ -1,8 +1,7 @@
 """Counts by bin: with bins that are known in advance, and with keys that only the data knows.
 
 A row falls into one bin, so one unit moves few counts (`Sensitivity.histogram`): the noise does not grow with the
-number of bins. Under `Unit.replaced_row()` a row may leave one bin and enter another: twice the ε of an added row
-(FACTS B4).
+number of bins. Under `Unit.replaced_row()` a row may leave one bin and enter another: twice the ε of an added row.
 """
 
 from __future__ import annotations
@@ -20,10 +19,12 @@ import numpy as np
 
 from deniable import curves
 from deniable.curves import Curve, check
+from deniable.curves.advice import warn_if_weak
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.mechanisms import exact, spelling, tails, values
+from deniable.mechanisms import exact, laws, spelling, tails, values
 from deniable.mechanisms.additive import DiscreteLaplace, Gaussian, asks_for_laplace
 from deniable.mechanisms.base import Mechanism, check_unit, witnessed
+from deniable.mechanisms.laws import OutputLaw
 from deniable.mechanisms.steps import Additive
 from deniable.units import Relation, Sensitivity, Unit
 
@@ -75,7 +76,7 @@ class Histogram(Mechanism):
     >>> len(ages.release([3, 30, 44, 70, 130]))
     3
 
-    Source: Dwork & Roth (2014), section 3.3; FACTS 25, 67, B4, B5.
+    Source: Dwork & Roth (2014), section 3.3.
     """
 
     bins: tuple[Any, ...]
@@ -136,6 +137,11 @@ class Histogram(Mechanism):
         """Noisy counts of a column of rows, one for each bin."""
         return self.release_counts(self.count(value), entropy=entropy)
 
+    def law(self, value: Any) -> OutputLaw:
+        """The noise around the count, for a histogram of one bin."""
+        laws.needs_one_number(len(self), "Histogram")
+        return self.noise.law(int(self.count(value)[0]))
+
     def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> values.Ints:
         """Noisy counts of exact counts that were made elsewhere: one for each bin, in the order of the bins. With
         categories also by key: a dict, or a pandas series such as value_counts() makes; keys that are no category are
@@ -153,7 +159,7 @@ class Histogram(Mechanism):
     def shares(self) -> Mechanism:
         """The same mechanism with its answer made into shares of one: clamped at 0 and divided by their sum.
 
-        If no count is left above 0, all shares are equal. (Dividing by that sum is the error of FACTS B5: with 10 empty
+        If no count is left above 0, all shares are equal. (Dividing by that sum is a common error: with 10 empty
         bins it divides by zero once in a thousand runs.) Under `Unit.row()` the number of rows is private, and is not
         needed.
         """
@@ -351,6 +357,7 @@ class UnknownKeys(Mechanism):
             least = check.integer("threshold", threshold, unit.rows + 1)
         else:
             most = exact.chance_at_most("delta", delta)
+            warn_if_weak(delta=most)
             least = least_threshold(noisy, rows=unit.rows, each=unit.rows, delta=most)
         self._settle(unit=unit, noise=noisy, threshold=least)
 

@@ -2,11 +2,11 @@
 
 For a statistic f with finitely many answers, D(x, y) = min{k : some x′ with d(x, x′) = k has f(x′) = y}. It moves by
 at most 1 between neighbours, so it is a utility of sensitivity 1 for any f at all. The mechanism that it gives is at
-least as accurate as every unbiased mechanism at ε/4 (Asi & Duchi 2020; FACTS 54 to 57), and at ε/2 if there are only
-two answers (FACTS 58).
+least as accurate as every unbiased mechanism at ε/4 (Asi & Duchi 2020), and at ε/2 if there are only two
+answers.
 
 The list of answers must be public, and each must be the true one for some data: an answer that no data has is refused
-(its distance is infinite), for leaving it out has to be decided before looking at the data (FACTS B9).
+(its distance is infinite), for leaving it out has to be decided before looking at the data.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ import numpy as np
 from deniable import curves
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.mechanisms import exact, values
+from deniable.mechanisms import exact, laws, values
 from deniable.mechanisms.base import Mechanism, witnessed
 from deniable.mechanisms.digits import choose
-from deniable.mechanisms.selection import Number, exponential_gap
+from deniable.mechanisms.laws import Masses
+from deniable.mechanisms.selection import Exponential, Number, exponential_gap
 from deniable.units import Unit
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
 
-__all__ = ["BinaryInverseSensitivity", "InverseSensitivity", "ModeDistance", "QuantileDistance"]
+__all__ = ["BinaryInverseSensitivity", "BinaryMedian", "InverseSensitivity", "ModeDistance", "QuantileDistance"]
 
 
 # -- distances -------------------------------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ class _Inverse(Mechanism):
             raise InvalidParameter("distance", distance, "must be a function of the data and an answer")
         object.__setattr__(self, "answers", listed)
         object.__setattr__(self, "distance", distance)
-        object.__setattr__(self, "level", exact.positive("epsilon", epsilon))
+        object.__setattr__(self, "level", exact.epsilon(epsilon))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(<{len(self.answers)} answers>, epsilon={exact.short(self.level)!r})"
@@ -184,6 +185,10 @@ class _Inverse(Mechanism):
         found = np.array(self.distances(data), dtype=float)
         weights = np.exp(-float(self.level) / self.halves * (found - found.min()))
         return np.asarray(weights / weights.sum())
+
+    def law(self, value: Any) -> Masses:
+        """Masses on the answers for these data."""
+        return laws.masses(self.answers, self.probabilities(value))
 
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, the answer is true of data in which at most this many people differ
@@ -255,7 +260,17 @@ class InverseSensitivity(_Inverse):
 
     @classmethod
     def mode(cls, *, answers: Sequence[Hashable], epsilon: Number) -> InverseSensitivity:
-        """The most frequent of `answers`; a row that is none of them votes for nobody. Neighbours: one row replaced."""
+        """The most frequent of `answers`; a row that is none of them votes for nobody. Neighbours: one row replaced.
+
+        Of equally frequent answers the first in the list is the mode, also of data in which nobody votes. So the order
+        of `answers` decides ties, and must not come from the data; a later answer needs one row more than a tie.
+
+        >>> from deniable import mechanisms
+        >>> mechanisms.InverseSensitivity.mode(answers=["a", "b"], epsilon=1).distances(["a", "b"])
+        (0, 1)
+        >>> mechanisms.InverseSensitivity.mode(answers=["b", "a"], epsilon=1).distances(["a", "b"])
+        (0, 1)
+        """
         listed = tuple(answers)
         try:
             hash(listed)
@@ -271,7 +286,7 @@ class BinaryInverseSensitivity(_Inverse):
     For all neighbours D, D′: ε-DP, and no less. One of the two distances is 0 and the other, d, at least 1. Either the
     true answer stays and d moves by at most 1, so each probability changes by at most e^ε; or it changes, then d = 1
     on both sides, and the law turns over: 1/(1+e^-ε) becomes 1/(1+e^ε), which is a factor e^ε, attained. Twice as good
-    as the general mechanism (FACTS 58).
+    as the general mechanism.
 
     >>> from deniable.mechanisms.inverse import BinaryInverseSensitivity
     >>> majority = BinaryInverseSensitivity.median(epsilon=0.5)
@@ -304,3 +319,72 @@ class BinaryInverseSensitivity(_Inverse):
     def median(cls, *, epsilon: Number) -> BinaryInverseSensitivity:
         """The median of zeros and ones, i.e. the majority; an even split has median 0. Neighbours: one row replaced."""
         return cls(answers=(0, 1), distance=_BinaryMedianDistance(), epsilon=epsilon)
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class BinaryMedian(Mechanism):
+    """The median of zeros and ones by the exponential mechanism: 1 with probability p(s) = 1/(1 + e^(-(2s - n)ε/2)), s
+    of n rows being ones.
+
+    For all neighbours D, D′ by one row replaced: s moves by at most 1, so the log-odds (2s - n)ε/2 move by at most ε.
+    Right with probability 95 % and more where |s - n/2| >= 3/ε. `BinaryInverseSensitivity.median` is right more often,
+    and `limits.binary_median_ceiling` says how often any symmetric ε-DP mechanism can be.
+
+    >>> from deniable import mechanisms
+    >>> majority = mechanisms.BinaryMedian(epsilon=0.5)
+    >>> round(majority.probability(ones=8, rows=11), 10)
+    0.7772998612
+    >>> majority.release([1] * 180 + [0] * 20)
+    1
+
+    Source: the exponential mechanism (McSherry & Talwar 2007) with the utility ±(s - n/2).
+    """
+
+    selector: Exponential
+
+    def __init__(self, *, epsilon: Number) -> None:
+        self._settle(selector=Exponential(sensitivity=1, epsilon=epsilon, candidates=2))
+
+    def __repr__(self) -> str:
+        return f"BinaryMedian(epsilon={self.selector.epsilon!r})"
+
+    @property
+    def unit(self) -> Unit:
+        """One row replaced."""
+        return Unit.replaced_row()
+
+    @property
+    def curve(self) -> Curve:
+        return self.selector.curve
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> int:
+        """0 or 1, from a list of zeros and ones; what is not 1 counts as zero."""
+        return int(self.selector.release(self._scores(value), entropy=witnessed(entropy)))
+
+    def probabilities(self, data: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """The law of `release` on these data, for planning: it is no release, so never show it for private data."""
+        return np.asarray(self.selector.probabilities(self._scores(data)))
+
+    def probability(self, *, ones: int, rows: int) -> float:
+        """p(s): how often the answer is 1 if so many of the rows are ones."""
+        n, s = check.integer("rows", rows, 1), check.integer("ones", ones, 0)
+        if s > n:
+            raise InvalidParameter("ones", ones, f"must be at most the {n} rows")
+        return float(self.selector.probabilities([n - s, s])[1])
+
+    def error(self, *, confidence: float) -> float:
+        """How many rows the answer is short of half of all, at most, with this probability: half the gap of scores."""
+        return self.selector.error(confidence=confidence) / 2
+
+    def law(self, value: Any) -> Masses:
+        """Masses on 0 and 1 for these data."""
+        return laws.masses((0, 1), self.probabilities(value))
+
+    @staticmethod
+    def _scores(data: Any) -> list[int]:
+        rows = values.column(data) == 1
+        if not len(rows):
+            raise values.refused("must be a list of zeros and ones, one for each row, and at least one")
+        ones = int(rows.sum())
+        return [len(rows) - ones, ones]

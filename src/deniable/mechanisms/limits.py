@@ -1,8 +1,8 @@
 """What no mechanism can do: lower bounds on error under a promise, and when privacy costs nothing beside chance.
 
 Ceilings on the probability of a right answer are rounded up, floors under an error are rounded down, so that a
-comparison with them is never in a mechanism's favour by rounding. Sources: 000 (FACTS 46, 48, 55, 57, 58, 71, 72), Asi
-& Duchi (2020).
+comparison with them is never in a mechanism's favour by rounding. Sources: Asi & Duchi (2020), and Differential Privacy
+for Machine Learning, slides of the Master IASD, Université PSL (2024), told in docs/course/psl.md.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ __all__ = [
     "correct_ceiling",
     "exponential_utility",
     "free_epsilon",
+    "free_epsilon_of_mean",
     "linear_error_floor",
     "mean_modulus",
+    "mean_squared_error",
     "optimal_share",
     "squared_error_floor",
     "statistical_margin",
@@ -46,7 +48,7 @@ def correct_ceiling(distances: Sequence[int], *, epsilon: Number) -> float:
     """The largest probability of the true answer that an unbiased ε-DP mechanism can have: 1/Σ_y e^(-2 D(x, y) ε).
 
     For data x, D(x, y) is how many people's data have to change to make y the true answer (0 for the true one), and
-    unbiased means that on no data another answer is more likely than the true one. Rounded up (FACTS 55).
+    unbiased means that on no data another answer is more likely than the true one. Rounded up.
 
     *Proof.* Let x′ at distance D have f(x′) = y. P(M(x) = y) >= e^(-Dε) P(M(x′) = y) >= e^(-Dε) P(M(x′) = f(x)) >=
     e^(-2Dε) P(M(x) = f(x)); sum over y. ∎
@@ -66,7 +68,7 @@ def binary_median_ceiling(*, records: int, ones: int, epsilon: Number) -> float:
     """The largest probability of the right majority of n zeros and ones that a symmetric ε-DP mechanism can have.
 
     1/(1 + e^(-|2s-n| ε)) for s ones: s zeros are |2s-n| replacements away, and there a symmetric mechanism is right as
-    often. Rounded up (FACTS 46).
+    often. Rounded up.
 
     >>> from deniable.mechanisms import limits
     >>> round(limits.binary_median_ceiling(records=11, ones=8, epsilon=0.5), 6)
@@ -83,7 +85,7 @@ def optimal_share(*, answers: int) -> Fraction:
     """Inverse sensitivity at ε is right at least as often, on all data, as every unbiased mechanism at this share of ε.
 
     1/4, for P(right) = 1/Σ e^(-Dε/2) is `correct_ceiling` at ε/4; and 1/2 for two answers, for then it is
-    1/(1 + e^(-Dε)), the ceiling at ε/2 (FACTS 57, 58, B8).
+    1/(1 + e^(-Dε)), the ceiling at ε/2.
 
     >>> from deniable.mechanisms import limits
     >>> limits.optimal_share(answers=4), limits.optimal_share(answers=2)
@@ -95,7 +97,7 @@ def optimal_share(*, answers: int) -> Fraction:
 def exponential_utility(*, candidates: int, sensitivity: Number, epsilon: Number, gap: Number) -> float:
     """The textbook's bound on how often the exponential mechanism misses: P(score <= best - gap) <= n e^(-gap ε/2Δ).
 
-    Rounded up, at most 1. `Exponential.error` is the exact worst case, a little better (FACTS 51, 52).
+    Rounded up, at most 1. `Exponential.error` is the exact worst case, a little better.
 
     >>> from deniable.mechanisms import limits
     >>> round(limits.exponential_utility(candidates=2, sensitivity=1, epsilon=0.5, gap=5), 6)
@@ -111,7 +113,7 @@ def exponential_utility(*, candidates: int, sensitivity: Number, epsilon: Number
 def approximate_sampling(*, epsilon: Number, distance: Number) -> float:
     """What a sampler costs that is only within total variation t of an ε-DP law: (1 + e^ε) t more in δ, rounded up.
 
-    P̃(S) <= P(S) + t <= e^ε Q(S) + t <= e^ε Q̃(S) + (1 + e^ε) t (FACTS 59). A Markov chain that was not run to the
+    P̃(S) <= P(S) + t <= e^ε Q(S) + t <= e^ε Q̃(S) + (1 + e^ε) t. A Markov chain that was not run to the
     end, or floating-point weights, are such samplers.
 
     >>> from deniable.mechanisms import limits
@@ -131,7 +133,7 @@ def squared_error_floor(modulus: Callable[[int], float], *, epsilon: Number, cha
 
     `modulus(k)` is Δ(x, k) = sup{|f(x) - f(x′)| : d(x, x′) <= k}; the supremum is taken over k = 1, ..., `changes` (at
     most the number of records). Unbiased means that on no data the answer is nearer, in mean square, to another value
-    of f than to its own; E M(x) = f(x) implies it. Rounded down (FACTS 72).
+    of f than to its own; E M(x) = f(x) implies it. Rounded down.
 
     *Proof.* With y = f(x), y′ = f(x′), |y - y′| = Δ and d(x, x′) = k: E_x (M-y)² >= e^(-kε) E_x′ (M-y)² >=
     e^(-kε) E_x′ (M-y′)² >= e^(-2kε) E_x (M-y′)², and (M-y)² + (M-y′)² >= Δ²/2. So (1 + e^(2kε)) E_x (M-y)² >= Δ²/2:
@@ -154,7 +156,7 @@ def linear_error_floor(*, sensitivity: Number, epsilon: Number, changes: int | N
     """`squared_error_floor` where k people move the statistic by k Δ: a count, or a mean at extreme data.
 
     sup_k (kΔ)² / (4(1 + e^(2kε))). For ε <= 1/2 and enough people it is at least Δ²/(34.832 ε²), and tends to
-    Δ²/(33.138 ε²) as ε → 0 (FACTS 72, B7). At data in the middle of their range k people move a mean half as far (B6).
+    Δ²/(33.138 ε²) as ε → 0. At data in the middle of their range k people move a mean half as far.
 
     >>> from deniable.mechanisms import limits
     >>> round(limits.linear_error_floor(sensitivity=1, epsilon=0.5), 6)
@@ -176,7 +178,7 @@ def mean_modulus(data: Any, *, bounds: tuple[Number, Number], changes: int) -> f
     """Δ(x, k) of the mean: how far it can be moved by replacing k of the values by others within the bounds.
 
     The k smallest values raised to the upper bound, or the k largest lowered to the lower one, whichever moves the
-    sum further, divided by n (FACTS 71). It is about the very data, and so is no release.
+    sum further, divided by n. It is about the very data, and so is no release.
 
     >>> from deniable.mechanisms import limits
     >>> limits.mean_modulus([0.0] * 100, bounds=(0, 1), changes=3)
@@ -201,7 +203,7 @@ def mean_modulus(data: Any, *, bounds: tuple[Number, Number], changes: int) -> f
 def statistical_margin(*, records: int, confidence: float) -> float:
     """How far from n/2 the number of ones among n must be to tell the majority in the population: √(n log(2/β)/2).
 
-    Hoeffding's inequality, β = 1 - confidence (FACTS 48).
+    Hoeffding's inequality, β = 1 - confidence.
 
     >>> from deniable.mechanisms import limits
     >>> round(limits.statistical_margin(records=1, confidence=0.95), 6)
@@ -215,11 +217,38 @@ def free_epsilon(*, records: int, confidence: float) -> float:
     """The ε from which on the private median of zeros and ones is right wherever statistics could tell: 3/margin.
 
     If |s - n/2| >= 3/ε the exponential mechanism is right with probability at least 1/(1 + e^-3) > 0.95; nearer to n/2
-    than `statistical_margin` the sample itself does not say. So ε >= 3/margin, about √(5/n) at 95 %, costs nothing
-    (FACTS 47, 48).
+    than `statistical_margin` the sample itself does not say. So ε >= 3/margin, about √(5/n) at 95 %, costs nothing.
 
     >>> from deniable.mechanisms import limits
     >>> round(limits.free_epsilon(records=10_000, confidence=0.95), 5)
     0.02209
     """
     return 3 / statistical_margin(records=records, confidence=confidence)
+
+
+def mean_squared_error(*, records: int, width: Number, epsilon: Number) -> float:
+    """How far the private mean of a sample lies from the mean of the population: (D²/4n)(1 + 8/(nε²)), mean square.
+
+    n independent numbers in an interval of width D. Their own mean has a variance of at most D²/4n, and Laplace noise
+    for one replaced record, of scale D/(nε), adds 2D²/(nε)². Rounded up.
+
+    >>> from deniable.mechanisms import limits
+    >>> round(limits.mean_squared_error(records=10_000, width=1, epsilon=0.1), 12)
+    2.7e-05
+    """
+    n, wide = check.integer("records", records, 1), exact.positive("width", width)
+    level = exact.positive("epsilon", epsilon)
+    return exact.up(wide * wide / (4 * n) * (1 + Fraction(8) / (n * level * level)))
+
+
+def free_epsilon_of_mean(*, records: int, share: float = 1.0) -> float:
+    """The ε from which on noise adds at most `share` of the sampling error to a private mean: √(8/(n·share)).
+
+    From about 1/√n on, privacy is free beside chance (see `mean_squared_error`). Rounded up.
+
+    >>> from deniable.mechanisms import limits
+    >>> round(limits.free_epsilon_of_mean(records=10_000), 6)
+    0.028284
+    """
+    part = exact.positive("share", share)
+    return exact.up(exact.root_up(Fraction(8) / (check.integer("records", records, 1) * part)))

@@ -5,17 +5,17 @@ q_i = (w_i1 x_1 + … + w_in x_n)/n. Neighbours change one person's bit, so n is
 
     LinearQueries.laplace                Laplace noise on all k answers; error about k·log(k/β)/(εn)
     LinearQueries.gaussian               Gaussian noise; error about √k, the best for many questions
-    LinearQueries.randomized_response    every bit is randomised once; error about √(log(k)/n)/ε, whatever k: no curator
+    LinearQueries.randomized_response    every bit is randomised once; error about √(log(k)/n)/ε; no curator
 
 For few questions noise on the answers wins, by a factor √n; for many, randomised bits win over Laplace noise, because
-they are paid for once (FACTS 74-76, B21). `best` compares all three before any data is looked at.
+they are paid for once. `best` compares all three before any data is looked at.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
@@ -34,12 +34,17 @@ if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 MOST_WEIGHTS: Final = 10**7
+MOST_PEOPLE: Final = 10**15
+SMALLEST_TAIL: Final = 1e-290
+"""Probabilities below this are handled by their logarithms."""
 
 
 class LinearQueries(Mechanism):
     """Answers to k linear questions about n private bits. Made by one of the three named constructors.
 
-    For all neighbours D, D′ that differ in one person's bit: as hard to tell apart as `curve` says.
+    For all neighbours D, D′ that differ in one person's bit: as hard to tell apart as `curve` says. Private bits are 1
+    or True; every other entry (2, 0.9, "1") counts as 0, because an error about one entry would tell about its person.
+    So look at the coding of the column before you ask.
 
     >>> from deniable import mechanisms
     >>> weights = [[1, 1, 1, 1], [1, 0, 1, 0]]  # everyone; every other person
@@ -75,7 +80,7 @@ class LinearQueries(Mechanism):
     @staticmethod
     def randomized_response(*, weights: Any, epsilon: float) -> LinearQueries:
         """Every bit is kept with probability e^ε/(1 + e^ε) and flipped otherwise, once, whatever is asked."""
-        return NoisyBits(_listed(_weights(weights)), exact.down(exact.positive("epsilon", epsilon)))
+        return NoisyBits(_listed(_weights(weights)), exact.down(exact.epsilon(epsilon)))
 
     @property
     def queries(self) -> int:
@@ -157,7 +162,12 @@ class NoisyBits(LinearQueries):
 def _weights(weights: Any) -> values.Floats:
     """Public weights as a table: one row a question, one column a person."""
     try:
-        table = np.asarray(weights, dtype=np.float64)
+        table = np.asarray(weights)
+        if table.dtype.kind not in "biufO" or (
+            table.dtype.kind == "O" and any(isinstance(weight, str | bytes) for weight in table.flat)
+        ):
+            raise TypeError
+        table = table.astype(np.float64)
     except (TypeError, ValueError):
         raise InvalidParameter("weights", NOTHING, "must be a table of numbers, one row a question") from None
     if table.ndim != 2 or not 0 < table.size <= MOST_WEIGHTS:
@@ -189,7 +199,7 @@ def laplace_error(*, queries: int, people: int, epsilon: float, beta: float) -> 
     0.052983173665
     """
     k, n, e, b = _asked(queries, people, epsilon, beta)
-    return k / (n * e) * math.log(k / b)
+    return _over(k, n) / e * (math.log(k) - math.log(b))
 
 
 def gaussian_error(*, queries: int, people: int, epsilon: float, delta: float, beta: float) -> float:
@@ -198,7 +208,7 @@ def gaussian_error(*, queries: int, people: int, epsilon: float, delta: float, b
 
     k, n, e, b = _asked(queries, people, epsilon, beta)
     mu = gaussian_mu(e, check.inner_probability("delta", delta))
-    return math.sqrt(k) / (n * mu) * tails.normal(b / k)
+    return _over(math.isqrt(k << 128), n << 64) / mu * _normal(math.log(b) - math.log(k))
 
 
 def randomized_response_error(*, queries: int, people: int, epsilon: float, beta: float) -> float:
@@ -208,7 +218,67 @@ def randomized_response_error(*, queries: int, people: int, epsilon: float, beta
     0.118440274704
     """
     k, n, e, b = _asked(queries, people, epsilon, beta)
-    return math.sqrt(math.log(2 * k / b) / (2 * n)) / math.tanh(e / 2)
+    return math.sqrt(_over(1, 2 * n) * (math.log(2 * k) - math.log(b))) / math.tanh(e / 2)
+
+
+def _over(numerator: int, denominator: int) -> float:
+    """The ratio of two whole numbers of any size, 2ⁿ questions say; inf beyond the largest float."""
+    try:
+        return numerator / denominator
+    except OverflowError:
+        return math.inf
+
+
+def _normal(log_allowed: float) -> float:
+    """P(|N(0, 1)| > z) <= exp(log_allowed), also where that is below the smallest float."""
+    if log_allowed > math.log(SMALLEST_TAIL):
+        return tails.normal(math.exp(log_allowed))
+    from scipy.special import log_ndtr
+
+    # P(|N| > z) <= exp(-z²/2), so z lies below the first high end.
+    low, high = 0.0, math.sqrt(-2 * log_allowed)
+    while high - low > tails.SLACK * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if math.log(2) + float(log_ndtr(-middle)) <= log_allowed else (middle, high)
+    return high * (1 + tails.SLACK)
+
+
+def sample_size(
+    *, queries: int, error: float, epsilon: float, beta: float, delta: float | None = None
+) -> Mapping[str, int]:
+    """The smallest number of people for which each way answers all questions this near, except with probability β.
+
+    The formulas above, solved for n: randomised bits need about log(k)/error² people, Laplace noise about
+    k/error, Gaussian noise (with `delta`) about √k/error.
+
+    >>> sample_size(queries=100, error=0.05, epsilon=1.0, beta=0.05)
+    {'laplace': 15202, 'randomized_response': 7768}
+    """
+    wanted = check.positive("error", error)
+    _asked(queries, 1, epsilon, beta)
+    ways: dict[str, Callable[[int], float]] = {
+        "laplace": lambda n: laplace_error(queries=queries, people=n, epsilon=epsilon, beta=beta),
+        "randomized_response": lambda n: randomized_response_error(
+            queries=queries, people=n, epsilon=epsilon, beta=beta
+        ),
+    }
+    if delta is not None:
+        ways["gaussian"] = lambda n: gaussian_error(queries=queries, people=n, epsilon=epsilon, delta=delta, beta=beta)
+    return {name: _smallest(way, wanted) for name, way in ways.items()}
+
+
+def _smallest(error_of: Callable[[int], float], wanted: float) -> int:
+    """The smallest n with error_of(n) <= wanted; the error falls with n."""
+    high = 1
+    while error_of(high) > wanted:
+        high *= 2
+        if high > MOST_PEOPLE:
+            raise InvalidParameter("error", wanted, f"would need more than {MOST_PEOPLE:,} people", "ask for more")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if error_of(middle) <= wanted else (middle, high)
+    return high
 
 
 def _asked(queries: Any, people: Any, epsilon: Any, beta: Any) -> tuple[int, int, float, float]:

@@ -22,13 +22,14 @@ import numpy as np
 from deniable import curves, noise
 from deniable.curves import Curve, check
 from deniable.errors import InvalidParameter
-from deniable.mechanisms import exact, values
+from deniable.mechanisms import exact, laws, values
 from deniable.mechanisms.base import Mechanism, check_unit, witnessed
 from deniable.mechanisms.digits import choose
 from deniable.mechanisms.selection import Number, exact_scores, exponential_gap
 from deniable.units import Relation, Unit
 
 if TYPE_CHECKING:
+    from deniable.mechanisms.laws import OutputLaw
     from deniable.noise import Entropy
 
 __all__ = ["Median", "PiecewiseExponential", "Quantile"]
@@ -41,6 +42,9 @@ HAIR: Final = Fraction(1, 2**20)
 
 COARSE: Final = 2**12
 """Steps for a quantile when no spacing is given: here a grid point is a candidate, and more cost log(points)."""
+
+MOST_DRAWN: Final = 5000
+"""Most points of a grid whose masses are told one by one."""
 
 MOST_STEPS: Final = 2**53
 """Most steps of an interval: beyond it neighbouring answers would be one float."""
@@ -79,6 +83,16 @@ def _draw(
     return exact.floor((start + taken * atom - low) / spacing)
 
 
+def _shares(
+    edges: Sequence[Fraction], utilities: Sequence[Fraction], scale: Fraction
+) -> tuple[values.Floats, values.Floats]:
+    """The edges of the pieces that have a length, and the probability of each: ∝ length × e^(u/scale)."""
+    pieces = [(a, b, u) for (a, b), u in zip(pairwise(edges), utilities, strict=True) if b > a]
+    best = max(u for _, _, u in pieces)
+    found = np.array([float(b - a) * math.exp(float((u - best) / scale)) for a, b, u in pieces])
+    return np.array([float(a) for a, _, _ in pieces] + [float(pieces[-1][1])]), found / found.sum()
+
+
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class PiecewiseExponential(Mechanism):
@@ -104,7 +118,7 @@ class PiecewiseExponential(Mechanism):
     def __init__(self, *, bounds: Bounds, sensitivity: Number, epsilon: Number, spacing: Number | None = None) -> None:
         low, high, step = _interval(bounds, spacing, FINE)
         delta = exact.moved(sensitivity)
-        scale = 2 * delta / exact.positive("epsilon", epsilon)
+        scale = 2 * delta / exact.epsilon(epsilon)
         self._settle(low=low, high=high, spacing=step, sensitivity=delta, scale=scale)
 
     def __repr__(self) -> str:
@@ -124,14 +138,27 @@ class PiecewiseExponential(Mechanism):
     def release(self, value: Any, *, entropy: Entropy | None = None) -> float:
         """A point of the interval, on the grid. `value` is (edges, utilities)."""
         source = witnessed(entropy)
+        edges, utilities = self._read(value)
+        j = _draw(edges, utilities, self.scale, self.low, self.spacing, source)
+        return float(self.low + j * self.spacing)
+
+    def _read(self, value: Any) -> tuple[Sequence[Fraction], Sequence[Fraction]]:
         if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
             raise values.refused("must be a pair (edges, utilities)")
         edges, utilities = exact_scores(value[0], None), exact_scores(value[1], None)
         ordered = all(a <= b for a, b in pairwise(edges))
         if len(edges) != len(utilities) + 1 or not ordered or edges[0] != self.low or edges[-1] != self.high:
             raise values.refused("edges must rise from the lower to the upper bound, one more than there are utilities")
-        j = _draw(edges, utilities, self.scale, self.low, self.spacing, source)
-        return float(self.low + j * self.spacing)
+        return edges, utilities
+
+    def law(self, value: Any) -> OutputLaw:
+        """A density that is constant on pieces; on a coarse grid, masses on its points. `value` as in `release`."""
+        continuous = laws.Pieces(*_shares(*self._read(value), self.scale))
+        cells = exact.ceil((self.high - self.low) / self.spacing)
+        if cells > MOST_DRAWN:
+            return continuous
+        grid = [float(self.low + j * self.spacing) for j in range(cells)]
+        return laws.masses(grid, np.diff(continuous.cdf([*grid, float(self.high)])))
 
     def gap(self, *, confidence: float, length: Number) -> float:
         """With probability at least `confidence` the utility of the answer is this near to the best one, if that one
@@ -184,7 +211,7 @@ class _Rank(Mechanism):
         check_unit(unit)
         each = max(q, 1 - q) if unit.relation is Relation.ADD_REMOVE else Fraction(1)
         delta = unit.rows * each
-        scale = 2 * delta / exact.positive("epsilon", epsilon)
+        scale = 2 * delta / exact.epsilon(epsilon)
         # What is left over below `high` is a shorter last interval; a hair is none (3 is ten times the float 0.3).
         points = exact.ceil((high - low) / step - HAIR) + 1
         self._settle(q=q, low=low, high=high, points=points, spacing=step, sensitivity=delta, scale=scale, unit=unit)
@@ -214,6 +241,15 @@ class _Rank(Mechanism):
         # Point j of the grid is the cell [j, j + 1): the same mechanism, in steps.
         j = _draw(edges, [-rank for rank in ranks], self.scale, Fraction(0), Fraction(1), source)
         return float(self._point(j))
+
+    def law(self, value: Any) -> laws.Masses:
+        """Masses on the points of the grid."""
+        if self.points > MOST_DRAWN:
+            raise InvalidParameter("spacing", float(self.spacing), f"the law has more than {MOST_DRAWN:,} points")
+        edges, ranks = self.steps(value)
+        found = laws.Pieces(*_shares(edges, [-rank for rank in ranks], self.scale))
+        points = [float(self._point(j)) for j in range(self.points)]
+        return laws.masses(points, np.diff(found.cdf(np.arange(self.points + 1.0))))
 
     def _point(self, j: int) -> Fraction:
         return self.low + j * self.spacing if j < self.points - 1 else self.high
@@ -317,7 +353,7 @@ class QuantileOfCounts(Mechanism):
         if not 0 <= share <= 1:
             raise InvalidParameter("q", q, "must lie in [0, 1]")
         moved = check.integer("sensitivity", sensitivity, 1) * max(share, 1 - share)
-        scale = 2 * moved / exact.positive("epsilon", epsilon)
+        scale = 2 * moved / exact.epsilon(epsilon)
         self._settle(q=share, cells=check.integer("cells", cells, 1), sensitivity=moved, scale=scale)
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ Neighbours are then told apart no better than Poisson counts of two rates μ₁ 
 y < y′ <= y + w both λ(y′) − λ(y) <= μ₂ − μ₁ and λ(y′)/λ(y) <= μ₂/μ₁, the promise holds. *Proof.* For rates a <= b let
 p = (b − a)/(μ₂ − μ₁) <= 1 and c = a − pμ₁, which the second condition makes at least 0. Keep each count of a Poisson
 number with probability p and add an independent Poisson(c): this turns the rates (μ₁, μ₂) into (a, b). So the pair
-(a, b) is post-processing of the pair (μ₁, μ₂). ∎ (The conditions are also necessary: FACTS C.2.)
+(a, b) is post-processing of the pair (μ₁, μ₂). ∎ (The conditions are also necessary: docs/course/f-dp.md.)
 
 Two families of rates use up both conditions. The transport form grows by a factor, λ ∝ (μ₂/μ₁)^(y/w): it is accurate
 near the top of its range and says little about small values. The linear form grows by a step, λ = μ₁ + (μ₂ − μ₁)y/w: it
@@ -34,8 +34,9 @@ import numpy as np
 from deniable import curves, noise
 from deniable.curves import Curve, check
 from deniable.errors import InvalidOperation, InvalidParameter
-from deniable.mechanisms import exact, tails, values
+from deniable.mechanisms import exact, laws, tails, values
 from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms.laws import Masses
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -69,7 +70,7 @@ class PoissonMechanism(Mechanism):
     >>> noisy.estimate(5)
     2.0
 
-    Source: Pandey, Maleki & Kulkarni, slides on f-DP and infinitely divisible privacy; FACTS 125 and C.3.
+    Source: Pandey, Maleki & Kulkarni, slides on f-DP and infinitely divisible privacy.
     """
 
     low: Fraction
@@ -156,6 +157,10 @@ class PoissonMechanism(Mechanism):
         heads = int(rest * self.denominator)
         tosses = noise.poisson(rate=1, entropy=entropy)
         return total + sum(noise.uniform(below=self.denominator, entropy=entropy) < heads for _ in range(tosses))
+
+    def law(self, value: Any) -> Masses:
+        """Masses on counts for this value."""
+        return laws.poisson(float(self.rate(values.whole(value))))
 
     def estimate(self, count: Any) -> Any:
         """The value that a count speaks for. Linear: unbiased, (count − low)·w/(high − low). Transport: the value whose

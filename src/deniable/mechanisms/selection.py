@@ -10,11 +10,11 @@
 Scores have sensitivity Δ: between neighbours each score moves by at most Δ. They are *monotone* if between any two
 neighbours all of them move the same way (none up while another goes down), as counts do when a row is added or removed,
 or when only one score can change. Then half the noise is enough, and each mechanism has a `Monotone...` form; for other
-scores that form would cost up to twice its ε (FACTS B2). A row *replaced* moves one count down and another up.
+scores that form would cost up to twice its ε. A row *replaced* moves one count down and another up.
 
 Scores are taken as the rational numbers they are, and the laws are those of real-valued noise, exactly: noise is drawn
 digit by digit, and as many digits are drawn as it takes to see who won. So there are no ties, and no float decides
-anything. The list of candidates, and how many there are, must not depend on the data (FACTS B9).
+anything. The list of candidates, and how many there are, must not depend on the data.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ import numpy as np
 from deniable import curves
 from deniable.curves import Curve, check
 from deniable.errors import InvalidOperation, InvalidParameter
-from deniable.mechanisms import exact, values
+from deniable.mechanisms import exact, laws, values
 from deniable.mechanisms.base import Mechanism, witnessed
 from deniable.mechanisms.digits import Race, choose, exponential_race, highest, laplace_race
+from deniable.mechanisms.laws import Masses
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -103,7 +104,7 @@ class Selection(Mechanism):
         if check.exactly_one(epsilon=epsilon, scale=scale) == "scale":
             width = exact.positive("scale", scale)
         else:
-            width = self.span * delta / exact.positive("epsilon", epsilon)
+            width = self.span * delta / exact.epsilon(epsilon)
         exact.positive("epsilon", self.span * delta / width)
         object.__setattr__(self, "sensitivity", delta)
         object.__setattr__(self, "scale", width)
@@ -133,6 +134,11 @@ class Selection(Mechanism):
     @abstractmethod
     def probabilities(self, scores: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """The law of `release` on these scores, for planning: it is no release, so never show it for private scores."""
+
+    def law(self, value: Any) -> Masses:
+        """Masses on the candidates 0, 1, 2, ... for these scores."""
+        found = self.probabilities(value)
+        return laws.masses(range(len(found)), found)
 
     @abstractmethod
     def overtakes(self, *, gap: float) -> float:
@@ -363,7 +369,7 @@ class NoisyMax(_LaplaceSelection):
 
     For all neighbours D, D′: ε-DP. Fix the noise of all others; candidate i wins if its own noise passes a border that
     moves by at most 2Δ between D and D′, and a Laplace tail moved by 2Δ shrinks by at most e^ε (Dwork & Roth 2014,
-    section 3.3, with the factor 2 that general scores need: FACTS B2). Only the index may be published: the winning
+    section 3.3, with the factor 2 that general scores need). Only the index may be published: the winning
     noisy score costs as much again.
 
     >>> from deniable import mechanisms
@@ -452,6 +458,27 @@ class TopK(Mechanism):
             winners.append(indices[self.selector.pick(list(left.values()), source)])
             del left[winners[-1]]
         return tuple(winners)
+
+    def law(self, value: Any) -> Masses:
+        """Masses on the orders of the winners, as long as they are few."""
+        scores = exact_scores(value, self.selector.candidates)
+        _enough(scores, self.count)
+        if (orders := math.perm(len(scores), self.count)) > laws.MOST_TOLD:
+            raise InvalidOperation(
+                f"{orders:,} orders are too many to be told one by one; give fewer candidates, or look at what an "
+                "attacker can do with them: plots.tradeoff(mechanism.curve)"
+            )
+        # Its rule on the number of candidates is about all scores, not about those that are left.
+        picking = type(self.selector)(sensitivity=self.selector.sensitivity, scale=self.selector.scale)
+        found: dict[tuple[int, ...], float] = {(): 1.0}
+        for _ in range(self.count):
+            further: dict[tuple[int, ...], float] = {}
+            for winners, mass in found.items():
+                left = [i for i in range(len(scores)) if i not in winners]
+                picks = picking.probabilities([scores[i] for i in left])
+                further |= {(*winners, i): mass * float(p) for i, p in zip(left, picks, strict=True)}
+            found = further
+        return laws.masses(list(found), list(found.values()))
 
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, the j-th winner's score is this near to the j-th best, for every

@@ -19,6 +19,7 @@ from deniable.curves import Curve, check
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import exact, tails, values
 from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms.laws import Stairs
 from deniable.mechanisms.steps import FINENESS, as_float, rounded_steps
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Staircase(Mechanism):
     exponent: int | None
 
     def __init__(self, *, sensitivity: float | Fraction, epsilon: float, high: float | None = None) -> None:
-        bound, pure = exact.moved(sensitivity), exact.down(exact.positive("epsilon", epsilon))
+        bound, pure = exact.moved(sensitivity), exact.down(exact.epsilon(epsilon))
         if not 1e-6 <= pure <= 200:
             raise InvalidParameter("epsilon", epsilon, "must lie between 1e-6 and 200")
         share = None if high is None else Fraction(check.inner_probability("high", high))
@@ -169,6 +170,12 @@ class Staircase(Mechanism):
             away = int(self.step * noise.geometric(scale=1 / exponent, entropy=entropy) + inside)
             if away or not negative:  # 0 has one sign only
                 return -away if negative else away
+
+    def law(self, value: Any) -> Stairs:
+        """The stairs around the value."""
+        unit = 1.0 if self.exponent is None else math.ldexp(1.0, self.exponent)
+        centre = float(values.whole(value) if self.exponent is None else values.real(value))
+        return Stairs(self.step * unit, self.high * unit, self.epsilon, self.exponent is None, centre, self.rms())
 
     def rms(self) -> float:
         """The root of the mean square error, rounded up."""

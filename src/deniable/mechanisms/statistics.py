@@ -16,7 +16,7 @@ treat the two differently, and honestly:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -24,11 +24,12 @@ import numpy as np
 
 from deniable import noise
 from deniable.curves import Curve, check
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.mechanisms import exact, tails, values
 from deniable.mechanisms.additive import Gaussian, Laplace, asks_for_laplace
 from deniable.mechanisms.base import Mechanism, check_unit, witnessed
 from deniable.mechanisms.histogram import curve_of_counts, noise_for_counts
+from deniable.mechanisms.laws import NoiseLaw
 from deniable.mechanisms.steps import Additive, is_whole
 from deniable.units import Relation, Unit
 
@@ -154,7 +155,7 @@ class Sum(_Bounded):
     Laplace(sensitivity=20, scale=40.0, dimension=1)
     >>> answer = visits.release([3, 1, 250])
 
-    Source: Dwork & Roth (2014), section 3.3; FACTS 65.
+    Source: Dwork & Roth (2014), section 3.3.
     """
 
     def __init__(
@@ -189,6 +190,11 @@ class Sum(_Bounded):
         """The noisy sum of a column. An empty column is a column."""
         return self.noise.release(self.total(value), entropy=entropy)
 
+    def law(self, value: Any) -> NoiseLaw:
+        """The noise around the clamped sum."""
+        total = self.total(value)
+        return self.noise.law(total if self.noise.exponent is None else float(total))
+
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence` the answer is this near to the clamped sum. Clamping is not in it."""
         return self.noise.error(confidence=confidence)
@@ -218,7 +224,7 @@ class Mean(_Bounded):
     >>> round(wait.error(confidence=0.95, rows=10_000), 3)
     0.022
 
-    Source: FACTS 64, 65; the two sums are ours.
+    Source: Dwork & Roth (2014), section 3.3, for each sum; the two sums are ours.
     """
 
     def __init__(
@@ -253,6 +259,18 @@ class Mean(_Bounded):
         below = column.size * self.high - total
         a, b = self.noise.noisy(above, entropy), self.noise.noisy(below, entropy)
         return self._within(float(self.width) * a / (a + b) if a + b > 0 else float(self.width) / 2)
+
+    def law(self, value: Any) -> NoiseLaw:
+        """The law of the answer before it is clamped to [low, high], where the number of rows is public."""
+        if self.rows is None:
+            raise InvalidOperation(
+                "where the number of rows is private, a mean is the ratio of two noisy sums and has no law of noise; "
+                "look at the mean of replaced rows (Unit.replaced_row(), rows=), or at plots.tradeoff(mechanism.curve)"
+            )
+        column = clamp(value, self.low, self.high)
+        self._check_rows(column.size)
+        around = self.noise.law(float(noise.exact_sum(column)))
+        return replace(around, spacing=around.spacing / self.rows, centre=around.centre / self.rows, is_whole=False)
 
     def _within(self, above: float) -> float:
         return min(max(float(self.low) + above, float(self.low)), float(self.high))

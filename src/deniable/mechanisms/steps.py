@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from deniable.curves import Curve, check
 from deniable.errors import InvalidParameter
-from deniable.mechanisms import exact, tails, values
+from deniable.mechanisms import exact, laws, tails, values
 from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms.laws import NoiseLaw
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -53,6 +54,8 @@ class Additive(Mechanism):
 
     LEVEL: ClassVar[str]
     """What the noise level is called: scale or sigma."""
+    NOISE: ClassVar[str]
+    """Which noise it is, as `laws.NoiseLaw` names it."""
 
     @abstractmethod
     def draw(self, size: Any, entropy: Entropy | None) -> Any:
@@ -81,7 +84,8 @@ class Additive(Mechanism):
         return Fraction(1) if self.exponent is None else Fraction(2) ** self.exponent
 
     @property
-    def _level(self) -> float:
+    def level(self) -> float:
+        """The scale or sigma of the noise, whichever it is said by."""
         return float(Fraction(self.width) * self.spacing)
 
     def __repr__(self) -> str:
@@ -90,7 +94,7 @@ class Additive(Mechanism):
         # Of the mechanisms for whole numbers, only Gaussian is another one when a float is its sensitivity.
         kind = ".whole" if self.exponent is None and not is_whole and hasattr(type(self), "whole") else ""
         size = "" if self.dimension is None else f", dimension={self.dimension}"
-        return f"{type(self).__name__}{kind}(sensitivity={shown!r}, {self.LEVEL}={self._level!r}{size})"
+        return f"{type(self).__name__}{kind}(sensitivity={shown!r}, {self.LEVEL}={self.level!r}{size})"
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
         """The value with noise: a number for a number, and with `dimension=` an array for an array, list or series.
@@ -136,6 +140,29 @@ class Additive(Mechanism):
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise values.refused("must be finite", "NaN and infinities have no sensitivity; clamp to public bounds")
         return noisy_floats(array, self.draw(array.shape, entropy), self.exponent)
+
+    def law(self, value: Any) -> NoiseLaw:
+        """The law of the answer on this value: the noise around it.
+
+        >>> from deniable import mechanisms
+        >>> round(mechanisms.Laplace(sensitivity=1.0, scale=2.0).law(0).cdf(1), 5)
+        0.69673
+        """
+        laws.needs_one_number(self.dimension, type(self).__name__)
+        return self.around(value)
+
+    def around(self, value: Any) -> NoiseLaw:
+        """The law of one number of an answer, which is this number without noise."""
+        centre = float(values.whole(value) if self.exponent is None else values.real(value))
+        return NoiseLaw(self.NOISE, float(self.width), float(self.spacing), self.exponent is None, centre)
+
+    def variance(self) -> float:
+        """The variance of the noise on each number."""
+        return NoiseLaw(self.NOISE, float(self.width), float(self.spacing), self.exponent is None).variance
+
+    def rms(self) -> float:
+        """The root mean square √E‖Z‖₂² of the noise on all numbers together; E‖Z‖₂ is at most this."""
+        return math.sqrt((self.dimension or 1) * self.variance())
 
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, all numbers of an answer are this near to the truth at once: the

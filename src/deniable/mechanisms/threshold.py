@@ -26,14 +26,18 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
+
+import numpy as np
 
 from deniable import curves
 from deniable.curves import Curve, check
 from deniable.errors import BudgetExceeded, InvalidOperation
-from deniable.mechanisms import exact, values
+from deniable.mechanisms import exact, laws, values
 from deniable.mechanisms.base import Mechanism, witnessed
 from deniable.mechanisms.digits import exceeds, laplace_noise
+from deniable.mechanisms.laws import Masses
 from deniable.mechanisms.selection import SLACK, Number
 
 if TYPE_CHECKING:
@@ -127,7 +131,7 @@ class _Threshold(Mechanism):
         self._settle(
             threshold=exact.finite("threshold", threshold),
             sensitivity=exact.moved(sensitivity),
-            level=exact.positive("epsilon", epsilon),
+            level=exact.epsilon(epsilon),
             positives=check.integer("positives", positives, 1),
             questions=None if questions is None else check.integer("questions", questions, 1),
         )
@@ -176,6 +180,41 @@ class _Threshold(Mechanism):
                 break
         return above
 
+    def law(self, value: Any) -> Masses:
+        """Masses on the answers of `release`, as long as they are few; to about 1e-12.
+
+        Given the noisy threshold T, questions are above or below independently of each other. So every answer has the
+        mean, over T, of a product, which is worked out by Gauss-Legendre quadrature between the kinks.
+        """
+        asked = [float(Fraction(values.real(number))) for number in value]
+        count = sum(math.comb(len(asked), above) for above in range(self.positives + 1))
+        if not asked or count > laws.MOST_TOLD:
+            raise InvalidOperation(
+                f"{count:,} answers are too many to be told one by one; ask about fewer questions, or look at what an "
+                "attacker can do with them: plots.tradeoff(mechanism.curve)"
+            )
+        middle, wide, narrow = float(self.threshold), float(self.threshold_scale), float(self.answer_scale)
+        places, weights = _nodes([middle, *asked], middle, 40 * wide, 4 * min(wide, narrow))
+        seen = weights * np.exp(-np.abs(places - middle) / wide) / (2 * wide)
+        below = [_laplace_cdf((places - number) / narrow) for number in asked]
+        found: dict[tuple[int, ...], float] = {}
+        left: list[tuple[tuple[int, ...], Any]] = [((), seen)]
+        for index, chance in enumerate(below):
+            split = [(above, mass * chance) for above, mass in left]
+            for above, mass in left:
+                now = (*above, index)
+                if len(now) == self.positives:
+                    found[now] = float(np.sum(mass * (1 - chance)))
+                else:
+                    split.append((now, mass * (1 - chance)))
+            left = split
+        found |= {above: float(np.sum(mass)) for above, mass in left}
+        return laws.masses(*self._told(dict(sorted(found.items()))))
+
+    @abstractmethod
+    def _told(self, found: dict[tuple[int, ...], float]) -> tuple[list[Any], list[float]]:
+        """The answers as `release` gives them, with their probabilities."""
+
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, every answer "above" is about a value of at least threshold - error
         and every answer "below" about one of at most threshold + error, for as many `questions` as declared.
@@ -201,6 +240,21 @@ class _Threshold(Mechanism):
         )
 
 
+def _nodes(kinks: list[float], middle: float, reach: float, step: float) -> tuple[Any, Any]:
+    """Places and weights of a quadrature around `middle`, in pieces no longer than `step` that end at the kinks."""
+    ends = sorted({middle - reach, middle + reach, *(kink for kink in kinks if abs(kink - middle) < reach)})
+    inner = [np.linspace(a, b, math.ceil((b - a) / step) + 1)[:-1] for a, b in pairwise(ends)]
+    cuts = np.concatenate([*inner, ends[-1:]])
+    node, weight = np.polynomial.legendre.leggauss(24)
+    half, centre = np.diff(cuts) / 2, (cuts[1:] + cuts[:-1]) / 2
+    return (centre[:, None] + half[:, None] * node).ravel(), (half[:, None] * weight).ravel()
+
+
+def _laplace_cdf(z: Any) -> Any:
+    low = np.exp(-np.abs(z)) / 2
+    return np.where(z < 0, low, 1 - low)
+
+
 class _Once(_Threshold):
     __slots__ = ()
 
@@ -220,6 +274,10 @@ class _Once(_Threshold):
         above = self.found(value, witnessed(entropy))
         return above[0] if above else None
 
+    def _told(self, found: dict[tuple[int, ...], float]) -> tuple[list[Any], list[float]]:
+        nothing = found.pop(())
+        return [*(above[0] for above in found), None], [*found.values(), nothing]
+
 
 @final
 class AboveThreshold(_Once):
@@ -227,7 +285,7 @@ class AboveThreshold(_Once):
 
     For all neighbours D, D′, for any number of questions of sensitivity Δ, each chosen after the answers before it:
     with T = threshold + Laplace(2Δ/ε), question i is above if f_i + Laplace(4Δ/ε) > T; the first one above ends the
-    run: ε-DP (Dwork & Roth 2014, Theorem 3.23; FACTS 70, B15). To go on after a positive answer, start() again: c runs
+    run: ε-DP (Dwork & Roth 2014, Theorem 3.23). To go on after a positive answer, start() again: c runs
     cost curve ** c.
 
     >>> from deniable import mechanisms
@@ -285,6 +343,9 @@ class _Several(_Threshold):
         values, one for each question, and is read no further than to the last of them.
         """
         return tuple(self.found(value, witnessed(entropy)))
+
+    def _told(self, found: dict[tuple[int, ...], float]) -> tuple[list[Any], list[float]]:
+        return list(found), list(found.values())
 
 
 @final

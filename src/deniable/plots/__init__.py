@@ -8,8 +8,24 @@
 `plots.render(figure, "profile.png")` then needs matplotlib, which the extra `plots` brings.
 """
 
-from deniable.plots.figures import compare, growth, loss, profile, tradeoff
+from deniable.plots.explorer import Explorer, explore
+from deniable.plots.figures import compare, growth, loss, odds, profile, tradeoff
+from deniable.plots.outputs import chances, density, laws
 from deniable.plots.render import render
 from deniable.plots.spec import Figure
 
-__all__ = ["Figure", "compare", "growth", "loss", "profile", "render", "tradeoff"]
+__all__ = [
+    "Explorer",
+    "Figure",
+    "chances",
+    "compare",
+    "density",
+    "explore",
+    "growth",
+    "laws",
+    "loss",
+    "odds",
+    "profile",
+    "render",
+    "tradeoff",
+]

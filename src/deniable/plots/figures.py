@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 
 from deniable.curves import textbook
 from deniable.curves.curve import Curve
+from deniable.curves.direction import Direction
 from deniable.curves.looks import rounded_up
 from deniable.errors import InvalidOperation, InvalidParameter, OutsideTheorem
 from deniable.plots.spec import REFERENCE, Axis, Band, Bars, Figure, Labels, Level, Line, Mark, Marker, Panel, Stems
@@ -34,13 +37,27 @@ Floats = np.ndarray
 # -- what is drawn ---------------------------------------------------------------------------------------------------
 
 
-def tradeoff(*curves: Curve | Mapping[str, Curve]) -> Figure:
+Form = Literal["tradeoff", "roc", "det"]
+"""False alarms against misses, against hits (ROC), or against misses on normal-deviate axes (DET)."""
+Shown = Literal["both", "forward", "backward", "apart"]
+"""Which order of the neighbours: the worse of both, T(P, Q), T(Q, P), or the last two as lines of their own."""
+
+
+def tradeoff(*curves: Curve | Mapping[str, Curve], form: Form = "tradeoff", direction: Shown = "both") -> Figure:
     """The attacker's trade-off: the smallest miss rate β for every false-alarm rate α. Higher is more private.
 
-    The diagonal β = 1 - α is an attacker who learns nothing.
+    The diagonal β = 1 - α is an attacker who learns nothing, the dot where false alarms and misses are equally
+    frequent. `form="roc"` draws hits 1 - β against α, `form="det"` both error rates in normal deviates, where
+    Gaussian curves are straight. `direction` shows T(P, Q) or T(Q, P) by itself, or "apart", both.
     """
+    if form not in FORMS:
+        raise InvalidParameter("form", form, "must be tradeoff, roc or det")
+    _shown(direction)
     note = "The best attacker can reach the line, none gets below it. On the diagonal the output says nothing."
-    return Figure("What an attacker can do", (_tradeoff_panel(_named(curves)),), note, height=5.0)
+    if form == "roc":
+        note = note.replace("below", "above")
+    panel = _tradeoff_panel(_named(curves), form, direction)
+    return Figure("What an attacker can do", (panel,), note, height=5.0)
 
 
 def profile(*curves: Curve | Mapping[str, Curve], delta: float | None = None) -> Figure:
@@ -60,28 +77,85 @@ def compare(*curves: Curve | Mapping[str, Curve], delta: float | None = None) ->
     return Figure(title, panels, "Left: higher is more private. Right: lower is more private.", height=4.6)
 
 
-def loss(curve: Curve, *, delta: float | None = None) -> Figure:
+def odds(*curves: Curve | Mapping[str, Curve], false_alarms: float, prior: float | None = None) -> Figure:
+    """What an attacker may be sure of after the test with this rate of false alarms, for every belief before it.
+
+    The upper line of a curve is the belief after an alarm, π(1 - β) / (π(1 - β) + (1 - π)α), the lower one after
+    none, πβ / (πβ + (1 - π)(1 - α)). β is the certified lower bound, so that the best attacker stays between them.
+    With `prior`, both are marked there.
+    """
+    named, alpha = _named(curves), _inside("false_alarms", false_alarms)
+    before = np.linspace(0, 1, 201)
+    marks: list[Mark] = [Line("learns nothing", (0.0, 1.0), (0.0, 1.0), REFERENCE, "dashed")]
+    for colour, (label, curve) in enumerate(named.items()):
+        beta = curve.beta(alpha=alpha)
+        low, high = believed(beta, alpha, before)
+        marks += [Band(_floats(before), _floats(low), _floats(high), colour)]
+        marks += [Line(label, _floats(before), _floats(high), colour), Line("", _floats(before), _floats(low), colour)]
+        if prior is not None:
+            at = _inside("prior", prior)
+            marks += [Marker(at, float(y), colour=colour) for y in believed(beta, alpha, np.array(at))]
+    if prior is not None:
+        marks.append(Level(float(prior), "x", f"{prior:.3g} before"))
+    panel = Panel(Axis("sure before", 0, 1), Axis("sure after", 0, 1), tuple(marks), square=True)
+    note = f"At {alpha:.3g} false alarms. Upper line: after an alarm; lower: after none. No attacker leaves the band."
+    return Figure("What an attacker may believe", (panel,), note, height=5.0)
+
+
+def believed(beta: float, alpha: float, prior: Floats) -> tuple[Floats, Floats]:
+    """(after no alarm, after an alarm): Bayes' rule for a test with these two error rates."""
+    caught, missed = prior * (1 - beta), prior * beta
+    silent, loud = missed + (1 - prior) * (1 - alpha), caught + (1 - prior) * alpha
+    # What never happens moves no belief: silence about somebody who is there, from a test that never misses.
+    return (
+        np.divide(missed, silent, out=np.array(prior, dtype=float), where=silent > 0),
+        np.divide(caught, loud, out=np.array(prior, dtype=float), where=loud > 0),
+    )
+
+
+def loss(curve: Curve, *, delta: float | None = None, direction: Shown = "both") -> Figure:
     """The distribution of the privacy loss L = log dP/dQ under P: what one look at the output does to the odds.
 
-    With `delta`, ε(δ) is marked: beyond it lies (nearly) all of what δ pays for.
+    Where the directions differ there are two, drawn in a panel each: log dP/dQ under P and log dQ/dP under Q;
+    `direction` ("forward", "backward") takes one of them. The mean of each is its Kullback-Leibler divergence.
+    With `delta`, ε(δ) of the curve is marked: beyond it lies (nearly) all of what δ pays for.
     """
     if not isinstance(curve, Curve):
         raise InvalidOperation(f"the loss distribution of one curve can be drawn, not of {type(curve).__name__}")
-    found, allowed = curve.loss, _level(delta)
+    _shown(direction)
+    allowed, name = _level(delta), _short(curve.expression(), 56)
+    if direction in ("both", "apart"):
+        parts = [curve.forward] if curve.is_symmetric else [curve.forward, curve.backward]
+    else:
+        parts = [curve.forward if direction == "forward" else curve.backward]
+    panels = tuple(_loss_panel(part, allowed) for part in parts)
+    if len(panels) == 1:
+        panels = (replace(panels[0], title=name),)
+    note = "A loss of ℓ multiplies the odds of the neighbour that the output came from, against the other, by exp(ℓ)."
+    certain = max(part.delta_bounds(epsilon=math.inf)[0] for part in parts)
+    if certain > 0:
+        note += f" With probability {certain:.3g} the loss is infinite: the output gives the person away."
+    return Figure("Privacy loss" if len(panels) == 1 else f"Privacy loss of {name}", panels, note)
+
+
+def _loss_panel(part: Direction, delta: float | None) -> Panel:
+    """One direction: its losses, their mean, and the ε of the whole curve."""
+    found, curve = part.loss, part.curve
     marks: list[Mark] = [_masses(found.losses, found.masses)]
     low, high = _ends(found.losses, found.masses)
     top = max(_heights(marks[0]), default=1.0) or 1.0
     marks.append(Level(found.mean, "x", f"mean {found.mean:.3g}"))
-    if allowed is not None and math.isfinite(epsilon := curve.epsilon(delta=allowed)):
-        marks.append(Level(epsilon, "x", f"ε = {rounded_up(epsilon, 4)} at δ = {_power(allowed)}"))
+    if delta is not None and math.isfinite(epsilon := curve.epsilon(delta=delta)):
+        marks.append(Level(epsilon, "x", f"ε = {rounded_up(epsilon, 4)} at δ = {_power(delta)}"))
         high = max(high, epsilon + 0.05 * (high - low))
-    note = "A loss of ℓ multiplies the odds that the person is in the data by exp(ℓ)."
-    certain = curve.delta_bounds(epsilon=math.inf)[0]
-    if certain > 0:
-        note += f" With probability {certain:.3g} the loss is infinite: the output gives the person away."
-    y = Axis("probability", 0.0, 1.25 * top)
-    panel = Panel(Axis("privacy loss ℓ", low, high), y, tuple(marks), _short(curve.expression(), 72), "none")
-    return Figure("Privacy loss", (panel,), note)
+    title = "log dP/dQ, on P" if part.is_forward else "log dQ/dP, on Q"
+    x, y = Axis("privacy loss ℓ", low, high), Axis("probability", 0.0, 1.25 * top)
+    return Panel(x, y, tuple(marks), title, "none")
+
+
+def _shown(direction: str) -> None:
+    if direction not in ("both", "forward", "backward", "apart"):
+        raise InvalidParameter("direction", direction, "must be both, forward, backward or apart")
 
 
 def growth(curve: Curve, *, delta: float, most: int, name: str = "this mechanism") -> Figure:
@@ -148,15 +222,89 @@ def intervals(
 # -- panels ----------------------------------------------------------------------------------------------------------
 
 
-def _tradeoff_panel(named: dict[str, Curve]) -> Panel:
-    alpha = 0.5 * (1 - np.cos(np.linspace(0, math.pi, 61)))
-    marks: list[Mark] = [Line("learns nothing", (0.0, 1.0), (1.0, 0.0), REFERENCE, "dashed")]
-    for colour, (label, curve) in enumerate(named.items()):
-        low, high = curve.beta_bounds(alpha=alpha)
-        # β may jump down at α = 0 only by the mass of infinite loss; drawn from the top so that the axis is reached.
-        marks.append(Band(_floats(alpha), _floats(low), _floats(high), colour))
-        marks.append(Line(label, _floats(alpha), _floats(low), colour))
-    return Panel(Axis("false alarms α", 0, 1), Axis("misses β", 0, 1), tuple(marks), labels=_place(named), square=True)
+def _tradeoff_panel(named: dict[str, Curve], form: Form = "tradeoff", direction: Shown = "both") -> Panel:
+    draw, x_axis, y_axis = FORMS[form]
+    marks: list[Mark] = [Line("learns nothing", *draw(np.array([0, 1.0]), np.array([1.0, 0])), REFERENCE, "dashed")]
+    lines = {
+        f"{label}{said}": (curve, parts)
+        for label, curve in named.items()
+        for said, parts in _orders(curve, direction).items()
+    }
+    for colour, (label, (curve, parts)) in enumerate(lines.items()):
+        alpha, beta = _lowest([part.polygon() for part in parts])
+        most = np.minimum.reduce([part.beta_bounds(alpha=LEVELS)[1] for part in parts])
+        under = np.interp(LEVELS, alpha, beta)
+        (at, low), (_, high) = draw(LEVELS, under), draw(LEVELS, np.maximum(most, under))
+        marks.append(Band(at, low, high, colour))
+        marks.append(Line(label, *draw(alpha, beta), colour))
+        if len(parts) > 1 or curve.is_symmetric:
+            rate = curve.equal_error_rate()
+            (x,), (y,) = draw(np.array([rate]), np.array([rate]))
+            marks.append(Marker(x, y, colour=colour))
+    # A ROC curve fills the corner in which names stand otherwise.
+    return Panel(x_axis, y_axis, tuple(marks), labels="above" if form == "roc" else _place(lines), square=True)
+
+
+LEVELS = 0.5 * (1 - np.cos(np.linspace(0, math.pi, 61)))
+"""False-alarm rates at which bands are read, denser at both ends."""
+
+
+def _orders(curve: Curve, direction: Shown) -> dict[str, list[Direction]]:
+    """What is drawn of a curve: for every line, what is said of it, and the orders of which it is the lower one."""
+    if direction == "forward":
+        return {"": [curve.forward]}
+    if direction == "backward":
+        return {"": [curve.backward]}
+    if direction == "apart" and not curve.is_symmetric:
+        return {", T(P, Q)": [curve.forward], ", T(Q, P)": [curve.backward]}
+    return {"": [curve.forward] if curve.is_symmetric else [curve.forward, curve.backward]}
+
+
+def _lowest(polygons: list[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    """The lower one of several polygons at every α: where two cross there is a vertex."""
+    if len(polygons) == 1:
+        return polygons[0]
+    (a, b), (c, d) = polygons
+    alpha = np.unique(np.concatenate((a, c)))
+    gap = np.interp(alpha, a, b) - np.interp(alpha, c, d)
+    cross = np.flatnonzero(gap[:-1] * gap[1:] < 0)
+    share = gap[cross] / (gap[cross] - gap[cross + 1])
+    alpha = np.unique(np.concatenate((alpha, alpha[cross] + share * (alpha[cross + 1] - alpha[cross]))))
+    return alpha, np.minimum(np.interp(alpha, a, b), np.interp(alpha, c, d))
+
+
+Drawn = tuple[tuple[float, ...], tuple[float, ...]]
+FARTHEST = 3.7
+"""The ends of normal-deviate axes: error rates of one in ten thousand."""
+
+
+def _as_rates(alpha: Floats, beta: Floats) -> Drawn:
+    return _floats(alpha), _floats(beta)
+
+
+def _as_roc(alpha: Floats, beta: Floats) -> Drawn:
+    return _floats(alpha), _floats(1 - beta)
+
+
+def _as_deviates(alpha: Floats, beta: Floats) -> Drawn:
+    """A line that is straight in rates is bent here: between its ends it is drawn at many points."""
+    normal = NormalDist()
+    if len(alpha) > 1:
+        dense = np.array([normal.cdf(z) for z in np.linspace(-FARTHEST, FARTHEST, 201)])
+        alpha, beta = dense, np.interp(dense, alpha, beta)
+    x, y = (tuple(normal.inv_cdf(min(max(float(r), 1e-12), 1 - 1e-12)) for r in rates) for rates in (alpha, beta))
+    return x, y
+
+
+FORMS: dict[str, tuple[Callable[[Floats, Floats], Drawn], Axis, Axis]] = {
+    "tradeoff": (_as_rates, Axis("false alarms α", 0, 1), Axis("misses β", 0, 1)),
+    "roc": (_as_roc, Axis("false alarms α", 0, 1), Axis("hits 1 − β", 0, 1)),
+    "det": (
+        _as_deviates,
+        Axis("false alarms α, as Φ⁻¹(α)", -FARTHEST, FARTHEST),
+        Axis("misses β, as Φ⁻¹(β)", -FARTHEST, FARTHEST),
+    ),
+}
 
 
 def _profile_panel(named: dict[str, Curve], level: float | None) -> Panel:
@@ -293,6 +441,12 @@ def _level(delta: float | None) -> float | None:
     if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 <= delta <= 1:
         raise InvalidParameter("delta", delta, "must lie in [0, 1]")
     return float(delta)
+
+
+def _inside(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise InvalidParameter(name, value, "must lie strictly between 0 and 1")
+    return float(value)
 
 
 def _checked_growth(curve: Curve, delta: float, most: int) -> tuple[float, float]:

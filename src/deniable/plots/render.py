@@ -12,7 +12,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deniable.errors import InvalidParameter, MissingExtra
+from deniable.errors import InvalidParameter, MissingExtra, type_of
 from deniable.plots.spec import REFERENCE, Axis, Band, Bars, Figure, Level, Line, Mark, Marker, Panel, Stems
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 GREY = "#6b6b6b"
 FORMATS = (".png", ".svg", ".pdf")
-PANEL_WIDTH = 5.6
+PANEL_WIDTH, BESIDE_WIDTH = 5.6, 4.2
 # Strips around the panels and widths of letters, in inches.
 TITLE_HEIGHT, LEGEND_ROW, NOTE_ROW = 0.36, 0.2, 0.17
 LEGEND_LETTER, NOTE_LETTER = 0.076, 0.069
@@ -51,7 +51,7 @@ STROKES: dict[str, Any] = {"solid": "-", "dashed": (0, (5, 2)), "dotted": (0, (1
 def render(figure: Figure, path: str | os.PathLike[str] | None = None) -> Drawing:
     """Draw a figure; with a path, also save it there as PNG, SVG or PDF, by the ending of the name."""
     if not isinstance(figure, Figure):
-        raise InvalidParameter("figure", type(figure).__name__, "must be a figure of deniable.plots")
+        raise InvalidParameter("figure", type_of(figure), "must be a figure of deniable.plots")
     if path is not None and Path(path).suffix.lower() not in FORMATS:
         raise InvalidParameter("path", str(path), f"must end in {', '.join(FORMATS)}")
     drawing = _drawn(figure)
@@ -86,10 +86,10 @@ def _drawn(figure: Figure) -> Drawing:
         raise MissingExtra("matplotlib", "plots") from None
 
     with matplotlib.rc_context(STYLE):
-        widths = [_width(panel, figure.height) for panel in figure.panels]
+        widths = [_width(panel, figure) for panel in figure.panels]
         width = sum(widths)
         note = textwrap.wrap(figure.note, int(width / NOTE_LETTER))
-        above = next((panel for panel in figure.panels if panel.labels == "above" and panel.lines), None)
+        above = next((panel for panel in figure.panels if panel.labels == "above" and panel.names), None)
         columns, rows = _legend_shape(above, width)
         top = TITLE_HEIGHT + LEGEND_ROW * rows + (0.1 if rows else 0.0)
         bottom = NOTE_ROW * len(note) + 0.08
@@ -112,17 +112,20 @@ def _drawn(figure: Figure) -> Drawing:
     return drawing
 
 
-def _width(panel: Panel, height: float) -> float:
-    return height if panel.square else PANEL_WIDTH + (1.6 if panel.labels == "ends" else 0.0)
+def _width(panel: Panel, figure: Figure) -> float:
+    """A page shows a figure of two panels as wide as one of one: narrower panels keep their letters legible."""
+    if panel.square:
+        return figure.height
+    return (PANEL_WIDTH if len(figure.panels) == 1 else BESIDE_WIDTH) + (1.6 if panel.labels == "ends" else 0.0)
 
 
 def _legend_shape(panel: Panel | None, width: float) -> tuple[int, int]:
     """(columns, rows) of the legend above the panels."""
     if panel is None:
         return 1, 0
-    column = LEGEND_LETTER * max(len(name) for name in panel.lines) + 0.6
-    columns = min(max(int(width / column), 1), len(panel.lines))
-    return columns, -(-len(panel.lines) // columns)
+    column = LEGEND_LETTER * max(len(name) for name in panel.names) + 0.6
+    columns = min(max(int(width / column), 1), len(panel.names))
+    return columns, -(-len(panel.names) // columns)
 
 
 def _panel(axes: Axes, panel: Panel) -> None:
@@ -136,7 +139,7 @@ def _panel(axes: Axes, panel: Panel) -> None:
         _mark(axes, mark)
     for row, level in enumerate(mark for mark in panel.marks if isinstance(mark, Level)):
         _level(axes, level, row)
-    if panel.labels == "inside" and panel.lines:
+    if panel.labels == "inside" and panel.names:
         axes.legend(loc="upper right")
     elif panel.labels == "ends":
         _name_ends(axes, panel)
@@ -148,6 +151,8 @@ def _axis(axes: Axes, which: str, axis: Axis) -> None:
     getattr(axes, f"set_{which}lim")(axis.low, axis.high)
     if axis.names:
         getattr(axes, f"set_{which}ticks")(range(len(axis.names)), [_plain(name) for name in axis.names])
+    elif axis.whole:
+        getattr(axes, f"{which}axis").get_major_locator().set_params(integer=True)
 
 
 def _plain(text: str) -> str:
@@ -184,7 +189,8 @@ def _mark(axes: Axes, mark: Mark) -> None:
             )
         case Stems():
             axes.vlines(mark.x, 0, mark.heights, color=_colour(mark.colour), lw=2.4)
-            axes.plot(mark.x, mark.heights, "o", color=_colour(mark.colour), ms=4)
+            dots = _plain(mark.label) or None
+            axes.plot(mark.x, mark.heights, "o", color=_colour(mark.colour), ms=4, label=dots)
         case Marker():
             axes.plot([mark.x], [mark.y], "o", color=_colour(mark.colour), ms=5, zorder=4)
             _word(axes, mark)
@@ -209,18 +215,22 @@ def _level(axes: Axes, mark: Level, row: int) -> None:
 
 
 def _word(axes: Axes, mark: Marker) -> None:
-    """The marker's word in the free corner above and left of it, with a thin leader."""
+    """The marker's word in the free corner above and left of it, with a thin leader.
+
+    Beside the panel's edge it stands higher, where lines that rise from the corner leave room for it.
+    """
     if not mark.text:
         return
     across, up = axes.transAxes.inverted().transform(axes.transData.transform((mark.x, mark.y)))
     axes.annotate(
         mark.text,
         (mark.x, mark.y),
-        (max(across - 0.16, 0.03), min(up + 0.34, 0.93)),
+        (max(across - 0.16, 0.03), min(up + (0.34 if across > 0.16 else 0.8), 0.93)),
         textcoords="axes fraction",
         color=_colour(mark.colour),
         fontsize=9,
         va="center",
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1},
         arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.7, "shrinkB": 4},
     )
 

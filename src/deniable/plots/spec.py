@@ -30,6 +30,8 @@ class Axis:
     scale: Scale = "linear"
     names: tuple[str, ...] = ()
     """What stands at 0, 1, 2 … instead of numbers."""
+    whole: bool = False
+    """Whether the values are whole numbers: no tick stands between two of them."""
 
 
 @final
@@ -113,6 +115,11 @@ class Panel:
     title: str = ""
     labels: Labels = "above"
     square: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a legend of the panel says."""
+        return tuple(mark.label for mark in self.marks if isinstance(mark, Line | Bars | Stems) and mark.label)
 
     @property
     def lines(self) -> dict[str, Line]:

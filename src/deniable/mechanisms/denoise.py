@@ -1,0 +1,105 @@
+"""Denoising: what a released vector says about the truth once the noise is known. It is post-processing, so it is free.
+
+    shrink        James & Stein (1961): towards 0, or towards the mean; never worse than the release on average
+    projected     onto what the truth must be: not negative, or shares that add up to a total
+    whole         the same for counts: whole numbers, not negative, that add up to a total
+
+Both need independent Gaussian noise of one σ on every number for what is promised of them; they may be applied to any
+release.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from deniable.curves import check
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.mechanisms.values import Floats, Ints
+from deniable.numbers import onto_simplex
+
+__all__ = ["projected", "shrink", "shrunk_error", "whole"]
+
+
+def shrink(answers: Any, *, sigma: float, towards: Literal["zero", "mean"] = "zero") -> Floats:
+    """The positive-part James–Stein estimate, c + (1 - (d - 2)σ²/‖y - c‖²)₊ (y - c), from d noisy numbers y.
+
+    With c = 0 its mean square error is below dσ² whatever the truth is, for d >= 3; with c the mean of the answers one
+    more number is needed (d >= 4, and d - 3 in the formula). Fewer numbers are returned as they are.
+
+    >>> shrink([3.0, 4.0, 0.0, 0.0], sigma=1.0)
+    array([2.76, 3.68, 0.  , 0.  ])
+    """
+    values, spread = _vector(answers), check.positive("sigma", sigma)
+    if towards not in ("zero", "mean"):
+        raise InvalidParameter("towards", towards, "must be zero or mean")
+    centre = float(values.mean()) if towards == "mean" else 0.0
+    free = len(values) - (3 if towards == "mean" else 2)
+    away = values - centre
+    length = float(away @ away)
+    if free <= 0 or length == 0:
+        return values
+    return np.asarray(centre + max(0.0, 1 - free * spread**2 / length) * away)
+
+
+def shrunk_error(*, length: float, sigma: float, dimension: int) -> float:
+    """E‖x̂ - θ‖² of plain James–Stein shrinking towards 0 (an upper bound for `shrink`), for a truth of this length.
+
+    dσ² - (d - 2)²σ² E[1/χ²_d(λ)] with λ = ‖θ‖²/σ², a Poisson mixture of 1/(d - 2 + 2K), K ~ Poisson(λ/2).
+
+    >>> shrunk_error(length=0.0, sigma=1.0, dimension=10)
+    2.0
+    """
+    from deniable.mechanisms import laws
+
+    spread, d = check.positive("sigma", sigma), check.integer("dimension", dimension, 3)
+    rate = check.not_negative("length", length) ** 2 / (2 * spread**2)
+    if rate == 0:
+        return 2 * spread**2
+    law = laws.poisson(rate)
+    inverse = float(law.masses @ (1 / (d - 2 + 2 * law.places)))
+    return spread**2 * (d - (d - 2) ** 2 * inverse)
+
+
+def projected(answers: Any, *, total: float | None = None) -> Floats:
+    """The nearest vector whose numbers are at least 0 and, with `total`, add up to it.
+
+    The truth is such a vector, so no truth gets farther away: ‖projected - θ‖ <= ‖answers - θ‖.
+
+    >>> projected([3.0, -1.0, 1.0], total=4.0)
+    array([3., 0., 1.])
+    """
+    values = _vector(answers)
+    if total is None:
+        return np.maximum(values, 0.0)
+    return np.asarray(onto_simplex(values, check.not_negative("total", total)))
+
+
+def whole(answers: Any, *, total: int) -> Ints:
+    """The nearest vector of whole numbers that are at least 0 and add up to `total`, a number that may be known.
+
+    Noisy counts become a table that could have been counted: a census does so for the parts of each place, from the top
+    down. The nearest in L2: round `projected` down, and one up where most was cut, as often as is missing. (Raising an
+    entry by one costs 1 - 2 × what was cut off it, which is the least for the largest remainders, and more than any of
+    them for an entry that was projected to 0.) Of equal remainders the first is raised.
+
+    >>> whole([3.4, -1.0, 1.4, 0.5], total=6)
+    array([4, 0, 1, 1])
+    """
+    values, most = _vector(answers), check.integer("total", total, 0)
+    nearest = np.asarray(onto_simplex(values, most))
+    found = np.floor(nearest + 1e-9).astype(np.int64)  # 2.9999999999 is 3
+    missing = most - int(found.sum())
+    if missing > 0:
+        found[np.argsort(-(nearest - found), kind="stable")[:missing]] += 1
+    elif missing < 0:
+        found[np.argsort(nearest - found, kind="stable")[:-missing]] -= 1
+    return found
+
+
+def _vector(answers: Any) -> Floats:
+    values = check.numbers_array("answers", answers)
+    if not len(values):
+        raise InvalidParameter("answers", NOTHING, "must hold at least one number")
+    return values

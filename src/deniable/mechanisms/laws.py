@@ -1,0 +1,365 @@
+"""The law of an answer: densities and masses, distribution functions and variances, for planning and for teaching.
+
+A law is a function of the value that it is asked about. It is no release: never show the law on private data.
+
+    Laplace, Gaussian, ...     noise: `noise_law(mechanism)`, and `mechanism.law(value)` is that noise around the value
+    Exponential, NoisyMax ...  masses on the candidates
+    PoissonMechanism           masses on counts
+    PiecewiseExponential       a density that is constant on pieces
+    Quantile, Median           masses on the grid
+    Staircase                  stairs around the value
+    AboveThreshold, ...        masses on which questions are above
+    TopK                       masses on the orders of the winners
+    mechanism.then(function)   masses on what the function makes of an answer
+    Sum, Mean, Histogram       the noise around the exact answer, where it is one number
+
+Numbers here describe; they are accurate to about 1e-12 and no bound on anything private.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from deniable.curves import check
+from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.mechanisms.values import Floats
+
+__all__ = ["Masses", "NoiseLaw", "OutputLaw", "Pieces", "Stairs", "masses", "poisson", "pushed"]
+
+MOST_TOLD: Final = 256
+"""Most answers of several parts whose probabilities are told one by one."""
+WIDE: Final = 1000.0
+"""Noise this many steps wide is read as the continuous law it approximates: masses agree to one part in 10⁷."""
+
+
+class OutputLaw(ABC):
+    """The law of one answer. `is_discrete`: `pdf` is then the probability of a point, and else a density."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def is_discrete(self) -> bool: ...
+
+    @abstractmethod
+    def pdf(self, answer: Any) -> Any:
+        """The density at an answer; for a discrete law its probability. Arrays in, arrays out."""
+
+    @abstractmethod
+    def cdf(self, answer: Any) -> Any:
+        """The probability of an answer of at most this."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> float: ...
+
+    @property
+    @abstractmethod
+    def variance(self) -> float: ...
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(self.variance)
+
+    @abstractmethod
+    def points(self) -> Floats:
+        """Answers to draw the law at: all but one part in a thousand lies between the first and the last."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoiseLaw(OutputLaw):
+    """Noise in steps of `spacing` around `centre`. `kind` is laplace, gaussian (rounded) or discrete_gaussian."""
+
+    kind: str
+    width: float
+    """The scale or σ, in steps."""
+    spacing: float
+    is_whole: bool
+    centre: float = 0.0
+
+    @property
+    def is_discrete(self) -> bool:
+        return self.is_whole
+
+    def _mass(self, steps: Floats) -> Floats:
+        if self.kind == "laplace":
+            return np.asarray(math.tanh(0.5 / self.width) * np.exp(-np.abs(steps) / self.width))
+        bell = np.exp(-0.5 * (steps / self.width) ** 2)
+        if self.kind == "discrete_gaussian":
+            return np.asarray(bell / _theta(self.width))
+        if self.width > WIDE:
+            return np.asarray(bell / (self.width * math.sqrt(2 * math.pi)))
+        far = -np.abs(steps)  # below the centre nothing cancels
+        return np.asarray(_normal((far + 0.5) / self.width) - _normal((far - 0.5) / self.width))
+
+    def pdf(self, answer: Any) -> Any:
+        steps = (_answers(answer) - self.centre) / self.spacing
+        if not self.is_whole:
+            return _like(answer, self._mass(np.rint(steps)) / self.spacing)
+        return _like(answer, np.where(steps == np.rint(steps), self._mass(steps), 0.0))
+
+    def cdf(self, answer: Any) -> Any:
+        steps = np.floor((_answers(answer) - self.centre) / self.spacing)
+        if self.kind == "laplace":
+            r = math.exp(-1 / self.width)
+            below = np.exp(np.minimum(steps, 0.0) / self.width) / (1 + r)
+            above = 1 - np.exp(-(np.maximum(steps, 0.0) + 1) / self.width) / (1 + r)
+            return _like(answer, np.where(steps < 0, below, above))
+        if self.kind == "gaussian" or self.width > WIDE:
+            return _like(answer, _normal((steps + 0.5) / self.width))
+        reach = math.ceil(40 * self.width) + 1
+        sums = np.cumsum(self._mass(np.arange(-reach, reach + 1.0)))
+        places = np.clip(steps + reach, -1, 2 * reach).astype(int)
+        return _like(answer, np.where(places < 0, 0.0, np.minimum(sums[np.maximum(places, 0)], 1.0)))
+
+    @property
+    def mean(self) -> float:
+        return self.centre
+
+    @property
+    def variance(self) -> float:
+        if self.kind == "laplace":
+            return self.spacing**2 / (2 * math.sinh(0.5 / self.width) ** 2)
+        if self.width > WIDE:
+            return self.spacing**2 * (self.width**2 + (1 / 12 if self.kind == "gaussian" else 0.0))
+        steps = np.arange(1.0, math.ceil(40 * self.width) + 2)
+        return self.spacing**2 * 2 * float(np.sum(steps**2 * self._mass(steps)))
+
+    def points(self) -> Floats:
+        reach = 7 * self.width + 1 if self.kind == "laplace" else 4 * self.width + 1
+        if self.is_whole and reach <= 400:
+            return np.asarray(self.centre + np.arange(-math.ceil(reach), math.ceil(reach) + 1.0))
+        found = self.centre + self.spacing * reach * np.linspace(-1, 1, 801)
+        return np.unique(np.rint(found)) if self.is_whole else found
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Masses(OutputLaw):
+    """Finitely many answers and their probabilities. Answers other than numbers are placed at 0, 1, 2, ..."""
+
+    answers: tuple[Any, ...]
+    masses: Floats
+
+    @property
+    def is_discrete(self) -> bool:
+        return True
+
+    @property
+    def places(self) -> Floats:
+        numeric = all(isinstance(a, int | float | np.number) and not isinstance(a, bool) for a in self.answers)
+        return np.array(self.answers, dtype=float) if numeric else np.arange(float(len(self.answers)))
+
+    def pdf(self, answer: Any) -> Any:
+        at = np.atleast_1d(_answers(answer))
+        return _like(answer, ((at[:, None] == self.places[None, :]) @ self.masses).reshape(np.shape(answer)))
+
+    def cdf(self, answer: Any) -> Any:
+        at = np.atleast_1d(_answers(answer))
+        return _like(answer, ((at[:, None] >= self.places[None, :]) @ self.masses).reshape(np.shape(answer)))
+
+    @property
+    def mean(self) -> float:
+        return float(self.masses @ self.places)
+
+    @property
+    def variance(self) -> float:
+        return float(self.masses @ (self.places - self.mean) ** 2)
+
+    def points(self) -> Floats:
+        return self.places
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces(OutputLaw):
+    """A density that is constant between `edges`, which rise; piece i has probability `masses[i]`."""
+
+    edges: Floats
+    masses: Floats
+
+    @property
+    def is_discrete(self) -> bool:
+        return False
+
+    def pdf(self, answer: Any) -> Any:
+        at, heights = _answers(answer), self.masses / np.diff(self.edges)
+        place = np.searchsorted(self.edges, at, side="right") - 1
+        inside = (at >= self.edges[0]) & (at < self.edges[-1])
+        return _like(answer, np.where(inside, heights[np.clip(place, 0, len(heights) - 1)], 0.0))
+
+    def cdf(self, answer: Any) -> Any:
+        return _like(answer, np.interp(_answers(answer), self.edges, np.concatenate(([0.0], np.cumsum(self.masses)))))
+
+    @property
+    def mean(self) -> float:
+        return float(self.masses @ (self.edges[1:] + self.edges[:-1])) / 2
+
+    @property
+    def variance(self) -> float:
+        a, b = self.edges[:-1] - self.mean, self.edges[1:] - self.mean
+        return float(self.masses @ (a * a + a * b + b * b)) / 3
+
+    def points(self) -> Floats:
+        hair = 1e-6 * (self.edges[-1] - self.edges[0])
+        dense = np.linspace(self.edges[0], self.edges[-1] - hair, 401)
+        # Both sides of every step, so that it is drawn upright.
+        found = np.unique(np.concatenate((dense, self.edges[:-1], self.edges[1:] - hair)))
+        return np.asarray(found[(found >= self.edges[0]) & (found < self.edges[-1])])
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stairs(OutputLaw):
+    """Staircase noise around `centre`: lower by e^-ε beyond `high` of every `step`, on both sides."""
+
+    step: float
+    high: float
+    epsilon: float
+    is_whole: bool
+    centre: float
+    rms: float
+
+    @property
+    def is_discrete(self) -> bool:
+        return self.is_whole
+
+    @property
+    def mean(self) -> float:
+        return self.centre
+
+    @property
+    def variance(self) -> float:
+        return self.rms**2
+
+    def pdf(self, answer: Any) -> Any:
+        away = np.abs(_answers(answer) - self.centre)
+        full, rest = np.divmod(away, self.step)
+        found = np.exp(-self.epsilon * (full + (rest >= self.high))) / self._total
+        return _like(answer, np.where(away == np.rint(away), found, 0.0) if self.is_whole else found)
+
+    def cdf(self, answer: Any) -> Any:
+        away = _answers(answer) - self.centre
+        if self.is_whole:
+            away = np.floor(away)
+            return _like(answer, np.where(away >= 0, 1 - self._beyond(away), self._beyond(-away - 1)))
+        return _like(answer, np.where(away >= 0, 1 - self._beyond(away), self._beyond(-away)))
+
+    def _beyond(self, away: Floats) -> Floats:
+        """The probability of more than this; `away` is not negative where it is read."""
+        fall = math.exp(-self.epsilon)
+        full, rest = np.divmod(np.maximum(away, 0.0), self.step)
+        begin = rest + 1 if self.is_whole else rest
+        highs = np.maximum(self.high - begin, 0.0)
+        lows = self.step - begin - highs
+        return np.asarray(fall**full * (highs + lows * fall + fall * self._stair / (1 - fall)) / self._total)
+
+    @property
+    def _stair(self) -> float:
+        return self.high + (self.step - self.high) * math.exp(-self.epsilon)
+
+    @property
+    def _total(self) -> float:
+        return 2 * self._stair / (1 - math.exp(-self.epsilon)) - (1 if self.is_whole else 0)
+
+    def points(self) -> Floats:
+        stairs = math.ceil(8 / self.epsilon) + 1
+        reach = self.step * stairs
+        if self.is_whole and reach <= 400:
+            return np.asarray(self.centre + np.arange(-reach, reach + 1))
+        dense = reach * np.linspace(-1, 1, 801)
+        if not self.is_whole and stairs <= 100:  # both sides of every edge, so that it is drawn upright
+            edges = np.add.outer(self.step * np.arange(stairs), [0.0, self.high]).ravel()
+            hair = 1e-6 * self.step
+            dense = np.unique(np.concatenate((dense, edges - hair, edges + hair, -edges - hair, -edges + hair)))
+        return np.unique(np.rint(self.centre + dense)) if self.is_whole else np.asarray(self.centre + dense)
+
+
+def masses(answers: Sequence[Any], probabilities: Any) -> Masses:
+    """A law on finitely many answers."""
+    found = np.asarray(probabilities, dtype=float)
+    if found.shape != (len(answers),) or np.any(found < 0) or abs(float(found.sum()) - 1) > 1e-9:
+        raise InvalidParameter("probabilities", "...", "must be one for each answer, at least 0, and sum to 1")
+    return Masses(tuple(answers), found)
+
+
+def pushed(law: OutputLaw, function: Callable[[Any], Any]) -> Masses:
+    """The law of function(answer). A law on a line is read in cells of 1/128 of its deviation or less, whose borders do
+    not depend on where it lies: laws on two values are cut alike, so that their ratio is no larger than it was.
+    """
+    found: dict[Any, float] = {}
+    for answer, mass in zip(*_in_cells(law), strict=True):
+        image = function(answer)
+        if function(answer) != image:
+            raise InvalidOperation("what is done to an answer is random or remembers, so that its law is not known")
+        found[image] = found.get(image, 0.0) + mass
+    if all(isinstance(image, int | float) for image in found):
+        found = dict(sorted(found.items()))
+    return Masses(tuple(found), np.array(list(found.values())))
+
+
+def _in_cells(law: OutputLaw) -> tuple[list[Any], list[float]]:
+    if isinstance(law, Masses):
+        return list(law.answers), law.masses.tolist()
+    step = 2.0 ** math.floor(math.log2(law.deviation / 128))
+    if law.is_discrete:
+        step = max(1.0, step)
+    first, last = (math.floor(law.mean / step) + side * math.ceil(20 * law.deviation / step) for side in (-1, 1))
+    places = np.arange(first, last + 1) * step
+    # A cell of whole numbers begins at its place; others have it in their middle.
+    borders = places[1:] - (1 if law.is_discrete else step / 2)
+    found = np.diff(np.concatenate(([0.0], law.cdf(borders), [1.0])))
+    return [int(place) for place in places] if law.is_discrete else places.tolist(), found.tolist()
+
+
+def poisson(rate: float) -> Masses:
+    """A Poisson law, cut where one part in 10¹² is left."""
+    from scipy.special import gammaln
+
+    level = check.positive("rate", rate)
+    last = math.ceil(level + 8 * math.sqrt(level) + 30)
+    first = max(0, math.floor(level - 8 * math.sqrt(level)))
+    counts = np.arange(first, last + 1)
+    found = np.exp(counts * math.log(level) - level - gammaln(counts + 1))
+    return Masses(tuple(counts.tolist()), found / found.sum())
+
+
+def needs_one_number(dimension: int | None, name: str) -> None:
+    if dimension not in (None, 1):
+        raise InvalidOperation(
+            f"the law of one number can be told; this {name} releases {dimension} at once: "
+            "ask one made for one number, or look at the curve, plots.tradeoff(mechanism.curve)"
+        )
+
+
+def _normal(x: Floats) -> Floats:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(x))
+
+
+def _theta(sigma: float) -> float:
+    """Σ e^(-z²/2σ²) over the whole numbers."""
+    if sigma > WIDE:
+        return sigma * math.sqrt(2 * math.pi)
+    steps = np.arange(1.0, math.ceil(40 * sigma) + 2)
+    return 1 + 2 * float(np.sum(np.exp(-0.5 * (steps / sigma) ** 2)))
+
+
+def _answers(answer: Any) -> Floats:
+    given = np.asarray(answer)
+    if given.dtype.kind not in "biufO":
+        raise InvalidParameter("answer", answer, "must be a number, or an array of numbers")
+    return given.astype(float)
+
+
+def _like(given: Any, found: Any) -> Any:
+    return float(found) if np.ndim(given) == 0 else np.asarray(found)

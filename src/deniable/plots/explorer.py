@@ -1,0 +1,162 @@
+"""Sliders in a notebook that move the pictures: the only door ipywidgets comes through.
+
+Every number is read from the library's certified curve when a slider is let go; docs/explore.html shows the same
+quantities on a page of its own, with numbers that were computed beforehand.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, final
+
+import numpy as np
+
+from deniable import curves
+from deniable.curves.curve import Curve
+from deniable.curves.looks import rounded_up
+from deniable.errors import MissingExtra
+from deniable.mechanisms import Gaussian, Laplace
+from deniable.mechanisms.laws import Masses
+from deniable.plots.figures import believed, compare, odds
+from deniable.plots.outputs import laws, two_laws
+from deniable.plots.render import svg
+from deniable.plots.spec import Figure
+
+NOISES: Final = {"Gaussian": "σ", "Laplace": "scale b", "randomized response": "ε of one answer"}
+
+
+@final
+class Explorer:
+    """Sliders over noise, rate, count and group, over ε and δ, and over the attacker's false alarms and prior.
+
+    `sliders` holds the widgets by name; `curve`, `figures` and `words` follow their values. In a notebook an explorer
+    shows itself.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import ipywidgets
+        except ImportError:
+            raise MissingExtra("ipywidgets", "notebook") from None
+        self.sliders: dict[str, Any] = _sliders(ipywidgets)
+        self._said = ipywidgets.HTML()
+        self._pictures = [ipywidgets.Image(format="svg+xml") for _ in range(3)]
+        self._box = ipywidgets.VBox([*self.sliders.values(), self._said, *self._pictures])
+        for slider in self.sliders.values():
+            slider.observe(self._moved, names="value")
+        self._moved()
+
+    def value(self, name: str) -> Any:
+        """What a slider says."""
+        return self.sliders[name].value
+
+    @property
+    def curve(self) -> Curve:
+        """What `count` releases promise to `group` people, each release over a Poisson sample of the people."""
+        noise, level = self.value("mechanism"), self.value("noise")
+        count: int = self.value("count")
+        if noise == "randomized response":  # each of the group sends a report of their own
+            reports: int = self.value("group") * count
+            return curves.randomized_response(epsilon=level) ** reports
+        one = curves.gaussian(sigma=level) if noise == "Gaussian" else curves.laplace(scale=level)
+        if self.value("rate") < 1:
+            one = one.sampled(rate=self.value("rate"))
+        if self.value("group") > 1:
+            one = one.group(size=self.value("group"))
+        return one**count
+
+    @property
+    def figures(self) -> tuple[Figure, Figure, Figure]:
+        """Trade-off and privacy curve; the laws of one release; what an attacker may believe."""
+        curve, alpha = self.curve, self.value("false alarms")
+        named = {"now": curve}
+        return (
+            compare(named, delta=self.value("δ")),
+            self._laws(),
+            odds(named, false_alarms=alpha, prior=self.value("prior")),
+        )
+
+    def _laws(self) -> Figure:
+        noise, level, group = self.value("mechanism"), float(self.value("noise")), self.value("group")
+        if noise == "randomized response":
+            right = 1 / (1 + math.exp(-level))
+            yes = np.array([math.comb(group, k) * right**k * (1 - right) ** (group - k) for k in range(group + 1)])
+            answers = tuple(range(group + 1))
+            return two_laws(Masses(answers, yes[::-1]), Masses(answers, yes), ("no", "yes"), group * level)
+        size = float(group)
+        mechanism = (
+            Gaussian(sensitivity=size, sigma=level) if noise == "Gaussian" else Laplace(sensitivity=size, scale=level)
+        )
+        return laws(mechanism, 0.0, size)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The numbers, each on its safe side."""
+        curve, epsilon, delta = self.curve, self.value("ε"), self.value("δ")
+        alpha, prior = self.value("false alarms"), self.value("prior")
+        beta = curve.beta(alpha=alpha)
+        low, high = believed(beta, alpha, np.array(prior))
+        return (
+            f"ε = {rounded_up(curve.epsilon(delta=delta), 4)} at δ = {delta:.3g}",
+            f"δ = {rounded_up(curve.delta(epsilon=epsilon), 3)} at ε = {epsilon:.3g}",
+            f"misses at least {math.floor(1e4 * beta) / 100:.2f} % at {100 * alpha:.3g} % false alarms",
+            f"{100 * prior:.3g} % sure before; after an alarm at most {math.ceil(1e4 * float(high)) / 100:.2f} %, "
+            f"after none at least {math.floor(1e4 * float(low)) / 100:.2f} %",
+        )
+
+    def _moved(self, _: object = None) -> None:
+        self.sliders["noise"].description = NOISES[self.value("mechanism")]
+        # Who randomises at home is in every sample.
+        self.sliders["rate"].disabled = self.value("mechanism") == "randomized response"
+        if self.sliders["rate"].disabled and self.value("rate") < 1:
+            self.sliders["rate"].value = 1.0  # comes back here
+            return
+        self._said.value = "<br>".join(self.words)
+        for picture, figure in zip(self._pictures, self.figures, strict=True):
+            picture.value = svg(figure).encode()
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        return self._box._repr_mimebundle_(**options)
+
+    def __repr__(self) -> str:
+        return f"<Explorer of {self.curve.expression()}>"
+
+
+def explore() -> Explorer:
+    """Sliders over noise, rate, count, group, ε, δ and prior that move the pictures, for a notebook.
+
+    Needs ipywidgets and matplotlib, which the extra `notebook` brings.
+    """
+    return Explorer()
+
+
+def _sliders(widgets: Any) -> dict[str, Any]:
+    """In the order in which they stand. A picture is drawn when a slider is let go: certified numbers take a moment."""
+    wide: dict[str, Any] = {
+        "continuous_update": False,
+        "style": {"description_width": "9em"},
+        "layout": {"width": "32em"},
+    }
+
+    def stops(name: str, values: list[Any], start: Any) -> Any:
+        return widgets.SelectionSlider(description=name, options=values, value=start, **wide)
+
+    def decades(name: str, low: float, high: float, start: float) -> Any:
+        return widgets.FloatLogSlider(
+            description=name, min=low, max=high, step=0.1, value=start, readout_format=".3g", **wide
+        )
+
+    return {
+        "mechanism": widgets.ToggleButtons(options=list(NOISES), value="Gaussian"),
+        "noise": decades("σ", -1, 2, 2.0),
+        "count": stops("releases", [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000], 1),
+        "rate": stops("share of people", [1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01], 1.0),
+        "group": stops("people in a group", [1, 2, 3, 5, 10], 1),
+        "ε": decades("ε", -2, 1.5, 1.0),
+        "δ": decades("δ", -8, -1, 1e-6),
+        "false alarms": stops("false alarms", [0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5], 0.05),
+        "prior": stops("sure before", [0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99], 0.5),
+    }
+
+
+__all__ = ["Explorer", "explore"]
