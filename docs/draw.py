@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent / "pictures"
 CONFIDENCE = 0.95
 
 
-def _line(
+def line(
     label: str, x: Sequence[float], height: Callable[[Any], float], colour: int, stroke: Any = "solid", note: str = ""
 ) -> Line:
     return Line(label, tuple(map(float, x)), tuple(float(height(v)) for v in x), colour, stroke, note)
@@ -60,7 +60,7 @@ def noise_laws() -> Figure:
         (
             Bars(tuple(k - 0.5 for k in (*places, 16)), heights, colour=4),
             Line("200,000 draws", (-99.0,), (0.0,), 4),
-            _line("exact law", places, law, 1),
+            line("exact law", places, law, 1),
         ),
         "discrete Laplace noise of scale 3",
         labels="inside",
@@ -75,7 +75,7 @@ def noise_laws() -> Figure:
         Axis("k", 0, 350),
         Axis("log₂ of the probability", -520, 10),
         (
-            _line("exact: no end", reach, bits, 1),
+            line("exact: no end", reach, bits, 1),
             Line("floats: ends at 2⁻⁵³", (0.0, float(last)), (bits(0), bits(last)), 0, "dotted"),
             Marker(last, bits(last), colour=0),
         ),
@@ -110,9 +110,9 @@ def additive_laws() -> Figure:
         Axis("noise, in standard deviations", -5, 5),
         Axis("density", 1e-5, 2, "log"),
         (
-            _line("Laplace", x, lambda v: math.exp(-abs(v) * math.sqrt(2)) / math.sqrt(2), 0),
-            _line("Gaussian", x, lambda v: math.exp(-v * v / 2) / math.sqrt(2 * math.pi), 1),
-            _line("staircase", x, step, 2),
+            line("Laplace", x, lambda v: math.exp(-abs(v) * math.sqrt(2)) / math.sqrt(2), 0),
+            line("Gaussian", x, lambda v: math.exp(-v * v / 2) / math.sqrt(2 * math.pi), 1),
+            line("staircase", x, step, 2),
         ),
         "three laws of standard deviation 1",
     )
@@ -121,9 +121,9 @@ def additive_laws() -> Figure:
         Axis("ε", 0, 5),
         Axis("δ(ε)", 1e-6, 1, "log"),
         (
-            _line("Laplace", grid, lambda e: max(laplace.delta(epsilon=e), 1e-9), 0),
-            _line("Gaussian", grid, lambda e: max(gaussian.delta(epsilon=e), 1e-9), 1),
-            _line("staircase", grid, lambda e: max(stairs.curve.delta(epsilon=e), 1e-9), 2),
+            line("Laplace", grid, lambda e: max(laplace.delta(epsilon=e), 1e-9), 0),
+            line("Gaussian", grid, lambda e: max(gaussian.delta(epsilon=e), 1e-9), 1),
+            line("staircase", grid, lambda e: max(stairs.curve.delta(epsilon=e), 1e-9), 2),
         ),
         "what they promise",
         labels="none",
@@ -142,9 +142,9 @@ def additive_errors() -> Figure:
         Axis("ε", 0.05, 10, "log"),
         Axis("95 % error, in sensitivities", 0.05, 300, "log"),
         (
-            _line("Laplace, δ = 0", grid, made(mechanisms.Laplace), 0),
-            _line("staircase, δ = 0", grid, made(mechanisms.Staircase), 2, "dashed"),
-            _line("Gaussian, δ = 10⁻⁶", grid, made(mechanisms.Gaussian, delta=1e-6), 1),
+            line("Laplace, δ = 0", grid, made(mechanisms.Laplace), 0),
+            line("staircase, δ = 0", grid, made(mechanisms.Staircase), 2, "dashed"),
+            line("Gaussian, δ = 10⁻⁶", grid, made(mechanisms.Gaussian, delta=1e-6), 1),
         ),
         "one number",
     )
@@ -160,7 +160,7 @@ def additive_errors() -> Figure:
     right = Panel(
         Axis("numbers released at once", 1, 10_000, "log"),
         Axis("95 % error of all of them", 1, 2e5, "log"),
-        (_line("Laplace", counts, laplace, 0), _line("Gaussian", counts, gaussian, 1)),
+        (line("Laplace", counts, laplace, 0), line("Gaussian", counts, gaussian, 1)),
         "a person moves each number by 1, ε = 1",
         labels="none",
     )
@@ -219,9 +219,9 @@ def counting_streams() -> Figure:
         Axis("steps", 2, horizons[-1], "log"),
         Axis("95 % error of all totals", 1, 1000, "log"),
         (
-            _line("fresh noise on every total", horizons, fresh, REFERENCE),
-            _line("TreeCounter", horizons, tree, 0),
-            _line("FactorisedCounter", horizons, root, 1),
+            line("fresh noise on every total", horizons, fresh, REFERENCE),
+            line("TreeCounter", horizons, tree, 0),
+            line("FactorisedCounter", horizons, root, 1),
         ),
     )
     return Figure("A total after every step", (panel,))
@@ -244,9 +244,9 @@ def counting_questions() -> Figure:
         Axis("questions", 1, 100_000, "log"),
         Axis("95 % error of all answers", 0.001, 2, "log"),
         (
-            _line("Laplace noise", counts, laplace, 0),
-            _line("Gaussian noise, δ = 10⁻⁶", counts, gaussian, 1),
-            _line("randomised bits", counts, bits, 2),
+            line("Laplace noise", counts, laplace, 0),
+            line("Gaussian noise, δ = 10⁻⁶", counts, gaussian, 1),
+            line("randomised bits", counts, bits, 2),
             Level(0.5, "y", "an answer says nothing"),
         ),
     )
@@ -276,9 +276,9 @@ def statistics_clamping() -> Figure:
         Axis("upper bound, public", 5_000, 2_000_000, "log"),
         Axis("error of the mean income", 30, 30_000, "log"),
         (
-            _line("what clamping takes away", bounds, lambda h: max(bias(h), 1e-3), 0),
-            _line("95 % error of the noise", bounds, spread, 1),
-            _line("both", bounds, lambda h: bias(h) + spread(h), 6),
+            line("what clamping takes away", bounds, lambda h: max(bias(h), 1e-3), 0),
+            line("95 % error of the noise", bounds, spread, 1),
+            line("both", bounds, lambda h: bias(h) + spread(h), 6),
             Marker(best, bias(best) + spread(best), colour=6),
             Level(float(incomes.max()), "x", "largest income"),
         ),
@@ -307,7 +307,7 @@ def selection_errors() -> Figure:
         Axis("candidates", 2, 10_000, "log"),
         Axis("95 % error, in sensitivities", 0, 30),
         tuple(
-            _line(
+            line(
                 name,
                 counts,
                 lambda n, k=kind: k(sensitivity=1, epsilon=1, candidates=n).error(confidence=CONFIDENCE),
@@ -322,13 +322,13 @@ def selection_errors() -> Figure:
         Axis("choices at ε = 1 each", 0, 100),
         Axis("ε of all, at δ = 10⁻⁶", 0, 120),
         (
-            _line(
+            line(
                 "Exponential",
                 times,
                 lambda k: (curves.exponential(epsilon=1.0) ** k).epsilon(delta=1e-6),
                 0,
             ),
-            _line("the other two", times, lambda k: (curves.pure(epsilon=1.0) ** k).epsilon(delta=1e-6), 1),
+            line("the other two", times, lambda k: (curves.pure(epsilon=1.0) ** k).epsilon(delta=1e-6), 1),
         ),
         "many choices",
         labels="inside",
@@ -355,8 +355,8 @@ def threshold_errors() -> Figure:
         Axis("questions", 1, 100_000, "log"),
         Axis("95 % error, in sensitivities", 1, 1e6, "log"),
         (
-            _line("noise on every answer", counts, every, REFERENCE),
-            _line("AboveThreshold", counts, above, 0),
+            line("noise on every answer", counts, every, REFERENCE),
+            line("AboveThreshold", counts, above, 0),
         ),
         "ε = 1 for all of them",
     )
@@ -375,8 +375,8 @@ def threshold_errors() -> Figure:
         Axis("positive answers paid for", 0, 25),
         Axis("95 % error, in sensitivities", 0, 2200),
         (
-            _line("AboveThreshold, again and again", positives, runs, 0),
-            _line("SparseVector", positives, sparse, 1),
+            line("AboveThreshold, again and again", positives, runs, 0),
+            line("SparseVector", positives, sparse, 1),
         ),
         "1000 questions, ε = 1",
         labels="inside",
@@ -398,9 +398,9 @@ def limits_efficiency() -> Figure:
         Axis("ε", 0.1, 10, "log"),
         Axis("least error there is / error", 0, 1.05),
         (
-            _line("counts", grid, best(1), 2),
-            _line("whole numbers that move by 3", grid, best(3), 1, "dashed"),
-            _line("real numbers", grid, best(1.0), 0),
+            line("counts", grid, best(1), 2),
+            line("whole numbers that move by 3", grid, best(3), 1, "dashed"),
+            line("real numbers", grid, best(1.0), 0),
         ),
         "Laplace noise: root mean square error",
     )
@@ -415,13 +415,13 @@ def limits_efficiency() -> Figure:
         Axis("ones among 101 zeros and ones", 51, 101),
         Axis("chance to name the majority", 0.5, 1.15),
         (
-            _line(
+            line(
                 "no symmetric mechanism does better",
                 ones,
                 lambda k: limits.binary_median_ceiling(records=records, ones=k, epsilon=0.2),
                 REFERENCE,
             ),
-            _line("BinaryInverseSensitivity", ones, found, 3),
+            line("BinaryInverseSensitivity", ones, found, 3),
         ),
         "a vote at ε = 0.2",
         labels="inside",
@@ -445,7 +445,7 @@ def local_variances() -> Figure:
     panels: list[Panel] = []
     for epsilon, low, high in ((1.0, 0.5, 300), (3.0, 0.02, 30)):
         lines = tuple(
-            _line(
+            line(
                 name,
                 counts,
                 lambda d, k=kind, e=epsilon: float(k(categories=d, epsilon=e).variance(share=0.0, people=1)),
@@ -489,9 +489,9 @@ def checks_power() -> Figure:
         Axis("trials on each neighbour", 200, 1_000_000, "log"),
         Axis("ε that is certified", 0, 2.1),
         (
-            _line("sensitivity wrong by a factor of 2, false alarm 10⁻⁹", counts, certified(2.0, 1e-9), 1),
-            _line("a sound mechanism, false alarm 10⁻⁹", counts, certified(1.0, 1e-9), 0),
-            _line("a sound mechanism, false alarm 5 %", counts, certified(1.0, 0.05), 0, "dotted"),
+            line("sensitivity wrong by a factor of 2, false alarm 10⁻⁹", counts, certified(2.0, 1e-9), 1),
+            line("a sound mechanism, false alarm 10⁻⁹", counts, certified(1.0, 1e-9), 0),
+            line("a sound mechanism, false alarm 5 %", counts, certified(1.0, 0.05), 0, "dotted"),
             Level(1.0, "y", "what both promise: ε = 1"),
         ),
     )

@@ -15,9 +15,14 @@ PAGE = Path(__file__).parent / "reference.md"
 
 ROOMS: tuple[tuple[str, str], ...] = (
     ("curves", "What is promised: the calculus of curves."),
+    ("curves.textbook", "The formulas of textbooks, each with its range checked."),
     ("noise", "Exact noise on whole numbers, and the way there from floats."),
     ("mechanisms", "One release: a statistic, a sampler and a curve."),
     ("mechanisms.limits", "What no mechanism can do."),
+    ("mechanisms.graphs", "Graphs whose edges or nodes are private."),
+    ("mechanisms.denoise", "What a released vector says once the noise is known."),
+    ("mechanisms.laws", "The law of an answer, for planning and teaching."),
+    ("mechanisms.small", "Small finite domains, by brute force."),
     ("mechanisms.linear", "Many linear questions: what each way costs, and which is best."),
     ("mechanisms.cautionary", "Mechanisms to learn from, not to use."),
     ("local", "No curator: every person randomizes their own answer."),
@@ -29,6 +34,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("learn.sklearn", "Private estimators for scikit-learn."),
     ("audit", "What a mechanism really leaks."),
     ("attacks", "Why all this: attacks without privacy, and behind a mechanism."),
+    ("plots", "Pictures: what to draw, apart from how."),
     ("testing", "Does a mechanism keep its promise?"),
     ("units", "What a promise is about."),
     ("errors", "Everything that is raised on purpose."),

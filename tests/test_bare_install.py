@@ -73,6 +73,7 @@ NEEDS = {
 
 FURTHER = {
     "dn.learn.torch": "torch",
+    "dn.plots.explore()": "notebook",
     "dn.learn.sklearn.Ridge": "sklearn",
     "dn.queries.DatabaseTable('x.duckdb', 't')": "sql",
     "dn.curves.gaussian(sigma=1).__rich__()": "cli",

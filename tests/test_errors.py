@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,8 @@ from deniable.errors import (
     QuestionRefused,
     ServerRefused,
     UnreadableRecord,
+    WeakPrivacyWarning,
+    type_of,
 )
 
 NODE = re.compile(r"^(?P<branch>[\s│├└─]*)(?P<name>[A-Z]\w+)(?: \((?P<builtin>\w+)\))?(?:\s{2,}\S.*)?$")
@@ -85,6 +88,7 @@ EXAMPLES: list[DeniableError] = [
     EngineFailed("time", "ask for less"),
     ServerRefused("forbidden", 403, "auditor may not ask"),
     NotPrivateWarning("made with replayable entropy"),
+    WeakPrivacyWarning("delta 0.5 protects little"),
     MissingExtra("matplotlib", "plots"),
 ]
 
@@ -115,6 +119,18 @@ def test_an_invalid_parameter_does_not_print_a_whole_array() -> None:
 def test_an_argument_without_a_repr_does_not_hide_what_is_wrong() -> None:
     # Python refuses to print an integer of more than 4300 digits.
     assert str(InvalidParameter("count", 10**5000, "is too large")) == "count=<int>: is too large"
+
+
+def test_a_type_is_not_shown_as_a_value() -> None:
+    """`question='NoneType'` read as if that text had been asked."""
+    assert str(InvalidParameter("question", type_of(None), "must be SQL")) == "question=<NoneType>: must be SQL"
+    assert InvalidParameter("question", type_of(None), "must be SQL").asked == "NoneType"
+
+
+def test_no_error_names_a_type_as_a_value() -> None:
+    wrong = re.compile(r"InvalidParameter\(\s*[\w\"]+,\s*type\([^()]*\)\.__name__")
+    sources = Path(errors.__file__).parent.rglob("*.py")
+    assert not [path.name for path in sources if wrong.search(path.read_text(encoding="utf-8"))]
 
 
 def test_a_missing_extra_names_the_command_that_brings_it() -> None:

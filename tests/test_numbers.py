@@ -99,6 +99,17 @@ def test_rounding_up_and_down_meets_the_neighbouring_floats() -> None:
     assert numbers.root_up(Fraction(49)) == 7
 
 
+def test_a_root_that_was_single_precision_bounded_reals_a_little_too_low() -> None:
+    # float(np.sqrt(np.float32(k))) is a plain float that lies below √k for many k, by more than roundings of floats.
+    short = [k for k in range(2, 200) if Fraction(float(np.sqrt(np.float32(k)))) ** 2 < k]
+    assert len(short) > 50
+    for k in short:
+        found = numbers.meant(float(np.sqrt(np.float32(k))))
+        assert k <= found**2 < k * (1 + Fraction(1, 2**40))
+    for x in (0.5, 1.5, 1.75, 2.5, 3.25, 0.1, 1e-3, 300.25):
+        assert numbers.meant(x) == Fraction(x)
+
+
 def test_a_float_that_was_single_precision_is_read_with_its_roundings() -> None:
     """float() forgets that √3 was computed in 24 bits: it lies 1.8e-8 below the root, and became √2."""
     root = float(np.float32(3) ** np.float32(0.5))

@@ -9,6 +9,7 @@ import math
 import pickle
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 
 from deniable import Guarantee, Sensitivity, Unit, curves
 from deniable.errors import DeniableError, InvalidParameter
+from deniable.mechanisms import DiscreteGaussian, DiscreteLaplace
+from deniable.numbers import square, whole
 from deniable.units import Relation
 
 UNITS = [
@@ -56,7 +59,7 @@ def test_a_person_with_one_row_is_not_a_row() -> None:
 
 
 @pytest.mark.parametrize(("unit", "changes"), list(zip(UNITS, [1, 2, 1, 20, 6], strict=True)))
-def test_fact_25_a_replacement_is_a_removal_and_an_addition(unit: Unit, changes: int) -> None:
+def test_fact_a_replacement_is_a_removal_and_an_addition(unit: Unit, changes: int) -> None:
     assert unit.row_changes == changes
 
 
@@ -92,7 +95,7 @@ def test_a_row_is_one_row_and_a_relation_is_a_relation() -> None:
 # --- Sensitivity ---
 
 
-def test_fact_25_counts_and_histograms_under_both_relations() -> None:
+def test_fact_counts_and_histograms_under_both_relations() -> None:
     assert Sensitivity.count(Unit.row()).l1 == 1
     assert Sensitivity.count(Unit.replaced_row()).l1 == 1
     added, replaced = Sensitivity.histogram(Unit.row()), Sensitivity.histogram(Unit.replaced_row())
@@ -101,7 +104,7 @@ def test_fact_25_counts_and_histograms_under_both_relations() -> None:
     assert replaced.l2 == pytest.approx(1.4142135623731, abs=1e-13)
 
 
-def test_fact_78_a_thousand_outputs_of_sensitivity_one() -> None:
+def test_fact_a_thousand_outputs_of_sensitivity_one() -> None:
     each = Sensitivity.of_each(1, outputs=1000)
     assert each.l1 == 1000
     assert each.l2 == pytest.approx(31.6227766016838, abs=1e-13)
@@ -109,7 +112,7 @@ def test_fact_78_a_thousand_outputs_of_sensitivity_one() -> None:
 
 @pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.rows <= 3], ids=repr)
 def test_histogram_sensitivity_is_the_largest_change_found_by_trying_all(unit: Unit) -> None:
-    """Erratum B42: not the number of bins times one. Tries every way to put at most k rows into three bins."""
+    """Not the number of bins times one. Tries every way to put at most k rows into three bins."""
     bins = [np.array(c) for c in itertools.product(range(unit.rows + 1), repeat=3) if sum(c) <= unit.rows]
     empty = [np.zeros(3)]
     changes = [a - b for a in bins for b in (empty if unit.relation is Relation.ADD_REMOVE else bins)]
@@ -186,6 +189,40 @@ def test_an_exact_number_is_rounded_up() -> None:
     assert Sensitivity(l1=np.int64(3)).l1 == 3.0
 
 
+@pytest.mark.parametrize("short", [np.float32, np.float16])
+def test_a_short_float_keeps_its_roundings_in_a_sensitivity(short: type[Any]) -> None:
+    """Of ten rows that move by float32(0.7) each, whole numbers move by 7; it was 6."""
+    for rows in (2, 3, 5, 7, 10, 20):
+        person = Unit.person("p", rows=rows)
+        for k in range(1, 200):
+            each = short(k) / short(rows)
+            of_row = Sensitivity(l1=each, l2=each)
+            for said in (of_row.over(person), pickle.loads(pickle.dumps(of_row)).over(person)):
+                assert whole(said.l1) >= k, (k, rows)
+                assert square(said.l2) >= k * k, (k, rows)
+            assert whole(Sensitivity.of_each(each, outputs=rows).l1) >= k, (k, rows)
+            assert square(Sensitivity.of_each(short(k) / short(rows), outputs=rows * rows).l2) >= k * k, (k, rows)
+
+
+@pytest.mark.parametrize(("term", "count", "total"), [(0.001, 8000, 8), (7 / 200, 200, 7)])
+def test_a_sum_of_short_floats_is_the_same_alone_and_in_a_sensitivity(term: float, count: int, total: int) -> None:
+    added = np.float32(0)
+    for _ in range(count):
+        added += np.float32(term)
+    assert added < total
+    again = Sensitivity(l1=Sensitivity(l1=added).l1)
+    for said in (added, Sensitivity(l1=added).l1, again.l1, again.over(Unit.row()).l1):
+        assert whole(said) == total
+        assert float(said) == added, "what it stores is not changed"
+
+
+def test_noise_for_whole_numbers_covers_a_short_float() -> None:
+    moved = Sensitivity(l1=np.float32(0.7), l2=np.float32(0.7)).over(Unit.person("p", rows=10))
+    assert float(np.float32(0.7)) * 10 < 7
+    assert DiscreteLaplace(sensitivity=moved, epsilon=1).scale >= 7
+    assert Fraction(DiscreteGaussian(sensitivity=moved, rho=0.5).sigma) ** 2 >= 49
+
+
 @pytest.mark.parametrize("outputs", [0, -1, 1.5, True, pytest.param(10**400, id="huge")])
 def test_outputs_must_be_a_whole_positive_number_that_fits(outputs: int) -> None:
     with pytest.raises(InvalidParameter):
@@ -244,3 +281,7 @@ def test_a_guarantee_is_a_value() -> None:
 def test_a_guarantee_refuses_what_it_cannot_mean(curve: object, unit: object, assumptions: object) -> None:
     with pytest.raises(DeniableError):
         Guarantee(curve, unit, assumptions=assumptions)
+
+
+def test_a_column_named_by_numpy_is_shown_as_text() -> None:
+    assert repr(Unit.person(np.str_("id"), rows=3)) == "Unit.person('id', rows=3)"

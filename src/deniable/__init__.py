@@ -1,7 +1,7 @@
 """Differential privacy as one object: a mechanism is a function that carries a curve.
 
-Doing two things multiplies their curves. Everything else makes a mechanism, spends a curve, draws a curve, or tries to
-break one.
+Doing two things multiplies their curves. Every other part builds mechanisms, pays for curves, plots them, or attacks
+them.
 
 This front door is lazy (PEP 562): importing it loads only the standard library, and a room is opened by its first use.
 """

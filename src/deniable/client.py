@@ -7,47 +7,35 @@ carries an idempotency key, so that one whose answer was lost on the way is aske
 from __future__ import annotations
 
 import datetime as dt
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Never, Self, final
+from typing import TYPE_CHECKING, Any, Never, Self, final, overload
 from urllib.parse import quote
 
 from deniable.errors import (
-    ENGINE_FAILURES,
     NOTHING,
-    REFUSALS,
-    BudgetExceeded,
     DeniableError,
-    EngineFailed,
     InvalidOperation,
     InvalidParameter,
-    LedgerUnavailable,
-    MissingExtra,
-    QuestionRefused,
-    ServerRefused,
     UnreadableRecord,
     require_names,
+    type_of,
 )
+from deniable.queries.grouping import names_sets
 from deniable.queries.shown import Cell, Shown
 from deniable.tables.kinds import Kind
+from deniable.transport import Wire, wire_to
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
-    from deniable.queries.session import Tables
+    from deniable.queries.measuring import SynthesisPrice
+    from deniable.queries.notes import Tables
+    from deniable.queries.statement import Statement
     from deniable.queries.steps import Recorded, Steps
+    from deniable.queries.synthetic import Synthetic
     from deniable.tables.schema import Table
     from deniable.units import Guarantee
-
-_ATTEMPTS: Final = 4
-"""How often a request is sent before its failure is told."""
-
-_SAID: Final = ("parameter", "rule", "remedy", "rewrite", "asked", "left", "account")
-"""What a problem says in words of its own."""
-
-_RUNNING: Final = "is it running, and is that its address?"
 
 
 def connect(url: str, *, token: str, dataset: str | None = None, timeout: float = 120.0) -> RemoteSession:
@@ -55,13 +43,14 @@ def connect(url: str, *, token: str, dataset: str | None = None, timeout: float 
 
     The token is sent with every request, so `url` must be https, unless the server is on this machine.
     """
-    wire = _wire(url, token, timeout)
+    wire = wire_to(url, token, timeout)
     try:
         names = [each["name"] for each in wire.get("/v1/datasets")["datasets"]]
         chosen = names[0] if dataset is None and len(names) == 1 else dataset
         if chosen is None or chosen not in names:
-            known = ", ".join(names) or "none at all"
-            raise InvalidParameter("dataset", dataset, f"must be one that the token may see: {known}")
+            if not names:
+                raise InvalidParameter("dataset", dataset, "no dataset is granted to you yet", "ask its owner")
+            raise InvalidParameter("dataset", dataset, f"must be one that you may see: {', '.join(names)}")
     except BaseException:
         wire.close()
         raise
@@ -88,7 +77,7 @@ def register(
     comes back is all that is public about the dataset, with a `warning` where the data was known. Where the server says
     that most ids are known (`same_people`), `people` is "same" (one budget) or "others", with a `reason`.
     """
-    wire = _wire(url, token, timeout)
+    wire = wire_to(url, token, timeout)
     try:
         if grants:
             analysts = wire.get("/v1/analysts")["analysts"]
@@ -96,7 +85,7 @@ def register(
                 if each not in analysts:
                     known = ", ".join(analysts) or "there is none yet"
                     rule = f"is no analyst of this server ({known}); nothing was added"
-                    raise InvalidParameter("grants", each, rule, "an admin makes people")
+                    raise InvalidParameter("grants", each, rule, "ask an admin to invite them")
         body = {"name": name, "sources": dict(sources), "schema": schema, "budget": budget, "family": family}
         body |= {"people": people, "reason": reason}
         made: dict[str, Any] = wire.once("/v1/datasets", {key: each for key, each in body.items() if each is not None})
@@ -114,41 +103,13 @@ def register(
         wire.close()
 
 
-def _wire(url: str, token: str, timeout: float) -> _Wire:
-    try:
-        import httpx
-    except ImportError:
-        raise MissingExtra("httpx", "client") from None
-    if not isinstance(token, str) or not token.isascii() or not token.strip():
-        raise InvalidParameter("token", NOTHING, "must be the token that you were given")
-    if isinstance(url, str) and url and "://" not in url:
-        rule, near_by = "must begin with https:// or http://", url.startswith(("127.0.0.1", "localhost", "[::1]"))
-        raise InvalidParameter("url", url, rule, f"write {'http' if near_by else 'https'}://{url}")
-    try:
-        place = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError):
-        raise InvalidParameter("url", url, "must be an address such as https://curator.example.org") from None
-    near = place.scheme == "http" and place.host in {"127.0.0.1", "localhost", "::1"}
-    if place.scheme != "https" and not near:
-        raise InvalidParameter("url", str(url), "must be https, or on this machine: the token travels with it")
-    # Not by the environment's proxies, and never on to where a redirection points: the token is for this server alone.
-    web = httpx.Client(
-        base_url=place,
-        headers={"Authorization": f"Bearer {token.strip()}"},
-        timeout=timeout,
-        trust_env=False,
-        follow_redirects=False,
-    )
-    return _Wire(web)
-
-
 @final
 class RemoteSession:
     """Questions about a dataset on a server, under a budget that the server keeps. Made by `deniable.connect`."""
 
     __slots__ = ("_wire", "dataset")
 
-    def __init__(self, wire: _Wire, dataset: str) -> None:
+    def __init__(self, wire: Wire, dataset: str) -> None:
         self._wire, self.dataset = wire, dataset
 
     # -- asking --------------------------------------------------------------------------------------------------------
@@ -171,11 +132,20 @@ class RemoteSession:
 
         return Recorded.of(name, _tables(self.describe()))
 
-    def price(self, question: str | Steps, *amounts: Never, **cost: Any) -> RemotePrice:
-        """What `sql` would charge, and how exact it would be. Free: no data is read."""
+    @overload
+    def price(self, question: str | Steps, *amounts: Never, **cost: Any) -> RemotePrice: ...
+    @overload
+    def price(self, question: list[str | Steps] | list[str], *amounts: Never, **cost: Any) -> RemoteQuoted: ...
+    def price(self, question: Any, *amounts: Never, **cost: Any) -> RemotePrice | RemoteQuoted:
+        """What `sql` would charge, and how exact it would be; of a list, what `batch` would, and of a text with ROLLUP,
+        CUBE or GROUPING SETS, what its tables would as one. Free: no data is read.
+        """
+        if isinstance(question, list | tuple):
+            return self.price_batch(question, *amounts, **cost)
         require_names(amounts)
         body = self._body(question, cost)
-        return RemotePrice(self._wire.post("/v1/questions:price", body), body)
+        found = self._wire.post("/v1/questions:price", body)
+        return RemoteQuoted(found) if "tables" in found else RemotePrice(found, body)
 
     def explain(self, question: str | Steps | RemoteAnswer | RemotePrice) -> str:
         """The plan of a question, in the words of a local session: each step with its stability, each statistic with
@@ -200,14 +170,17 @@ class RemoteSession:
         return self._answer(found, answer.question)
 
     def batch(self, questions: Sequence[str | Steps], *amounts: Never, **cost: Any) -> list[RemoteAnswer]:
-        """Several questions at once, for one cost that they share: all are paid for, or none."""
+        """Several questions at once, for one cost that they share: all are paid for, or none. `weights=` and `within=`
+        are those of a local session.
+        """
         require_names(amounts)
-        if isinstance(questions, str):
-            raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
-        texts = [each if isinstance(each, str) else each.record for each in questions]
-        body = {"dataset": self.dataset, "questions": texts, **cost}
-        found = self._wire.ask("/v1/questions:batch", body)["answers"]
+        found = self._wire.ask("/v1/questions:batch", self._several(questions, cost))["answers"]
         return [self._answer(each, sql) for each, sql in zip(found, questions, strict=True)]
+
+    def price_batch(self, questions: Sequence[str | Steps], *amounts: Never, **cost: Any) -> RemoteQuoted:
+        """What `batch` would charge, how exact each table would be, and how the cost is split. Free: no data read."""
+        require_names(amounts)
+        return RemoteQuoted(self._wire.post("/v1/questions:price_batch", self._several(questions, cost)))
 
     def bounds(
         self, column: str, table: str | None = None, *amounts: Never, cover: float = 0.99, **cost: Any
@@ -226,6 +199,41 @@ class RemoteSession:
         require_names(amounts)
         body = {"column": column, "table": table, **cost}
         return RemotePrice(self._wire.post(f"/v1/datasets/{self.dataset}/bounds:price", body))
+
+    def synthesize(self, table: str | None = None, *amounts: Never, **said: Any) -> Synthetic:
+        """A synthetic table, as of a local session. The server measures noisy counts, and they are fitted here."""
+        from deniable.queries.measuring import refuse_useless
+
+        require_names(amounts)
+        if (rows := said.pop("rows", None)) is not None:
+            refuse_useless(self.price_synthesis(table, **said), rows)
+        return self._fitted(self._wire.ask(f"/v1/datasets/{self.dataset}/synthetic", _synthesis(table, said)))
+
+    def price_synthesis(self, table: str | None = None, *amounts: Never, **said: Any) -> SynthesisPrice:
+        """What `synthesize` with the same words, `rows` apart, would charge, and the noise of each count. Free: no data
+        is read.
+        """
+        from deniable.queries import synthesis
+        from deniable.queries.synthetic_records import read_price
+
+        require_names(amounts)
+        found = self._wire.post(f"/v1/datasets/{self.dataset}/synthetic:price", _synthesis(table, said))
+        return read_price(found, {"table": table, **synthesis.apart(said)[0]}, self.tables)
+
+    def synthetic(self, release: str) -> Synthetic:
+        """A synthetic table that you bought or that the owner published ("visits:7"), for nothing."""
+        charge = quote(release.rpartition(":")[2], safe="")
+        return self._fitted(self._wire.get(f"/v1/datasets/{self.dataset}/synthetic/{charge}"))
+
+    def synthetics(self) -> list[dict[str, Any]]:
+        """The synthetic tables that you bought, and those that the owner published."""
+        place = f"/v1/datasets/{self.dataset}/synthetic"
+        page = self._wire.get(place)
+        found = list(page["synthetic"])
+        while (before := page.get("before")) is not None:
+            page = self._wire.get(f"{place}?before={int(before)}")
+            found += page["synthetic"]
+        return found
 
     def rehearse(self, question: str | Steps, *amounts: Never, **cost: Any) -> RemoteAnswer:
         """The same question to dummy rows, which are made from the public schema alone. Free, and about nobody."""
@@ -250,7 +258,7 @@ class RemoteSession:
     @property
     def tables(self) -> Tables:
         """The schemas, by name; print it to see the columns. All of it is public."""
-        from deniable.queries.session import Tables
+        from deniable.queries.notes import Tables
 
         return Tables(_tables(self.describe()))
 
@@ -265,6 +273,13 @@ class RemoteSession:
         said = about["guarantee"]
         unit = max(units, key=lambda each: each.rows)  # as the ledger has it
         return Guarantee(Curve.from_dict(said["curve"]), unit, assumptions=tuple(said["assumptions"]))
+
+    def statement(self, *, delta: float | None = None) -> Statement:
+        """A methods paragraph about all that is released; ε is told at the budget's δ, or at the one given."""
+        from deniable.queries import statement
+
+        about = self.describe()
+        return statement.of_description(about, self.guarantee, _tables(about), delta)
 
     @property
     def budget(self) -> str:
@@ -298,11 +313,23 @@ class RemoteSession:
     def __repr__(self) -> str:
         return f"<RemoteSession on {self.dataset} at {self._wire.place}>"
 
+    def _several(self, questions: Sequence[str | Steps], cost: Mapping[str, Any]) -> dict[str, Any]:
+        if isinstance(questions, str) and not names_sets(questions):
+            raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
+        questions = [questions] if isinstance(questions, str) else questions
+        said = [_said(each) for each in questions]
+        return {"dataset": self.dataset, "questions": [each.get("sql", each.get("frame")) for each in said], **cost}
+
     def _body(self, question: object, cost: Mapping[str, Any]) -> dict[str, Any]:
         return {"dataset": self.dataset, **_said(question), **cost}
 
+    def _fitted(self, record: dict[str, Any]) -> Synthetic:
+        from deniable.queries.synthetic_records import read_record
+
+        return read_record(record)
+
     def _answer(self, record: dict[str, Any], question: str | Steps) -> RemoteAnswer:
-        return RemoteAnswer(record, question)
+        return RemoteAnswer(record, question, self)
 
 
 @final
@@ -350,6 +377,13 @@ def _tables(about: dict[str, Any]) -> dict[str, Table]:
     return tables
 
 
+def _synthesis(table: str | None, said: Mapping[str, Any]) -> dict[str, Any]:
+    from deniable.queries import facts
+
+    sent = {"forbid": facts.sendable(said["forbid"])} if "forbid" in said else {}
+    return {"table": table, **said, **sent}
+
+
 def _said(question: object) -> dict[str, Any]:
     """A question as it goes over the wire."""
     if isinstance(question, str):
@@ -357,7 +391,7 @@ def _said(question: object) -> dict[str, Any]:
     record = getattr(question, "record", None)
     if not isinstance(record, Mapping) or not hasattr(question, "text"):
         rule = "must be SQL, or made by table(...) and agg(...) of this session"
-        raise InvalidParameter("question", type(question).__name__, rule)
+        raise InvalidParameter("question", type_of(question), rule)
     return {"frame": dict(record)}
 
 
@@ -401,6 +435,49 @@ class RemotePrice:
 
 @final
 @dataclass(frozen=True, slots=True)
+class RemoteQuoted:
+    """The price of a batch: what it costs in all, and how exact each of its tables would be."""
+
+    record: dict[str, Any]
+
+    @property
+    def cost(self) -> str:
+        """The cost in words."""
+        return str(self.record["cost"])
+
+    @property
+    def fits(self) -> bool:
+        """Whether that much is left."""
+        return bool(self.record["fits"])
+
+    @property
+    def tables(self) -> list[dict[str, Any]]:
+        """Of each question, in order: its cells, the expected error of each column, and its part of the cost."""
+        return list(self.record["tables"])
+
+    @property
+    def split(self) -> tuple[tuple[str, float], ...]:
+        """What is measured for the tables together, and the share of their cost that each takes."""
+        return tuple((str(name), float(share)) for name, share in self.record["split"])
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        return self.tables[place]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return dict(self.record)
+
+    def __str__(self) -> str:
+        return "\n".join(self.record["lines"])
+
+    __repr__ = __str__
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class RemoteReceipt:
     """What was paid: the entry of the ledger, the cost and what was left, in words."""
 
@@ -425,9 +502,9 @@ class RemoteReceipt:
 class RemoteAnswer(Shown):
     """The noisy answer of a server, with the same faces as a local one."""
 
-    __slots__ = ("_notes", "_record", "curve", "dataset", "question", "receipt", "release")
+    __slots__ = ("_notes", "_record", "_session", "curve", "dataset", "question", "receipt", "release")
 
-    def __init__(self, record: dict[str, Any], question: str | Steps) -> None:
+    def __init__(self, record: dict[str, Any], question: str | Steps, session: RemoteSession | None = None) -> None:
         from deniable.curves import Curve
 
         try:
@@ -453,11 +530,42 @@ class RemoteAnswer(Shown):
             if isinstance(error, DeniableError):
                 raise
             raise UnreadableRecord("this is no answer of a server that this client knows; update deniable") from None
-        self._record, self.question = record, question
+        self._record, self.question, self._session = record, question, session
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What this answer promises; the unit and the assumptions are the dataset's, which the server is asked for."""
+        if self._session is None or self.receipt.dummy:
+            raise InvalidOperation("an answer from dummy rows is about nobody and promises nothing; ask with ask(...)")
+        return replace(self._session.guarantee, curve=self.curve)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as the server said it."""
         return dict(self._record)
+
+    def rollup(self, *keys: str) -> Never:
+        """Only an answer of a local session knows the noise of its sums: ask the coarser question, which is free where
+        this answer is as exact.
+        """
+        rule = "rollup() is for answers of a local session: an answer of a server does not tell the law of its noise"
+        raise InvalidOperation(f"{rule}; ask for the coarser table: it is read off this one at no cost")
+
+    def shares(self) -> RemoteAnswer:
+        """Only an answer of a local session knows the noise of its sums: ask for the shares in SQL."""
+        rule = "shares() is for answers of a local session: an answer of a server does not tell the law of its noise"
+        raise InvalidOperation(f"{rule}; ask for COUNT(*) * 1.0 / SUM(COUNT(*)) OVER ()")
+
+    def statement(self, *, delta: float | None = None) -> Statement:
+        """A methods paragraph about this answer, by its curve; that of the session says more."""
+        from deniable.queries import statement
+
+        unit = str(self._record["provenance"]["unit"])
+        return statement.of_curve(self.curve, unit, self.receipt.entry, self.adjustments, delta)
+
+    @property
+    def tables(self) -> tuple[RemoteAnswer, ...]:
+        """Each table of a text with ROLLUP, CUBE or GROUPING SETS by itself, with its own release; else none."""
+        return tuple(RemoteAnswer(each, self.question, self._session) for each in self._record.get("tables", ()))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -479,105 +587,3 @@ def _cell(cell: Any, kind: str) -> Cell:
     if not isinstance(cell, bool | int | float | str | None):
         raise TypeError
     return cell
-
-
-# -- the wire ----------------------------------------------------------------------------------------------------------
-
-
-@final
-class _Wire:
-    """Requests that are sent again where that is harmless, and problems that become errors."""
-
-    def __init__(self, web: Any) -> None:
-        self._web = web
-
-    @property
-    def place(self) -> str:
-        return str(self._web.base_url)
-
-    def close(self) -> None:
-        self._web.close()
-
-    def get(self, path: str) -> Any:
-        return self._sent("GET", path, None, {}, _RUNNING)
-
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        """For what charges nothing."""
-        return self._sent("POST", path, body, {}, "nothing was charged; try again")
-
-    def once(self, path: str, body: dict[str, Any]) -> Any:
-        """Not sent again: what was done the first time would be refused the second."""
-        return self._sent("POST", path, body, {}, "it may have been done; look before you try again", attempts=1)
-
-    def ask(self, path: str, body: dict[str, Any]) -> Any:
-        """With a key of its own, so that sending it again is one charge."""
-        remedy = "it may have been charged; ask it again for the same answer"
-        return self._sent("POST", path, body, {"Idempotency-Key": uuid.uuid4().hex}, remedy)
-
-    def _sent(
-        self,
-        method: str,
-        path: str,
-        body: dict[str, Any] | None,
-        headers: dict[str, str],
-        remedy: str,
-        attempts: int = _ATTEMPTS,
-    ) -> Any:
-        import httpx
-
-        if self._web.is_closed:
-            raise InvalidOperation("this session is closed; connect again")
-        for attempt in range(attempts):
-            last, pause = attempt == attempts - 1, 0.2 * 2**attempt
-            try:
-                response = self._web.request(method, path, json=body, headers=headers)
-            except httpx.TransportError as error:
-                if last:
-                    # Nothing was sent over a connection that was never made; an earlier try may have been, though.
-                    never = attempts == 1 and isinstance(error, httpx.ConnectError)
-                    raise LedgerUnavailable(
-                        f"the server at {self.place} could not be reached", _RUNNING if never else remedy
-                    ) from None
-            except (TypeError, ValueError):
-                raise InvalidParameter("cost", NOTHING, "must be numbers that JSON knows") from None
-            else:
-                wait = response.headers.get("Retry-After", "")
-                if last or response.status_code not in {429, 503} or not wait.isdigit():
-                    return _read(response)
-                pause = min(10.0, float(wait))
-            time.sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
-
-
-def _read(response: Any) -> Any:
-    try:
-        record = response.json()
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise UnreadableRecord("whatever answered there is no server of deniable")
-    if response.is_success:
-        return record
-    raise _error(record, response.status_code)
-
-
-def _error(problem: dict[str, Any], status: int) -> DeniableError:
-    """The error that a local session would have raised; ServerRefused for what only a server can say."""
-    code, detail = problem.get("code"), str(problem.get("detail") or problem.get("title") or "")
-    said = {name: str(problem.get(name, "")) for name in _SAID}
-    if code == "refused" and problem.get("refusal") in REFUSALS:
-        return QuestionRefused(problem["refusal"], said["rule"], said["rewrite"])
-    if code == "budget_exceeded":
-        return BudgetExceeded(said["asked"], said["left"], said["remedy"], account=said["account"])
-    if code == "invalid":
-        named = said["parameter"] or "request"
-        return InvalidParameter(named, NOTHING, said["rule"] or detail, said["remedy"])
-    if code == "run_failed" and problem.get("failure") in ENGINE_FAILURES:
-        return EngineFailed(problem["failure"], "what was charged stays charged")
-    if code == "ledger_unavailable":
-        return LedgerUnavailable(detail, "try again")
-    if code == "unauthorized":
-        detail = (
-            "the server does not take this token; it may be mistyped, expired or revoked: ask an admin for a new one"
-        )
-    return ServerRefused(str(code), status, detail)

@@ -18,6 +18,7 @@
     ├── LedgerDamaged                        a ledger whose history was changed; names the first bad entry
     ├── LedgerUnavailable                    a ledger that cannot be read or written now: busy, read-only, disk full
     ├── NotPrivateWarning (UserWarning)      an answer was made with replayable entropy: it protects nobody
+    ├── WeakPrivacyWarning (UserWarning)     parameters were chosen that protect little; says what they allow
     ├── ServerRefused                        a server said no for reasons of its own: token, role, rate; says its code
     ├── EngineFailed                         an engine could not finish: a code of a closed list, no more
     └── MissingExtra (ImportError)           an optional dependency is not installed; says which extra brings it
@@ -29,7 +30,8 @@ No error carries a value of the data, or anything computed from one.
 from __future__ import annotations
 
 import re
-from os import PathLike
+from os import PathLike, fspath
+from typing import final
 
 
 class DeniableError(Exception):
@@ -63,6 +65,25 @@ def masked(asked: object) -> object:
     return asked if hidden == text else hidden
 
 
+@final
+class TypeName(str):
+    """The name of a type, in an error that shows no value: <NoneType>, not the text 'NoneType'."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+def type_of(given: object) -> TypeName:
+    """What an error tells of an argument of the wrong type; of the value itself nothing is shown.
+
+    >>> type_of(None), str(type_of(3))
+    (<NoneType>, 'int')
+    """
+    return TypeName(type(given).__name__)
+
+
 class InvalidParameter(DeniableError, ValueError):
     """An argument is outside what it can mean."""
 
@@ -75,7 +96,7 @@ class InvalidParameter(DeniableError, ValueError):
         try:
             shown = "" if asked is NOTHING else f"={asked!r}"
         except Exception:  # whatever was passed, its own repr (10**5000 has none) must not hide what is wrong with it
-            shown = f"=<{type(asked).__name__}>"
+            shown = f"={type_of(asked)!r}"
         if len(shown) > 80:
             shown = shown[:77] + "..."
         super().__init__(f"{parameter}{shown}: {rule}" + (f"; {remedy}" if remedy else ""))
@@ -209,6 +230,13 @@ class NotPrivateWarning(DeniableError, UserWarning):
     """An answer was made with entropy that can be replayed. It looks like any other answer, and protects nobody."""
 
 
+class WeakPrivacyWarning(DeniableError, UserWarning):
+    """An ε or a δ was chosen that protects little: ε above 10 (of a μ, a ρ or noise given itself: at δ = 10⁻⁶), or δ
+    not well below one in the number of people (above a tenth of that, or above 1/1,000). Said once at the line that
+    chose it; silence it by name with `warnings.simplefilter("ignore", errors.WeakPrivacyWarning)`.
+    """
+
+
 ENGINE_FAILURES = {
     "source": "the source could not be read",
     "time": "the engine ran longer than it may",
@@ -259,6 +287,16 @@ def require(extra: str, *modules: str) -> None:
     for module in modules:
         if find_spec(module) is None:
             raise MissingExtra(module, extra)
+
+
+def require_path(name: str, given: object, example: str) -> str:
+    """The text of a path; InvalidParameter for anything else, also for bytes."""
+    path = fspath(given) if isinstance(given, str | PathLike) else given
+    if isinstance(path, str) and path and "\0" not in path:
+        return path
+    shown = given if isinstance(given, str | int | float) else NOTHING
+    rule = "is no path of a file" if isinstance(path, str) else f"must be the path of a file, not {type(path).__name__}"
+    raise InvalidParameter(name, shown, rule, f'write "{example}"')
 
 
 def require_names(amounts: tuple[object, ...]) -> None:

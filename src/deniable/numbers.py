@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 import struct
+from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
-from typing import Any, Final
+from typing import Any, Final, final
 
 FEW: Final = 8
 """Roundings that a number may have behind it which is taken for what it stores: `meant` and `steps`."""
@@ -37,6 +38,10 @@ TELLS: Final = 2**32
 """Beyond this, every float has the root of some whole number within a few roundings; then that says nothing."""
 
 
+SINGLE_TELLS: Final = 2**16
+"""The same of a number that single precision can store."""
+
+
 def rational(given: Any) -> Fraction:
     """The rational number that a finite number is, whatever its type."""
     if isinstance(given, Rational):
@@ -44,10 +49,35 @@ def rational(given: Any) -> Fraction:
     return Fraction(*getattr(given, "as_integer_ratio", float(given).as_integer_ratio)())
 
 
+@final
+class Rounded(float):
+    """A float made of a number of a shorter type, or of several: it still has the roundings of that type behind it."""
+
+    roundoff: Fraction
+
+    @classmethod
+    def as_of(cls, value: float, given: Any) -> float:
+        """`value`, which was made of `given`: a plain float, unless `given` is shorter than one.
+
+        >>> import numpy as np
+        >>> ten = Rounded.as_of(float(np.float32(0.7)) * 10, np.float32(0.7))
+        >>> ten < 7, whole(float(ten)), whole(ten)
+        (True, 6, 7)
+        """
+        one = roundoff(given)
+        if one <= roundoff(None):
+            return value
+        made = cls(value)
+        made.roundoff = one
+        return made
+
+
 def roundoff(given: Any) -> Fraction:
     """The largest share of itself that one rounding takes from a number of this type: 2⁻⁵³ for float64 and for what is
-    at least as precise, 2⁻²⁴ and 2⁻¹¹ for numpy's shorter floats.
+    at least as precise, 2⁻²⁴ and 2⁻¹¹ for numpy's shorter floats and for what was made of them.
     """
+    if isinstance(given, Rounded):
+        return given.roundoff
     dtype = getattr(given, "dtype", None)
     short = {2: 11, 4: 24}.get(dtype.itemsize, 53) if dtype is not None and dtype.kind == "f" else 53
     return Fraction(1, 2**short)
@@ -100,7 +130,7 @@ def _is_whole(x: Fraction, given: Any) -> bool:
 
 def meant(given: Any) -> Fraction:
     """A bound on real numbers: x as it is, or √k (rounded up; k itself if k is a square) where x falls short of it by a
-    few roundings.
+    few roundings: of its own type, or of single precision where that can store it, as `float(np.sqrt(np.float32(3)))`.
 
     >>> x = math.sqrt(3)
     >>> Fraction(x) ** 2 < 3 <= meant(x) ** 2
@@ -112,7 +142,9 @@ def meant(given: Any) -> Fraction:
     if x * x > TELLS or _is_whole(x, given):
         return x
     near = math.ceil(x * x)
-    return root_up(Fraction(near)) if x * x < near <= (x * (1 + FEW * roundoff(given))) ** 2 else x
+    single = Fraction(1, 2**24) if _was_single(given) and x * x <= SINGLE_TELLS else Fraction(0)
+    hair = FEW * max(roundoff(given), single)
+    return root_up(Fraction(near)) if x * x < near <= (x * (1 + hair)) ** 2 else x
 
 
 def steps(exact: Fraction) -> int:
@@ -154,3 +186,28 @@ def plain(given: Any) -> Any:
         # Nanoseconds have no type in Python, and a number of them would be taken for a number.
         return given.astype("datetime64[us]").item() if str(dtype) == "datetime64[ns]" else given.item()
     return given.to_pydatetime() if library == "pandas" and hasattr(given, "to_pydatetime") else given
+
+
+def percent(share: float) -> str:
+    """A share in per cent, with all the digits that it prints with: 0.95 is 95, and 0.9999999999 is not 100.
+
+    >>> percent(0.95), percent(0.9999999999999999)
+    ('95', '99.99999999999999')
+    """
+    return f"{(Decimal(repr(float(share))) * 100).normalize():f}"
+
+
+def onto_simplex(values: Any, total: float = 1.0) -> Any:
+    """The nearest vector of entries at least 0 that sum to `total`: subtract one number, cut at 0 (Duchi et al. 2008).
+
+    >>> import numpy as np
+    >>> onto_simplex(np.array([0.75, 0.5, -0.25])).tolist()
+    [0.625, 0.375, 0.0]
+    """
+    import numpy as np  # a ledger needs numbers, and no arrays
+
+    falling = np.sort(values)[::-1]
+    over = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
+    kept = np.flatnonzero(falling > over)
+    # None only for a total of 0 and a rounding: then nothing is left of any entry.
+    return np.maximum(values - over[kept[-1] if len(kept) else 0], 0.0)

@@ -65,6 +65,7 @@ class Unit:
         if not isinstance(self.relation, Relation):
             raise InvalidParameter("relation", self.relation, "must be a Relation", "write Unit.row() or Unit.person()")
         object.__setattr__(self, "rows", numbers.plain(self.rows))
+        object.__setattr__(self, "column", numbers.plain(self.column))
         if isinstance(self.rows, bool) or not isinstance(self.rows, int) or not 1 <= self.rows <= _MOST_ROWS:
             raise InvalidParameter("rows", self.rows, "must be a whole number of rows, from 1 to 2**53")
         if self.column is None:
@@ -134,7 +135,8 @@ class Sensitivity:
     `l1` is what Laplace noise needs, `l2` what Gaussian noise needs, `linf` bounds each coordinate. Each is an upper
     bound; what is unknown is None. Always ‖v‖∞ ≤ ‖v‖₂ ≤ ‖v‖₁, so bounds in another order are refused: one of them would
     be loose, and most often two were swapped. Numbers made here from others are rounded up, the safe side, and a float
-    a few roundings below √k, such as math.sqrt(3), is taken for √k.
+    a few roundings below √k, such as math.sqrt(3), is taken for √k. A number of numpy's shorter floats keeps their
+    roundings, here and in `over` and `of_each`: ten times float32(0.7) lies below 7, and whole numbers move by 7.
 
     >>> Sensitivity(l1=2.0, l2=1.5)
     Sensitivity(l1=2.0, l2=1.5)
@@ -187,6 +189,8 @@ class Sensitivity:
         >>> Sensitivity.histogram(Unit.replaced_row())
         Sensitivity(l1=2.0, l2=1.4142135623730951, linf=1.0)
         """
+        if not isinstance(unit, Unit):
+            raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
         k = unit.rows
         if unit.relation is Relation.ADD_REMOVE:
             return cls(l1=float(k), l2=float(k), linf=float(k))
@@ -293,7 +297,7 @@ def _checked_bound(name: str, value: object) -> float:
         nearest = math.nan
     if not 0 < nearest < math.inf:  # NaN fails this
         raise InvalidParameter(name, value, "must be positive and finite")
-    return _float_up(numbers.meant(value))
+    return numbers.Rounded.as_of(_float_up(numbers.meant(value)), value)
 
 
 def _float_up(exact: Fraction) -> float:
@@ -305,7 +309,7 @@ def _float_up(exact: Fraction) -> float:
 
 def _product_up(value: float, factor: Fraction | int) -> float:
     """The smallest float that is at least value × factor."""
-    return _float_up(Fraction(value) * factor)
+    return numbers.Rounded.as_of(_float_up(Fraction(value) * factor), value)
 
 
 def _joined(parts: tuple[str, ...]) -> str:

@@ -1,8 +1,8 @@
-"""The pictures of the pages: all of them are drawn by docs/draw.py, docs/draw_attacks.py or docs/draw_console.py, all
-that these draw are shown, the page says what one sees, and none is stale.
+"""The pictures of the pages: all of them are drawn by docs/draw.py, draw_course.py, draw_attacks.py, draw_synthetic.py
+or draw_console.py, all that these draw are shown, the page says what one sees, and none is stale.
 
-But for the strokes of attacks: docs/draw_attacks.py draws what it measures, which is never twice the same. Nor are the
-photographs of the console, whose answers carry noise.
+But for the strokes of attacks and synthetic tables: docs/draw_attacks.py and draw_synthetic.py draw what they measure,
+which is never twice the same. Nor are the photographs of the console, whose answers carry noise.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def _drawer(name: str) -> ModuleType:
 
 
 DRAW = _drawer("draw")
-FILES = {DRAW.file_name(picture): picture for picture in DRAW.PICTURES}
-MEASURED = tuple(_drawer("draw_attacks").PICTURES)
-"""Those of attacks."""
+FILES = {DRAW.file_name(picture): picture for picture in (*DRAW.PICTURES, *_drawer("draw_course").PICTURES)}
+MEASURED = (*_drawer("draw_attacks").PICTURES, *_drawer("draw_synthetic").PICTURES)
+"""Those of attacks and of synthetic tables."""
 TAKEN = tuple(_drawer("draw_console").PICTURES)
 """Those of the console."""
 PAGES = sorted(DOCS.rglob("*.md"))
