@@ -51,8 +51,8 @@ def laws(
     what it tells about x and x2 is drawn, for all draws of it together. The note says what is drawn.
     """
     rate = None if false_alarms is None else check.inner_probability("false_alarms", false_alarms)
-    names, epsilon = _both_said(x, x2), mechanism.curve.epsilon(delta=0.0)
     found = joined(_parts(mechanism, x, x2))
+    names, epsilon = _both_said(x, x2), mechanism.curve.epsilon(delta=0.0)
     if isinstance(found, Part) and not _is_rich(found):
         figure, drawn = two_laws(found.one, found.two, names, epsilon, rate), found.name
     else:
