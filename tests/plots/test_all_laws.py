@@ -451,3 +451,34 @@ def test_what_is_too_much_to_be_told_says_what_to_do() -> None:
         plots.laws(counter, [0, 1], [0, 1, 1])
     with pytest.raises(InvalidOperation, match="not of Fraction"):
         plots.laws(Fraction(1, 2), 0, 1)  # type: ignore[arg-type]
+
+
+def test_a_function_is_followed_where_it_is_given_what_release_returns() -> None:
+    """A histogram of one bin returns an array: a function of arrays was called with a number, and failed."""
+    one = mechanisms.Histogram(categories=["a"], unit=ROW, epsilon=1.0)
+    figure = plots.laws(one.then(lambda counts: counts[0] > 0), ["a"], ["a", "a"])
+    assert "before the last step" in figure.note
+    number = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1).then(lambda y: y > 0)
+    (stems, _) = only(plots.laws(number, 0, 1).panels[0], Stems)
+    assert min(stems.heights) == pytest.approx(math.exp(-1) / (1 + math.exp(-1)))
+
+
+def test_a_choice_after_two_answers_is_followed() -> None:
+    """Answers about 0 and 1 of scale 2, and the third as noisy as the sum of the first two says: all 81³ by hand."""
+    noisy = {scale: mechanisms.DiscreteLaplace(sensitivity=1, scale=scale) for scale in (Fraction(1, 2), 1, 2)}
+    allowed = curves.pure(epsilon=1.0)
+    first = noisy[Fraction(1, 2)] * noisy[Fraction(1, 2)]
+    once = first.followed_by(lambda answers: noisy[1 if sum(answers) > 0 else 2], curve=allowed)
+    nested = noisy[Fraction(1, 2)].followed_by(lambda _: noisy[Fraction(1, 2)], curve=curves.pure(epsilon=2.0))
+    twice = nested.followed_by(lambda answers: noisy[1 if sum(answers) > 0 else 2], curve=allowed)
+    laws = []
+    y = np.arange(-40, 42)
+    for value in (0, 1):
+        mass = {scale: math.tanh(0.5 / scale) * np.exp(-np.abs(y - value) / scale) for scale in (0.5, 1, 2)}
+        scales = np.add.outer(y, y) > 0
+        third = np.where(scales[:, :, None], mass[1], mass[2])
+        laws.append((mass[0.5][:, None, None] * mass[0.5][None, :, None] * third).ravel())
+    for mechanism in (once, twice):
+        p, q = pair_of(mechanism, 0, 1)
+        for epsilon in (0.0, 1.0):
+            assert delta(p, q, epsilon) == pytest.approx(delta(*laws, epsilon), abs=1e-8)

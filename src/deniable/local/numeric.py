@@ -378,16 +378,16 @@ class HybridMean(MeanProtocol):
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
         """By Duchi's bit, or by which of the two windows the cell lies in; cells of one kind are equally likely."""
-        bits = [self._duchi().probabilities(answer) for answer in (x, x2)]
+        bits = self._duchi().told_apart(x, x2)
         if not self._mixes():
-            return Telling(*bits)
+            return bits
         often = math.exp(-float(self.odds.log) / 2)
         cells = self._piecewise().told_apart(x, x2)
-        laws = (
+        one, two = (
             {**{f"bit {y}": often * p for y, p in bit.items()}, **{y: (1 - often) * p for y, p in cell.items()}}
-            for bit, cell in zip(bits, (cells.one, cells.two), strict=True)
+            for bit, cell in ((bits.one, cells.one), (bits.two, cells.two))
         )
-        return Telling(*laws, "a bit, or which of the windows of both answers a cell lies in")
+        return Telling(one, two, "a bit, or which of the windows of both answers a cell lies in")
 
     def unbiased(self, reports: Ints) -> Floats:
         cells = self._piecewise().outcomes

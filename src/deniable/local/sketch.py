@@ -73,8 +73,8 @@ class _Sketch(Protocol):
         """A report where the drawn hash function tells two texts apart, and no telling where it does not."""
         places = ((self.place_of(x, number=j), self.place_of(x2, number=j)) for j in range(self.hashes))
         apart = sum(a != b for a, b in places) / self.hashes
-        laws = ({**{y: apart * p for y, p in law.items()}, MET: 1 - apart} for law in (one, two))
-        return Telling(*laws, f"{what}, by a hash function that is public")
+        here, there = ({**{y: apart * p for y, p in law.items()}, MET: 1 - apart} for law in (one, two))
+        return Telling(here, there, f"{what}, by a hash function that is public")
 
     def _places(self, answers: Any, entropy: Entropy | None) -> tuple[Ints, Ints]:
         """Which hash function each person draws, and where it puts their text."""
@@ -232,8 +232,9 @@ class HadamardSketch(_Sketch):
     def told_apart(self, x: Any, x2: Any) -> Telling:
         """By whose row the bit speaks for, where the rows of both places differ at the entry: half the time."""
         other = 1 / (float(self.odds.number) + 1)
-        told = [{"for the first": p / 2, "for the second": (1 - p) / 2, "for both": 0.5} for p in (1 - other, other)]
-        return self._told(x, x2, *told, "which text the bit speaks for")
+        names = ("for the first", "for the second", "for both")
+        one, two = (dict(zip(names, (p / 2, (1 - p) / 2, 0.5), strict=True)) for p in (1 - other, other))
+        return self._told(x, x2, one, two, "which text the bit speaks for")
 
     def _checked(self, reports: Any) -> Ints:
         rule = "must be rows of a hash function's number, an entry and a bit, as randomize returns them"

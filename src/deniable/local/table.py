@@ -90,11 +90,11 @@ class TableResponse:
         for design in self.designs:
             one, two = (design.numbered(row[design.question])[0] for row in rows)
             told = design.protocol.told_apart(one, two)
-            laws = (
+            here, there = (
                 {y if isinstance(y, str) else _worded(design, y): p for y, p in law.items()}
                 for law in (told.one, told.two)
             )
-            found[design.question] = Telling(*laws, told.what)
+            found[design.question] = Telling(here, there, told.what)
         return found
 
     def estimate(self, reports: Any, where: Mapping[str, Any]) -> Conjunction:

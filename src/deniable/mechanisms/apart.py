@@ -34,7 +34,8 @@ UNSEEN: Final = 1e-13
 LIGHTEST: Final = 1e-30
 """The largest and the smallest loss stand alone where they are at least as likely as this."""
 SAME: Final = 1e-12
-MOST_LISTED: Final = 10**5
+MANY: Final = 10**4
+"""Outcomes beyond which equal losses are not looked for, only bins."""
 FINE: Final = 2.0**46
 """Steps in one deviation of Gaussian noise on real numbers, as in `steps.FINENESS`."""
 
@@ -51,6 +52,8 @@ class Part:
     times: int = 1
     before: str = ""
     """What it is, where an answer is made from it by post-processing."""
+    is_answer: bool = False
+    """Whether it is what `release` returns, and not one number of it."""
 
     @property
     def losses(self) -> Losses:
@@ -78,34 +81,44 @@ class Losses:
         """Of outcomes in any order; those of equal loss are one."""
         p, q = np.asarray(one, dtype=float), np.asarray(two, dtype=float)
         seen = np.maximum(p, q) > 0
-        found = cls(p[seen], q[seen])
+        found = cls(p[seen], q[seen], before)
+        if len(found.one) > MANY:
+            return found._binned()
         order = np.argsort(found.values, kind="stable")
         losses = found.values[order]
         with np.errstate(invalid="ignore"):
             rises = np.diff(losses) > SAME * np.maximum(1.0, np.abs(losses[1:]))
         places = np.concatenate(([0], np.cumsum(rises | (np.isinf(losses[1:]) & np.isfinite(losses[:-1])))))
-        merged = cls(*(np.bincount(places, each[order]) for each in (found.one, found.two)), before)
+        merged = cls(_summed(places, found.one[order]), _summed(places, found.two[order]), before)
         return merged if len(merged.one) <= MOST_LOSSES else merged._binned()
 
     def _binned(self) -> Losses:
-        """The same in bins of equal width where nearly all of it lies; none of them has losses of both signs."""
-        losses, weight = self.values, self.one + self.two
+        """The same in bins of equal width where nearly all of it lies, none of which has losses of both signs. The
+        smallest and the largest loss stand alone.
+        """
+        losses = self.values
         finite = np.isfinite(losses)
-        within = np.flatnonzero(finite & (np.cumsum(weight) > UNSEEN) & (np.cumsum(weight[::-1])[::-1] > UNSEEN))
-        low, high = losses[within[0]], losses[within[-1]]
+        least, most = float(np.min(losses[finite])), float(np.max(losses[finite]))
+        rough = (most - least) / MANY or 1.0
+        weight = _summed(((losses[finite] - least) / rough).astype(int), (self.one + self.two)[finite])
+        heavy = np.flatnonzero((np.cumsum(weight) > UNSEEN) & (np.cumsum(weight[::-1])[::-1] > UNSEEN))
+        low, high = least + rough * heavy[0], min(most, least + rough * (heavy[-1] + 1))
         width = (high - low) / MOST_LOSSES or 1.0
-        bins = np.floor(np.clip(losses, low, high) / width)
-        bins[losses == -math.inf], bins[losses == math.inf] = -math.inf, math.inf
-        for end, away in ((np.flatnonzero(finite)[0], -1), (np.flatnonzero(finite)[-1], 1)):
-            if max(self.one[end], self.two[end]) > LIGHTEST:
-                bins[end] += away * 0.5
-        _, places = np.unique(bins, return_inverse=True)
-        return Losses(np.bincount(places, self.one), np.bincount(places, self.two), self.before)
+        first, last = math.floor(low / width), math.floor(high / width)
+        bins = np.floor(np.clip(np.where(finite, losses, 0.0), low, high) / width).astype(int) - first + 2
+        for end, place in ((least, 1), (most, last - first + 3)):
+            ends = finite & (np.abs(losses - end) <= SAME * max(1.0, abs(end)))
+            if max(np.sum(self.one[ends]), np.sum(self.two[ends])) > LIGHTEST:
+                bins[ends] = place
+        bins[losses == -math.inf], bins[losses == math.inf] = 0, last - first + 4
+        one, two = _summed(bins, self.one), _summed(bins, self.two)
+        seen = np.maximum(one, two) > 0
+        return Losses(one[seen], two[seen], self.before)
 
     def times(self, other: Losses) -> Losses:
         """Both outcomes are seen: losses add up."""
-        joined = (np.outer(a, b).ravel() for a, b in ((self.one, other.one), (self.two, other.two)))
-        return Losses.of(*joined, self.before or other.before)
+        one, two = (np.outer(a, b).ravel() for a, b in ((self.one, other.one), (self.two, other.two)))
+        return Losses.of(one, two, self.before or other.before)
 
     def power(self, count: int) -> Losses:
         """So many independent outcomes."""
@@ -114,6 +127,10 @@ class Losses:
             found, count = (found.times(square) if count % 2 else found), count // 2
             square = square.times(square) if count else square
         return found
+
+
+def _summed(places: Any, masses: Floats) -> Floats:
+    return np.asarray(np.bincount(places, masses), dtype=np.float64)
 
 
 NOTHING_TOLD: Final = Losses(np.ones(1), np.ones(1))
@@ -196,14 +213,16 @@ def _level(law: OutputLaw) -> float:
 
 
 def numbers(noisy: Any, one: Any, two: Any, names: Callable[[int], str], before: str = "") -> list[Told]:
-    """The numbers of a statistic that differ, with their noise; the first of them where none does."""
+    """The numbers of a statistic that differ, with their noise; the first of them where none does. A statistic that is
+    no array is one number, and its noisy value the answer.
+    """
     first, second = (np.ravel(each).tolist() for each in (one, two))
     if len(first) != len(second) or not first:
         raise InvalidParameter("x", NOTHING, "must be as many numbers as x2, and one at least")
     apart = [i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b] or [0]
+    alone, is_answer = len(first) == 1, np.ndim(one) == 0 and not before
     return [
-        Part(noisy.around(first[i]), noisy.around(second[i]), names(i) if len(first) > 1 else "", before=before)
-        for i in apart
+        Part(*map(noisy.around, (first[i], second[i])), "" if alone else names(i), 1, before, is_answer) for i in apart
     ]
 
 
@@ -218,7 +237,7 @@ def pushed_apart(part: Part, function: Callable[[Any], Any]) -> Part:
     if all(isinstance(each, int | float) for each in made):
         made = dict(sorted(made.items()))
     first, second = np.array(list(made.values())).T
-    return Part(Masses(tuple(made), first), Masses(tuple(made), second))
+    return Part(Masses(tuple(made), first), Masses(tuple(made), second), is_answer=True)
 
 
 def listed(part: Part) -> tuple[list[Any], list[float], list[float]]:
@@ -226,7 +245,8 @@ def listed(part: Part) -> tuple[list[Any], list[float], list[float]]:
     if isinstance(part.one, Masses) and isinstance(part.two, Masses):
         one, two = alike(part.one, part.two)
         return list(one.answers), one.masses.tolist(), two.masses.tolist()
-    return in_cells(part.one, part.two)
+    middles, (here, there) = in_cells(part.one, part.two)
+    return middles, here, there
 
 
 def named(parts: Iterable[Told], name: str) -> list[Told]:
@@ -236,7 +256,10 @@ def named(parts: Iterable[Told], name: str) -> list[Told]:
 
 def made_from(parts: Iterable[Told], before: str) -> list[Told]:
     """Parts that an answer is made from without another look at the data."""
-    return [replace(p, before=p.before or before) for p in parts]
+    return [
+        replace(p, before=p.before or before, is_answer=False) if isinstance(p, Part) else replace(p, before=before)
+        for p in parts
+    ]
 
 
 def repeated(parts: Iterable[Told], count: int) -> list[Told]:

@@ -45,6 +45,10 @@ MOST_MIXES: Final = 64
 never smaller."""
 
 
+MOST_ANSWERS: Final = 10**5
+"""Most answers after which a choice is followed, one by one, when laws are told."""
+
+
 class Mechanism(ABC):
     """One release: for all neighbours D, D′ the answers are as hard to tell apart as `curve` says.
 
@@ -83,7 +87,7 @@ class Mechanism(ABC):
         """
         from deniable.mechanisms.apart import Part
 
-        return [Part(self.law(x), self.law(x2))]
+        return [Part(self.law(x), self.law(x2), is_answer=True)]
 
     def efficiency(self) -> float:
         """The error of the best possible mechanism with this promise, divided by ours: 1 is optimal. Rounded down."""
@@ -312,35 +316,43 @@ class Adaptive(Mechanism):
         return [Losses.of(np.concatenate(one), np.concatenate(two))]
 
 
-def _all_answers(mechanism: Mechanism, x: Any, x2: Any) -> list[tuple[tuple[Any, ...], float, float]]:
-    """The answers that a choice is made after, and how likely they are on two values."""
-    from deniable.mechanisms.apart import MOST_LISTED, Part, listed
+Answers = list[tuple[tuple[Any, ...], float, float]]
+"""Tuples of answers, and how likely they are on two values."""
 
-    found: list[tuple[tuple[Any, ...], float, float]] = [((), 1.0, 1.0)]
+
+def _all_answers(mechanism: Mechanism, x: Any, x2: Any) -> Answers:
+    """The answers that a choice is made after."""
+    found: Answers = [((), 1.0, 1.0)]
     if isinstance(mechanism, Adaptive):
-        parts: Any = [lambda answers: mechanism.chosen(answers)]
-        found = _all_answers(mechanism.first, x, x2)
-    else:
-        parts = [
-            lambda _, part=part: part for part in (mechanism.parts if isinstance(mechanism, Composed) else [mechanism])
-        ]
-    for part in parts:
-        further = []
-        for answers, p, q in found:
-            told = part(answers).told_apart(x, x2)
-            if len(told) != 1 or not isinstance(told[0], Part) or told[0].name or told[0].before:
-                raise InvalidOperation(
-                    "what is chosen after an answer of several numbers has no law that could be told; choose after "
-                    "answers of one number, or look at plots.tradeoff(mechanism.curve)"
-                )
-            shown = zip(*listed(told[0]), strict=True)
-            further += [((*answers, y), p * a, q * b) for y, a, b in shown if max(p * a, q * b) > 1e-15]
-            if len(further) > MOST_LISTED:
-                raise InvalidOperation(
-                    f"more than {MOST_LISTED:,} answers can come before the last one: too many to be told one by one; "
-                    "choose after fewer, or look at plots.tradeoff(mechanism.curve)"
-                )
-        found = further
+        for answers, p, q in (before := _all_answers(mechanism.first, x, x2)):
+            found += _and_then([(answers, p, q)], mechanism.chosen(answers), x, x2)
+        return _few(found[1:], len(before))
+    for part, count in _runs(mechanism):
+        for _ in range(count):
+            found = _few(_and_then(found, part, x, x2), len(found))
+    return found
+
+
+def _and_then(before: Answers, mechanism: Mechanism, x: Any, x2: Any) -> Answers:
+    """Answers with one more. What is rarer than 10⁻¹⁵ on both values is left out."""
+    from deniable.mechanisms.apart import Part, listed
+
+    told = mechanism.told_apart(x, x2)
+    if len(told) != 1 or not isinstance(told[0], Part) or not told[0].is_answer or told[0].times > 1:
+        raise InvalidOperation(
+            "what is chosen after an answer of several numbers has no law that could be told; choose after answers of "
+            "one number, or look at plots.tradeoff(mechanism.curve)"
+        )
+    shown = list(zip(*listed(told[0]), strict=True))
+    return [((*so, y), p * a, q * b) for so, p, q in before for y, a, b in shown if max(p * a, q * b) > 1e-15]
+
+
+def _few(found: Answers, before: int) -> Answers:
+    if len(found) > MOST_ANSWERS and before > 1:
+        raise InvalidOperation(
+            f"more than {MOST_ANSWERS:,} answers can come before the last one: too many to be told one by one; choose "
+            "after fewer, or look at plots.tradeoff(mechanism.curve)"
+        )
     return found
 
 
@@ -526,7 +538,7 @@ class Processed(_Around):
 
         found = self.mechanism.told_apart(x, x2)
         whole = found[0] if len(found) == 1 else None
-        if isinstance(whole, Part) and whole.times == 1 and not whole.name and not whole.before:
+        if isinstance(whole, Part) and whole.is_answer and whole.times == 1:
             return [pushed_apart(whole, self.function)]
         return made_from(found, "what it was before the last step (then)")
 

@@ -101,8 +101,8 @@ class Catastrophe(Mechanism):
         share = float(_share("delta", self.delta))
         inside = all_losses(self.mechanism.told_apart(self.statistic(x), self.statistic(x2)))
         told = ([share, 0.0], [0.0, share]) if repr(x) != repr(x2) else ([share], [share])
-        both = (np.concatenate((a, (1 - share) * b)) for a, b in zip(told, (inside.one, inside.two), strict=True))
-        return [Losses.of(*both)]
+        one, two = (np.concatenate((a, (1 - share) * b)) for a, b in zip(told, (inside.one, inside.two), strict=True))
+        return [Losses.of(one, two)]
 
 
 @final

@@ -400,9 +400,9 @@ class UnknownKeys(Mechanism):
         one, two = tally(x), tally(x2)
         found: list[Told] = []
         for key in {**one, **two}:
-            both = [side[key][1] if key in side else 0 for side in (one, two)]
-            name = str((one if key in one else two)[key][0])
-            found.append(Part(*self._laws(both), "" if len({**one, **two}) == 1 else f"key {name}"))
+            here, there = self._laws([side[key][1] if key in side else 0 for side in (one, two)])
+            name = f"key {(one if key in one else two)[key][0]}" if len({**one, **two}) > 1 else ""
+            found.append(Part(here, there, name))
         return apart.differing(found) or [apart.NOTHING_TOLD]
 
     def _laws(self, both: list[int]) -> list[Masses]:

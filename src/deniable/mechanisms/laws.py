@@ -9,9 +9,12 @@ A law is a function of the value that it is asked about. It is no release: never
     Quantile, Median           masses on the grid
     Staircase                  stairs around the value
     AboveThreshold, ...        masses on which questions are above
-    TopK                       masses on the orders of the winners
+    TopK, OneShotTopK          masses on the orders of the winners
     mechanism.then(function)   masses on what the function makes of an answer
     Sum, Mean, Histogram       the noise around the exact answer, where it is one number
+    Bounds, NameAndShame       masses on pairs of bounds; on places with their records
+
+Answers of several parts have no law on a line; `apart` has what tells two values apart by them.
 
 Numbers here describe; they are accurate to about 1e-12 and no bound on anything private.
 """
@@ -319,7 +322,7 @@ def image(function: Callable[[Any], Any], answer: Any) -> Any:
     return made
 
 
-def in_cells(*given: OutputLaw) -> tuple[list[Any], *tuple[list[float], ...]]:
+def in_cells(*given: OutputLaw) -> tuple[list[Any], list[list[float]]]:
     """The middles of cells that hold all of these laws (of whole numbers, their first), and the masses of each law. The
     first and the last cell hold what lies beyond.
     """
@@ -330,10 +333,10 @@ def in_cells(*given: OutputLaw) -> tuple[list[Any], *tuple[list[float], ...]]:
     reach = math.ceil(20 * max(law.deviation for law in given) / step)
     first = min(math.floor(law.mean / step) for law in given) - reach
     last = max(math.floor(law.mean / step) for law in given) + reach
-    begins = np.arange(first, last + 1) * step
+    begins = np.arange(first, last + 1, dtype=np.float64) * step
     # Cells begin at multiples of a power of two, where functions like floor, round and max(0, y) change.
-    found = (between(law, begins[1:] - (1 if whole else 0)).tolist() for law in given)
-    return [int(place) for place in begins] if whole else (begins + step / 2).tolist(), *found
+    found: list[list[float]] = [between(law, begins[1:] - (1 if whole else 0)).tolist() for law in given]
+    return ([int(place) for place in begins] if whole else (begins + step / 2).tolist()), found
 
 
 def between(law: OutputLaw, borders: Floats) -> Floats:
@@ -346,11 +349,14 @@ def between(law: OutputLaw, borders: Floats) -> Floats:
     else:
         above, middle = np.zeros_like(below), math.inf  # pieces lie within their edges
     inner = np.where(borders[:-1] >= middle, above[:-1] - above[1:], np.diff(below))
-    return np.maximum(np.concatenate((below[:1], inner, above[-1:])), 0.0)
+    return np.asarray(np.maximum(np.concatenate((below[:1], inner, above[-1:])), 0.0))
 
 
 def _answers_of(law: OutputLaw) -> tuple[list[Any], list[float]]:
-    return (list(law.answers), law.masses.tolist()) if isinstance(law, Masses) else in_cells(law)
+    if isinstance(law, Masses):
+        return list(law.answers), law.masses.tolist()
+    middles, (found,) = in_cells(law)
+    return middles, found
 
 
 def orders(scores: Floats, count: int, *, two_sided: bool) -> dict[tuple[int, ...], float]:

@@ -159,10 +159,10 @@ class Additive(Mechanism):
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
         """The numbers that differ."""
-        both = (np.ravel(x), np.ravel(x2))
-        if any(len(each) != (self.dimension or 1) for each in both):
-            raise InvalidParameter("x", NOTHING, f"must be {self.dimension or 1} numbers, and so must x2, as declared")
-        return apart.numbers(self, *both, lambda i: f"number {i + 1}")
+        size = self.dimension or 1
+        if any(np.size(each) != size for each in (x, x2)):
+            raise InvalidParameter("x", NOTHING, f"must be {size} numbers, and so must x2, as declared")
+        return apart.numbers(self, x, x2, lambda i: f"number {i + 1}")
 
     def variance(self) -> float:
         """The variance of the noise on each number."""

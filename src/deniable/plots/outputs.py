@@ -89,7 +89,8 @@ def _in_words(found: Mapping[Any, float]) -> Masses:
 
 def _is_rich(part: Part) -> bool:
     """Whether the answers are names, and more than can be read on one axis."""
-    return isinstance(part.one, Masses) and len(_names(alike(part.one, part.two)[0])) > MOST_NAMES
+    one, two = part.one, part.two
+    return isinstance(one, Masses) and isinstance(two, Masses) and len(_names(alike(one, two)[0])) > MOST_NAMES
 
 
 def _undrawable(mechanism: Any) -> InvalidOperation:
