@@ -222,7 +222,8 @@ def numbers(noisy: Any, one: Any, two: Any, names: Callable[[int], str], before:
     apart = [i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b] or [0]
     alone, is_answer = len(first) == 1, np.ndim(one) == 0 and not before
     return [
-        Part(*map(noisy.around, (first[i], second[i])), "" if alone else names(i), 1, before, is_answer) for i in apart
+        Part(noisy.around(first[i]), noisy.around(second[i]), "" if alone else names(i), 1, before, is_answer)
+        for i in apart
     ]
 
 
