@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 Parameter = int | float | str
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Telling:
+    """What reports tell about which of two answers a person has: the probabilities of reports from both."""
+
+    one: dict[Any, float]
+    two: dict[Any, float]
+    what: str = ""
+    """What is told of a report, where it is not all of it."""
 
 
 class Protocol(ABC):
@@ -47,6 +59,12 @@ class Protocol(ABC):
         example, never anybody's.
         """
         raise too_many(self)
+
+    def told_apart(self, x: Any, x2: Any) -> Telling:
+        """How likely reports are from people with two answers; reports that tell the two apart equally well are one
+        where there are too many to be told one by one. For teaching, as `probabilities`.
+        """
+        return Telling(self.probabilities(x), self.probabilities(x2))
 
     @abstractmethod
     def estimate(self, reports: Any) -> Estimate:
@@ -147,14 +165,22 @@ class BitsProtocol(SharesProtocol):
             }
         return found
 
+    def told_apart(self, x: Any, x2: Any) -> Telling:
+        """By report, if there are few; else by the two bits of the two answers, in which alone people differ."""
+        if self.categories <= MOST_BITS:
+            return SharesProtocol.told_apart(self, x, x2)
+        own, other = float(self.support.own), float(self.support.other)
+        a, b = (border.category("answer", answer, self.categories) for answer in (x, x2))
+        first = two_bits(own, other) if a != b else {"0": 1 - own, "1": own}
+        second = two_bits(other, own) if a != b else first
+        return Telling(first, second, f"bits {a} and {b} of the report" if a != b else f"bit {a} of the report")
+
     def told(self, answer: Any) -> int:
         """One category whose reports can be told one by one, because there are not many."""
-        listed, alone = border.categories("answer", answer, self.categories)
-        if not alone:
-            raise InvalidParameter("answer", NOTHING, "must be one category")
+        category = border.category("answer", answer, self.categories)
         if self.categories > MOST_BITS:
             raise too_many(self, f" (with up to {MOST_BITS} categories they are not)")
-        return int(listed[0])
+        return category
 
     def rows(self, reports: Any) -> Packed:
         """Reports as packed rows; what `randomize` can never return is refused. Here, every row of bits is possible."""
@@ -177,6 +203,15 @@ class BitsProtocol(SharesProtocol):
 
     def parsed(self, texts: list[str]) -> Packed:
         return border.hexadecimal(texts, self.categories)
+
+
+def two_bits(first: float, second: float) -> dict[Any, float]:
+    """The law of two independent bits that are 1 with these probabilities, as a text."""
+    return {
+        f"{i:d}{j:d}": (first if i else 1 - first) * (second if j else 1 - second)
+        for i in (False, True)
+        for j in (False, True)
+    }
 
 
 def too_many(protocol: Protocol, otherwise: str = "") -> InvalidOperation:

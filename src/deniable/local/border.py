@@ -94,6 +94,14 @@ def yes_or_no(name: str, values: Any) -> tuple[NDArray[np.bool_], bool]:
     return listed.astype(np.bool_), alone
 
 
+def category(name: str, value: Any, count: int) -> int:
+    """One category, alone."""
+    listed, alone = categories(name, value, count)
+    if not alone:
+        raise InvalidParameter(name, NOTHING, "must be one category")
+    return int(listed[0])
+
+
 def categories(name: str, values: Any, count: int) -> tuple[Ints, bool]:
     return whole(name, values, count, _category_rule(count))
 

@@ -31,7 +31,16 @@ from deniable import curves, noise
 from deniable.curves import Curve
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import bits, border
-from deniable.local.base import BitsProtocol, Parameter, SharesProtocol, category_count, diluted
+from deniable.local.base import (
+    MOST_BITS,
+    BitsProtocol,
+    Parameter,
+    SharesProtocol,
+    Telling,
+    category_count,
+    diluted,
+    too_many,
+)
 from deniable.local.border import Ints, Packed
 from deniable.local.estimates import Support
 from deniable.local.odds import ROUNDING, Number, Odds, Rational
@@ -88,13 +97,22 @@ class KaryRandomizedResponse(SharesProtocol):
         return int(reports[0]) if alone else reports
 
     def probabilities(self, answer: Any) -> dict[Any, float]:
-        listed, alone = border.categories("answer", answer, self.categories)
-        if not alone:
-            raise InvalidParameter("answer", NOTHING, "must be one category")
+        said = border.category("answer", answer, self.categories)
         if self.categories > MOST_TOLD:
-            return super().probabilities(answer)
+            raise too_many(self)
         own, other = float(self.support.own), float(self.support.other)
-        return {category: own if category == listed[0] else other for category in range(self.categories)}
+        return {category: own if category == said else other for category in range(self.categories)}
+
+    def told_apart(self, x: Any, x2: Any) -> Telling:
+        """By category, if there are few; else by which of the two is said."""
+        if self.categories <= MOST_TOLD:
+            return SharesProtocol.told_apart(self, x, x2)
+        a, b = (border.category("answer", answer, self.categories) for answer in (x, x2))
+        own, other = float(self.support.own), float(self.support.other)
+        if a == b:
+            return Telling({a: own, OTHER: 1 - own}, {a: own, OTHER: 1 - own}, SAID)
+        rest = (self.categories - 2) * other
+        return Telling({a: own, b: other, OTHER: rest}, {a: other, b: own, OTHER: rest}, SAID)
 
     def count(self, reports: Any) -> tuple[Ints, int]:
         listed = border.reported("reports", reports, self.categories)
@@ -270,6 +288,18 @@ class LocalHashing(SharesProtocol):
         reports = np.stack((line[0], line[1], said), axis=1).astype(np.uint32)
         return reports[0] if alone else reports
 
+    def told_apart(self, x: Any, x2: Any) -> Telling:
+        """By whether the public hash puts both answers into one bucket, and else by whose bucket is said."""
+        a, b = (border.category("answer", answer, self.categories) for answer in (x, x2))
+        what = "whose bucket is said, by a hash that is public and drawn anew for each person"
+        if a == b:
+            return Telling({MET: 1.0}, {MET: 1.0}, what)
+        lie, apart = 1 / (float(self.odds.number) + self.buckets - 1), float(1 - _meeting(self.buckets))
+        own, other, rest = (apart * lie * n for n in (float(self.odds.number), 1.0, self.buckets - 2.0))
+        names = (f"that of {a}", f"that of {b}", OTHER, MET)
+        one, two = (dict(zip(names, (*pair, rest, 1 - apart), strict=True)) for pair in ((own, other), (other, own)))
+        return Telling(one, two, what)
+
     def count(self, reports: Any) -> tuple[Ints, int]:
         rows = self._rows(reports)
         counts = np.zeros(self.categories, dtype=np.int64)
@@ -316,6 +346,9 @@ class LocalHashing(SharesProtocol):
 
 
 MOST_BUCKETS: Final = 2**16
+OTHER: Final = "another"
+MET: Final = "one for both"
+SAID: Final = "which category is said"
 
 
 def _meeting(buckets: int) -> Fraction:
@@ -386,6 +419,21 @@ class SubsetSelection(BitsProtocol):
         for piece in bits.pieces(len(listed), rows.shape[1], FILLED_AT_A_TIME):
             rows[piece] = _sets(listed[piece], within[piece], self.categories, self.size, source)
         return rows[0] if alone else rows
+
+    def told_apart(self, x: Any, x2: Any) -> Telling:
+        """By set, if there are few; else by which of the two answers are in it."""
+        a, b = (border.category("answer", answer, self.categories) for answer in (x, x2))
+        if self.categories <= MOST_BITS:
+            return SharesProtocol.told_apart(self, x, x2)
+        own = float(self.support.own)
+        if a == b:
+            return Telling({"1": own, "0": 1 - own}, {"1": own, "0": 1 - own}, f"whether {a} is in the set")
+        d, w = self.categories, self.size
+        both, only = own * (w - 1) / (d - 1), own * (d - w) / (d - 1)
+        wrong, none = (1 - own) * w / (d - 1), (1 - own) * (d - 1 - w) / (d - 1)
+        one = {"00": none, "01": wrong, "10": only, "11": both}
+        two = {"00": none, "01": only, "10": wrong, "11": both}
+        return Telling(one, two, f"whether {a} and {b} are in the set")
 
     def probabilities(self, answer: Any) -> dict[Any, float]:
         """By set, as a text of bits: sets with the person's own category have weight E."""

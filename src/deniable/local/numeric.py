@@ -27,7 +27,7 @@ from deniable import curves, noise
 from deniable.curves import Curve
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import border
-from deniable.local.base import Parameter, Protocol, diluted
+from deniable.local.base import Parameter, Protocol, Telling, diluted
 from deniable.local.border import Floats, Ints
 from deniable.local.estimates import Mean
 from deniable.local.odds import ROUNDING, Odds, Rational, exact, log
@@ -291,6 +291,20 @@ class PiecewiseMean(MeanProtocol):
         kept = masses > 0  # at a bound the window has nothing on one side
         return np.concatenate((edges[:1], edges[1:][kept])), masses[kept]
 
+    def told_apart(self, x: Any, x2: Any) -> Telling:
+        """By which of the windows of both answers a cell lies in; cells of one kind are equally likely."""
+        cells, window = self.outcomes, self._window()
+        both = max(0, window - abs(self.place(x) - self.place(x2)))
+        near = float(self.odds.root().number / (self.odds.root().number + 1)) / window
+        far = (1 - near * window) / (cells - window)
+        sizes = (window - both, both, window - both, cells - 2 * window + both)
+        names = ("first", "both", "second", "neither")
+        one, two = (
+            {name: size * (near if name in mine else far) for name, size in zip(names, sizes, strict=True)}
+            for mine in (("first", "both"), ("second", "both"))
+        )
+        return Telling(one, two, "which of the windows of both answers a cell lies in")
+
     def _window(self) -> int:
         # One cell more than N/(s + 1) rounded up: far more than the float's error, so that (N - W)/W < s for certain.
         return math.ceil(self.outcomes / (float(self.odds.root().number) + 1)) + 1
@@ -361,6 +375,19 @@ class HybridMean(MeanProtocol):
             return np.asarray(bits, dtype=np.int64)
         duchi = noise.bernoulli_exp(x=self.odds.log / 2, size=people, entropy=entropy)
         return np.asarray(np.where(duchi, bits, self._piecewise().respond(steps, entropy)), dtype=np.int64)
+
+    def told_apart(self, x: Any, x2: Any) -> Telling:
+        """By Duchi's bit, or by which of the two windows the cell lies in; cells of one kind are equally likely."""
+        bits = self._duchi().told_apart(x, x2)
+        if not self._mixes():
+            return bits
+        often = math.exp(-float(self.odds.log) / 2)
+        cells = self._piecewise().told_apart(x, x2)
+        one, two = (
+            {**{f"bit {y}": often * p for y, p in bit.items()}, **{y: (1 - often) * p for y, p in cell.items()}}
+            for bit, cell in ((bits.one, cells.one), (bits.two, cells.two))
+        )
+        return Telling(one, two, "a bit, or which of the windows of both answers a cell lies in")
 
     def unbiased(self, reports: Ints) -> Floats:
         cells = self._piecewise().outcomes

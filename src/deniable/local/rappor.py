@@ -9,11 +9,13 @@ as much. (Erlingsson, Pihur & Korolova 2014.)
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -22,7 +24,7 @@ from deniable import curves, noise
 from deniable.curves import Curve
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import bits, border
-from deniable.local.base import BitsProtocol, Parameter, Protocol, category_count
+from deniable.local.base import BitsProtocol, Parameter, Protocol, Telling, category_count
 from deniable.local.border import Ints, Packed
 from deniable.local.estimates import Fitted, Support
 from deniable.local.odds import Odds, Rational, exact
@@ -320,6 +322,23 @@ class BloomRappor(Protocol):
             found.add(int.from_bytes(digest, "little") % self.bits)
         return np.array(sorted(found), dtype=np.int64)
 
+    def told_apart(self, x: Any, x2: Any) -> Telling:
+        """By how many bits one text sets in the person's cohort and the other does not, and how many of those are 1 in
+        the report; the rest of it has the same law for both.
+        """
+        apart: Counter[tuple[int, int]] = Counter()
+        for cohort in range(self.cohorts):
+            first, second = (set(self.filter_of(text, cohort=cohort).tolist()) for text in (x, x2))
+            apart[len(first - second), len(second - first)] += 1
+        own, other = float(self.coins.support.own), float(self.coins.support.other)
+        laws: tuple[dict[Any, float], dict[Any, float]] = {}, {}
+        for law, (mine, theirs) in zip(laws, ((own, other), (other, own)), strict=True):
+            for (left, right), cohorts in apart.items():
+                for i, j in product(range(left + 1), range(right + 1)):
+                    chance = _shown(i, left, mine) * _shown(j, right, theirs)
+                    law[f"{i}/{left} and {j}/{right}"] = cohorts / self.cohorts * chance
+        return Telling(*laws, "how many bits are 1 of those that one text sets alone, in the public cohort")
+
     def estimate(self, reports: Any, *, candidates: Sequence[str] = ()) -> Fitted:
         """The share of people with each candidate answer."""
         asked = border.texts("candidates", candidates)
@@ -382,6 +401,10 @@ class BloomRappor(Protocol):
 
     def _checked(self, reports: Any) -> tuple[Packed, Ints]:
         return checked_rows(reports, self.bits, self.cohorts)
+
+
+def _shown(k: int, n: int, chance: float) -> float:
+    return math.comb(n, k) * chance**k * (1 - chance) ** (n - k)
 
 
 def checked_rows(reports: Any, width: int, cohorts: int) -> tuple[Packed, Ints]:

@@ -27,7 +27,7 @@ from deniable import curves, noise
 from deniable.curves import Curve
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import bits, border
-from deniable.local.base import Parameter, Protocol, diluted
+from deniable.local.base import Parameter, Protocol, Telling, diluted, two_bits
 from deniable.local.border import Floats, Ints, Packed
 from deniable.local.estimates import Fitted
 from deniable.local.odds import Odds, Rational
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 MOST_WIDTH: Final = 2**16
 MOST_HASHES: Final = 2**16
+MET: Final = "one place"
 
 
 class _Sketch(Protocol):
@@ -67,6 +68,13 @@ class _Sketch(Protocol):
         written = answer.encode("utf-8", "surrogatepass")
         digest = blake2b(written, digest_size=16, key=b"sketch %d" % number).digest()
         return int.from_bytes(digest, "little") % self.width
+
+    def _told(self, x: Any, x2: Any, one: dict[Any, float], two: dict[Any, float], what: str) -> Telling:
+        """A report where the drawn hash function tells two texts apart, and no telling where it does not."""
+        places = ((self.place_of(x, number=j), self.place_of(x2, number=j)) for j in range(self.hashes))
+        apart = sum(a != b for a, b in places) / self.hashes
+        here, there = ({**{y: apart * p for y, p in law.items()}, MET: 1 - apart} for law in (one, two))
+        return Telling(here, there, f"{what}, by a hash function that is public")
 
     def _places(self, answers: Any, entropy: Entropy | None) -> tuple[Ints, Ints]:
         """Which hash function each person draws, and where it puts their text."""
@@ -153,6 +161,12 @@ class CountMeanSketch(_Sketch):
         bits.flip(rows, places)
         return CohortReports(rows, drawn)
 
+    def told_apart(self, x: Any, x2: Any) -> Telling:
+        """By the two bits at the places of both texts."""
+        other = 1 / (float(self.odds.root().number) + 1)
+        laws = two_bits(1 - other, other), two_bits(other, 1 - other)
+        return self._told(x, x2, *laws, "the bits at the places of both texts")
+
     def _checked(self, reports: Any) -> tuple[Packed, Ints]:
         return checked_rows(reports, self.width, self.hashes)
 
@@ -214,6 +228,13 @@ class HadamardSketch(_Sketch):
         entries = np.asarray(noise.uniform(below=self.width, size=len(drawn), entropy=source), dtype=np.int64)
         kept = self.odds.heads(len(drawn), source)
         return np.stack((drawn, entries, (hadamard(entries, places) == kept).astype(np.int64)), axis=1)
+
+    def told_apart(self, x: Any, x2: Any) -> Telling:
+        """By whose row the bit speaks for, where the rows of both places differ at the entry: half the time."""
+        other = 1 / (float(self.odds.number) + 1)
+        names = ("for the first", "for the second", "for both")
+        one, two = (dict(zip(names, (p / 2, (1 - p) / 2, 0.5), strict=True)) for p in (1 - other, other))
+        return self._told(x, x2, one, two, "which text the bit speaks for")
 
     def _checked(self, reports: Any) -> Ints:
         rule = "must be rows of a hash function's number, an entry and a bit, as randomize returns them"

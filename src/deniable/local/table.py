@@ -22,6 +22,7 @@ from deniable import curves
 from deniable.curves import Curve
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import border
+from deniable.local.base import Telling
 from deniable.local.binary import BinaryProtocol
 from deniable.local.border import Floats
 from deniable.local.categorical import KaryRandomizedResponse
@@ -79,6 +80,22 @@ class TableResponse:
             reports = design.protocol.randomize(np.array(given, dtype=np.int64), entropy=source)
             shown[design.question] = [_worded(design, report) for report in reports.tolist()]
         return shown
+
+    def told_apart(self, x: Mapping[str, Any], x2: Mapping[str, Any]) -> dict[str, Telling]:
+        """How likely each report is in each column, from people with two rows: for teaching, as `probabilities` of the
+        columns' protocols.
+        """
+        rows = [self._columns("x", {name: [value] for name, value in row.items()}) for row in (x, x2)]
+        found = {}
+        for design in self.designs:
+            one, two = (design.numbered(row[design.question])[0] for row in rows)
+            told = design.protocol.told_apart(one, two)
+            here, there = (
+                {y if isinstance(y, str) else _worded(design, y): p for y, p in law.items()}
+                for law in (told.one, told.two)
+            )
+            found[design.question] = Telling(here, there, told.what)
+        return found
 
     def estimate(self, reports: Any, where: Mapping[str, Any]) -> Conjunction:
         """The share of people whose row is as asked in all of these columns, from a randomized table: unbiased."""

@@ -24,6 +24,8 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, islice
 from typing import TYPE_CHECKING, Any, Final, final
 
+import numpy as np
+
 from deniable import curves, noise
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotPrivateWarning, type_of
@@ -31,6 +33,7 @@ from deniable.noise.check import blamed
 from deniable.units import Relation, Unit
 
 if TYPE_CHECKING:
+    from deniable.mechanisms.apart import Told
     from deniable.mechanisms.laws import OutputLaw
     from deniable.noise import Entropy
 
@@ -40,6 +43,10 @@ MOST_PARTS: Final = 10**7
 MOST_MIXES: Final = 64
 """Most different selections of parts whose worst curve is worked out; beyond it all parts are multiplied, which is
 never smaller."""
+
+
+MOST_ANSWERS: Final = 10**5
+"""Most answers after which a choice is followed, one by one, when laws are told."""
 
 
 class Mechanism(ABC):
@@ -73,6 +80,14 @@ class Mechanism(ABC):
             f"the law of an answer of {type(self).__name__} cannot be told as one law of numbers; "
             "look at one part of it, or at what an attacker can do with it: plots.tradeoff(mechanism.curve)"
         )
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The independent parts of an answer in which two values differ, each with its laws on both: for teaching, as
+        `law`. `plots.laws` draws them.
+        """
+        from deniable.mechanisms.apart import Part
+
+        return [Part(self.law(x), self.law(x2), is_answer=True)]
 
     def efficiency(self) -> float:
         """The error of the best possible mechanism with this promise, divided by ours: 1 is optimal. Rounded down."""
@@ -206,6 +221,13 @@ class Composed(Mechanism):
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[Any, ...]:
         return tuple(mechanism.release(value, entropy=entropy) for mechanism, count in self.runs for _ in range(count))
 
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """Those of all mechanisms."""
+        from deniable.mechanisms.apart import NOTHING_TOLD, differing, repeated
+
+        every = (part for one, count in self.runs for part in repeated(one.told_apart(x, x2), count))
+        return differing(every) or [NOTHING_TOLD]
+
     def error(self, *, confidence: float) -> float:
         """All answers at once: the largest of the parts' errors, each asked at 1 - (1 - confidence)/parts."""
         if not self.runs:
@@ -266,6 +288,10 @@ class Adaptive(Mechanism):
         """The answers so far, and the new one last. `choose` is given the tuple of answers so far."""
         so_far = self.first.release(value, entropy=entropy)
         answers = so_far if isinstance(self.first, Composed | Adaptive) else (so_far,)
+        return (*answers, self.chosen(answers).release(value, entropy=entropy))
+
+    def chosen(self, answers: tuple[Any, ...]) -> Mechanism:
+        """The mechanism that comes after these answers; refused if it promises less than was declared."""
         chosen = self.choose(answers)
         if not isinstance(chosen, Mechanism):
             raise InvalidParameter("choose", type_of(chosen), "must return a mechanism")
@@ -276,7 +302,58 @@ class Adaptive(Mechanism):
                 "the mechanism that was chosen is not known to promise what was declared; choose more noise, or "
                 "declare a larger curve"
             )
-        return (*answers, chosen.release(value, entropy=entropy))
+        return chosen
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The losses of both answers, the second for every first one. Answers on a line are read in cells."""
+        from deniable.mechanisms.apart import Losses, all_losses
+
+        one, two = [], []
+        for answers, p, q in _all_answers(self.first, x, x2):
+            then = all_losses(self.chosen(answers).told_apart(x, x2))
+            one.append(p * then.one)
+            two.append(q * then.two)
+        return [Losses.of(np.concatenate(one), np.concatenate(two))]
+
+
+Answers = list[tuple[tuple[Any, ...], float, float]]
+"""Tuples of answers, and how likely they are on two values."""
+
+
+def _all_answers(mechanism: Mechanism, x: Any, x2: Any) -> Answers:
+    """The answers that a choice is made after."""
+    found: Answers = [((), 1.0, 1.0)]
+    if isinstance(mechanism, Adaptive):
+        for answers, p, q in (before := _all_answers(mechanism.first, x, x2)):
+            found += _and_then([(answers, p, q)], mechanism.chosen(answers), x, x2)
+        return _few(found[1:], len(before))
+    for part, count in _runs(mechanism):
+        for _ in range(count):
+            found = _few(_and_then(found, part, x, x2), len(found))
+    return found
+
+
+def _and_then(before: Answers, mechanism: Mechanism, x: Any, x2: Any) -> Answers:
+    """Answers with one more. What is rarer than 10⁻¹⁵ on both values is left out."""
+    from deniable.mechanisms.apart import Part, listed
+
+    told = mechanism.told_apart(x, x2)
+    if len(told) != 1 or not isinstance(told[0], Part) or not told[0].is_answer or told[0].times > 1:
+        raise InvalidOperation(
+            "what is chosen after an answer of several numbers has no law that could be told; choose after answers of "
+            "one number, or look at plots.tradeoff(mechanism.curve)"
+        )
+    shown = list(zip(*listed(told[0]), strict=True))
+    return [((*so, y), p * a, q * b) for so, p, q in before for y, a, b in shown if max(p * a, q * b) > 1e-15]
+
+
+def _few(found: Answers, before: int) -> Answers:
+    if len(found) > MOST_ANSWERS and before > 1:
+        raise InvalidOperation(
+            f"more than {MOST_ANSWERS:,} answers can come before the last one: too many to be told one by one; choose "
+            "after fewer, or look at plots.tradeoff(mechanism.curve)"
+        )
+    return found
 
 
 def fits(curve: Curve, allowed: Curve) -> bool:
@@ -378,10 +455,22 @@ class Parallel(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[Any, ...]:
         """`value` holds one value for each part, in their order."""
+        self._check_parts(value)
+        return tuple(part.release(one, entropy=entropy) for part, one in zip(self.parts, value, strict=True))
+
+    def _check_parts(self, value: Any) -> None:
         is_table = isinstance(value, Mapping | str | bytes) or hasattr(type(value), "columns")
         if is_table or not hasattr(value, "__len__") or len(value) != len(self.parts):
             raise InvalidParameter("value", NOTHING, f"must be a sequence of {len(self.parts)} values, one a part")
-        return tuple(part.release(one, entropy=entropy) for part, one in zip(self.parts, value, strict=True))
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """Those of all parts, by their number."""
+        from deniable.mechanisms.apart import differing, named
+
+        self._check_parts(x)
+        self._check_parts(x2)
+        each = enumerate(zip(self.parts, x, x2, strict=True), 1)
+        return differing(told for i, (part, a, b) in each for told in named(part.told_apart(a, b), f"part {i}"))
 
     def error(self, *, confidence: float) -> float:
         """All parts at once: the largest of their errors, each asked at 1 - (1 - confidence)/parts."""
@@ -443,6 +532,16 @@ class Processed(_Around):
 
         return pushed(self.mechanism.law(value), self.function)
 
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """What the function makes of an answer of one part; of several, the parts before it: it tells no more."""
+        from deniable.mechanisms.apart import Part, made_from, pushed_apart
+
+        found = self.mechanism.told_apart(x, x2)
+        whole = found[0] if len(found) == 1 else None
+        if isinstance(whole, Part) and whole.is_answer and whole.times == 1:
+            return [pushed_apart(whole, self.function)]
+        return made_from(found, "what it was before the last step (then)")
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -457,6 +556,10 @@ class Asked(_Around):
     def law(self, value: Any) -> OutputLaw:
         """The law of the mechanism inside on the statistic of this value."""
         return self.mechanism.law(self.statistic(value))
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """Those of the mechanism inside on the statistics of both."""
+        return self.mechanism.told_apart(self.statistic(x), self.statistic(x2))
 
     def error(self, *, confidence: float) -> float:
         return self.mechanism.error(confidence=confidence)

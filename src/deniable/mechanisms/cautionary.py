@@ -18,19 +18,26 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, final
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
 
 from deniable import curves, noise
 from deniable.curves import Curve, check
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import exact, values
+from deniable.mechanisms.apart import NOTHING_TOLD, Losses, Part, Told, all_losses
 from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms.laws import Masses, masses
 from deniable.mechanisms.selection import Number
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 __all__ = ["Catastrophe", "NameAndShame", "Subsampling"]
+
+UNPUBLISHED: Final = "not published"
 
 
 def _records(value: Any) -> list[Any]:
@@ -89,6 +96,14 @@ class Catastrophe(Mechanism):
             return value
         return self.mechanism.release(self.statistic(value), entropy=entropy)
 
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The losses of the answer about the statistic, and with probability δ the data: an infinite one."""
+        share = float(_share("delta", self.delta))
+        inside = all_losses(self.mechanism.told_apart(self.statistic(x), self.statistic(x2)))
+        told = ([share, 0.0], [0.0, share]) if repr(x) != repr(x2) else ([share], [share])
+        one, two = (np.concatenate((a, (1 - share) * b)) for a, b in zip(told, (inside.one, inside.two), strict=True))
+        return [Losses.of(one, two)]
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +130,20 @@ class NameAndShame(Mechanism):
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[int, Any]:
         """The place and the record that were picked."""
         source = witnessed(entropy)
+        records = self._declared(value)
+        index = noise.uniform(below=self.records, entropy=source)
+        return index, records[index]
+
+    def _declared(self, value: Any) -> list[Any]:
         records = _records(value)
         if len(records) != self.records:
             raise values.refused(f"must be a list of {self.records} records, as declared")
-        index = noise.uniform(below=self.records, entropy=source)
-        return index, records[index]
+        return records
+
+    def law(self, value: Any) -> Masses:
+        """Masses on places with their records, in words."""
+        told = [f"({i}, {record!r})" for i, record in enumerate(self._declared(value))]
+        return masses(told, [1 / self.records] * self.records)
 
 
 @final
@@ -154,6 +178,23 @@ class Subsampling(Mechanism):
         records = _records(value)
         chosen = noise.bernoulli(p=_share("rate", self.rate), size=len(records), entropy=source)
         return [record for record, is_out in zip(records, chosen.tolist(), strict=True) if is_out]
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """Whether each record is published that one list has and the other has not at its place, counted from the front
+        or from the back.
+        """
+        one, two = ([repr(record) for record in _records(each)] for each in (x, x2))
+        while one and two and one[0] == two[0]:
+            one, two = one[1:], two[1:]
+        while one and two and one[-1] == two[-1]:
+            one, two = one[:-1], two[:-1]
+        rate, before = float(_share("rate", self.rate)), "which records are published, with their places"
+
+        def law(record: str | None) -> Masses:
+            missing = Masses((UNPUBLISHED,), np.ones(1))
+            return missing if record is None else Masses((UNPUBLISHED, record), np.array([1 - rate, rate]))
+
+        return [Part(law(a), law(b), before=before) for a, b in zip_longest(one, two)] or [NOTHING_TOLD]
 
     def exposed(self, *, records: int) -> float:
         """How many of n records are published on average: n × rate."""

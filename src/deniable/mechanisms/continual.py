@@ -26,8 +26,9 @@ import numpy as np
 
 from deniable.curves import Curve, check
 from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter
-from deniable.mechanisms import exact, tails, values
+from deniable.mechanisms import apart, exact, tails, values
 from deniable.mechanisms.additive import Gaussian, Laplace, asks_for_laplace
+from deniable.mechanisms.apart import Told
 from deniable.mechanisms.base import Mechanism, witnessed
 from deniable.mechanisms.steps import Additive
 
@@ -47,6 +48,7 @@ class Counting(Mechanism):
 
     __slots__ = ()
     horizon: int
+    noise: Additive
 
     @abstractmethod
     def start(self, *, entropy: Entropy | None = None) -> Stream:
@@ -54,13 +56,27 @@ class Counting(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
         """The noisy totals after each step of a finished stream (a list or array of whole numbers)."""
+        steps = self._steps(value)
+        stream = self.start(entropy=entropy)
+        return np.array([stream.add(step) for step in steps])
+
+    def _steps(self, value: Any) -> list[int]:
         if values.is_table(value) or not values.is_array(value):
             raise values.refused("must be one column of whole numbers, one for each step", values.ONE_COLUMN)
         steps = values.wholes(value)
         if not 0 < steps.size <= self.horizon:
             raise values.refused(f"must hold between 1 and {self.horizon} steps")
-        stream = self.start(entropy=entropy)
-        return np.array([stream.add(step) for step in steps.tolist()])
+        listed: list[int] = steps.tolist()
+        return listed
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The noisy sums that differ; the totals say each of them, and nothing else."""
+        one, two = (self._sums(self._steps(stream)) for stream in (x, x2))
+        return apart.numbers(self.noise, one, two, lambda i: f"the noisy sum made at step {i + 1}")
+
+    @abstractmethod
+    def _sums(self, steps: list[int]) -> list[Any]:
+        """The exact sums that noise is added to, one at each step."""
 
 
 class Stream(ABC):
@@ -165,6 +181,10 @@ class TreeCounter(Counting):
     def start(self, *, entropy: Entropy | None = None) -> TreeStream:
         return TreeStream(self.noise, self.horizon, entropy)
 
+    def _sums(self, steps: list[int]) -> list[Any]:
+        # Step t closes the block of its lowest binary digit, which is as many steps long.
+        return [sum(steps[t - (t & -t) : t]) for t in range(1, len(steps) + 1)]
+
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, all totals are this near to the truth at once: a union bound over the
         steps, each the sum of at most `levels` independent noises.
@@ -254,6 +274,12 @@ class FactorisedCounter(Counting):
 
     def start(self, *, entropy: Entropy | None = None) -> FactorisedStream:
         return FactorisedStream(self.noise, self.horizon, entropy)
+
+    def _sums(self, steps: list[int]) -> list[Any]:
+        clamped = [float(max(-LARGEST_STEP, min(LARGEST_STEP, step))) for step in steps]
+        root = coefficients(self.horizon)[: len(steps)].astype(np.float64) / COEFFICIENT
+        found: list[float] = np.convolve(root, clamped)[: len(steps)].tolist()
+        return found
 
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, all totals are this near to the truth at once (a union bound over the

@@ -51,12 +51,15 @@ import numpy as np
 from deniable import numbers
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
+from deniable.mechanisms import apart
 from deniable.mechanisms.additive import DiscreteLaplace, Gaussian, asks_for_laplace
+from deniable.mechanisms.apart import Told
 from deniable.mechanisms.base import Mechanism, witnessed
 from deniable.mechanisms.values import Ints
 from deniable.units import Sensitivity
 
 if TYPE_CHECKING:
+    from deniable.mechanisms.laws import NoiseLaw
     from deniable.mechanisms.steps import Additive
     from deniable.noise import Entropy
 
@@ -213,13 +216,22 @@ class _GraphMechanism(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
         """The noisy statistic of a `Graph`."""
-        if not isinstance(value, Graph):
-            raise InvalidParameter("value", NOTHING, "must be a Graph", "write graphs.Graph(nodes=, edges=)")
+        _check_graph(value)
         if entropy is not None:
             witnessed(entropy)
         exact = self.statistic(value)
         drawn = self.noise.draw(None if isinstance(exact, int) else exact.shape, entropy)
         return exact + (int(drawn) if isinstance(exact, int) else drawn)
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The numbers that differ."""
+        _check_graph(x)
+        _check_graph(x2)
+        return apart.numbers(self.noise, self.statistic(x), self.statistic(x2), self._number)
+
+    def _number(self, place: int) -> str:
+        """What one of several numbers is."""
+        return f"number {place + 1}"
 
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence` every number is this near to the statistic of the projected graph."""
@@ -264,6 +276,11 @@ class EdgeCount(_GraphMechanism):
     def statistic(self, graph: Graph) -> int:
         return len(self._bounded(graph).edges)
 
+    def law(self, value: Any) -> NoiseLaw:
+        """The noise around the number of edges of the projected graph."""
+        _check_graph(value)
+        return self.noise.law(self.statistic(value))
+
 
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -304,6 +321,9 @@ class DegreeSequence(_GraphMechanism):
         found = degrees(self._bounded(graph))
         return np.array([found.get(node, 0) for node in self.nodes], dtype=np.int64)
 
+    def _number(self, place: int) -> str:
+        return f"the degree of {self.nodes[place]}"
+
 
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -343,6 +363,14 @@ class DegreeHistogram(_GraphMechanism):
     def statistic(self, graph: Graph) -> Ints:
         found = degrees(self._bounded(graph) if self.unit.thing == "node" else graph)
         return np.bincount([min(each, self.degree) for each in found.values()], minlength=self.degree + 1)
+
+    def _number(self, place: int) -> str:
+        return f"the number of nodes of degree {place}"
+
+
+def _check_graph(value: Any) -> None:
+    if not isinstance(value, Graph):
+        raise InvalidParameter("value", NOTHING, "must be a Graph", "write graphs.Graph(nodes=, edges=)")
 
 
 def _bounds(l1: int, square: int, linf: int) -> Sensitivity:

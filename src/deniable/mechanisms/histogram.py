@@ -21,10 +21,11 @@ from deniable import curves
 from deniable.curves import Curve, check
 from deniable.curves.advice import warn_if_weak
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.mechanisms import exact, laws, spelling, tails, values
+from deniable.mechanisms import apart, exact, laws, spelling, tails, values
 from deniable.mechanisms.additive import DiscreteLaplace, Gaussian, asks_for_laplace
+from deniable.mechanisms.apart import Part, Told
 from deniable.mechanisms.base import Mechanism, check_unit, witnessed
-from deniable.mechanisms.laws import OutputLaw
+from deniable.mechanisms.laws import Masses, OutputLaw
 from deniable.mechanisms.steps import Additive
 from deniable.units import Relation, Sensitivity, Unit
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 MOST_BINS: Final = 10**7
+MOST_CELLS: Final = 2000
+"""Most noisy counts of a key that are told one by one."""
+HIDDEN: Final = "hidden"
 
 
 def noise_for_counts(
@@ -142,6 +146,10 @@ class Histogram(Mechanism):
         laws.needs_one_number(len(self), "Histogram")
         return self.noise.law(int(self.count(value)[0]))
 
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The counts that differ."""
+        return apart.numbers(self.noise, self.count(x), self.count(x2), lambda i: f"the count of {self.labels[i]}")
+
     def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> values.Ints:
         """Noisy counts of exact counts that were made elsewhere: one for each bin, in the order of the bins. With
         categories also by key: a dict, or a pandas series such as value_counts() makes; keys that are no category are
@@ -197,6 +205,10 @@ class Shares(Mechanism):
     def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Floats:
         """Noisy shares of a column of rows, one for each bin."""
         return shares(self.histogram.release(value, entropy=entropy))
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The counts that differ, before they are made into shares."""
+        return apart.made_from(self.histogram.told_apart(x, x2), "the noisy counts, before they are made into shares")
 
 
 def shares(counts: Any) -> values.Floats:
@@ -382,6 +394,34 @@ class UnknownKeys(Mechanism):
         Keys without a row must not be among them.
         """
         return self._shown(by_key(counts), entropy)
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """Whether each key is shown that has another count, and with which."""
+        one, two = tally(x), tally(x2)
+        found: list[Told] = []
+        for key in {**one, **two}:
+            here, there = self._laws([side[key][1] if key in side else 0 for side in (one, two)])
+            name = f"key {(one if key in one else two)[key][0]}" if len({**one, **two}) > 1 else ""
+            found.append(Part(here, there, name))
+        return apart.differing(found) or [apart.NOTHING_TOLD]
+
+    def _laws(self, both: list[int]) -> list[Masses]:
+        """Hidden, or shown with a noisy count, for two exact counts; the last cell holds all larger ones."""
+        reach = (40 if isinstance(self.noise, DiscreteLaplace) else 10) * float(self.noise.width)
+        last = max(self.threshold, max(both) + math.ceil(reach))
+        cells = np.unique(np.floor(np.linspace(self.threshold, last, min(last - self.threshold, MOST_CELLS) + 1)))
+        answers = (HIDDEN, *(int(cell) for cell in cells))
+        found = []
+        for count in both:
+            if count <= 0:
+                found.append(Masses((HIDDEN,), np.ones(1)))
+            else:
+                around = self.noise.around(count)
+                # P(at least a cell's first count): from above, where nothing cancels.
+                least = around.cdf(2.0 * count - cells)
+                masses = np.concatenate(([around.cdf(self.threshold - 1)], least[:-1] - least[1:], least[-1:]))
+                found.append(Masses(answers, masses))
+        return found
 
     def _shown(self, found: Tally, entropy: Entropy | None) -> dict[Any, int]:
         if entropy is not None:

@@ -9,9 +9,12 @@ A law is a function of the value that it is asked about. It is no release: never
     Quantile, Median           masses on the grid
     Staircase                  stairs around the value
     AboveThreshold, ...        masses on which questions are above
-    TopK                       masses on the orders of the winners
+    TopK, OneShotTopK          masses on the orders of the winners
     mechanism.then(function)   masses on what the function makes of an answer
     Sum, Mean, Histogram       the noise around the exact answer, where it is one number
+    Bounds, NameAndShame       masses on pairs of bounds; on places with their records
+
+Answers of several parts have no law on a line; `apart` has what tells two values apart by them.
 
 Numbers here describe; they are accurate to about 1e-12 and no bound on anything private.
 """
@@ -32,7 +35,7 @@ from deniable.mechanisms.values import Floats
 
 __all__ = ["Masses", "NoiseLaw", "OutputLaw", "Pieces", "Stairs", "masses", "poisson", "pushed"]
 
-MOST_TOLD: Final = 256
+MOST_TOLD: Final = 4096
 """Most answers of several parts whose probabilities are told one by one."""
 WIDE: Final = 1000.0
 """Noise this many steps wide is read as the continuous law it approximates: masses agree to one part in 10⁷."""
@@ -270,6 +273,13 @@ class Stairs(OutputLaw):
     def _total(self) -> float:
         return 2 * self._stair / (1 - math.exp(-self.epsilon)) - (1 if self.is_whole else 0)
 
+    def edges(self) -> Floats:
+        """Where stairs end, as far as one part in 10¹² is left; of whole numbers, the last of each stair."""
+        steps = self.step * np.arange(min(math.ceil(30 / self.epsilon) + 1, MOST_TOLD))
+        found = np.concatenate((steps, steps + self.high))
+        rising = self.centre + found - (1 if self.is_whole else 0)
+        return np.unique(np.concatenate((rising, self.centre - found)))
+
     def points(self) -> Floats:
         stairs = math.ceil(8 / self.epsilon) + 1
         reach = self.step * stairs
@@ -296,28 +306,94 @@ def pushed(law: OutputLaw, function: Callable[[Any], Any]) -> Masses:
     not depend on where it lies: laws on two values are cut alike, so that their ratio is no larger than it was.
     """
     found: dict[Any, float] = {}
-    for answer, mass in zip(*_in_cells(law), strict=True):
-        image = function(answer)
-        if function(answer) != image:
-            raise InvalidOperation("what is done to an answer is random or remembers, so that its law is not known")
-        found[image] = found.get(image, 0.0) + mass
-    if all(isinstance(image, int | float) for image in found):
+    for answer, mass in zip(*_answers_of(law), strict=True):
+        made = image(function, answer)
+        found[made] = found.get(made, 0.0) + mass
+    if all(isinstance(made, int | float) for made in found):
         found = dict(sorted(found.items()))
     return Masses(tuple(found), np.array(list(found.values())))
 
 
-def _in_cells(law: OutputLaw) -> tuple[list[Any], list[float]]:
+def image(function: Callable[[Any], Any], answer: Any) -> Any:
+    """function(answer), asked twice: what is random or remembers has no law that could be told."""
+    made = function(answer)
+    if function(answer) != made:
+        raise InvalidOperation("what is done to an answer is random or remembers, so that its law is not known")
+    return made
+
+
+def in_cells(*given: OutputLaw) -> tuple[list[Any], list[list[float]]]:
+    """The middles of cells that hold all of these laws (of whole numbers, their first), and the masses of each law. The
+    first and the last cell hold what lies beyond.
+    """
+    whole, deviation = all(law.is_discrete for law in given), min(law.deviation for law in given)
+    step = 2.0 ** math.floor(math.log2(deviation / 128))
+    if whole:
+        step = max(1.0, step)
+    reach = math.ceil(20 * max(law.deviation for law in given) / step)
+    first = min(math.floor(law.mean / step) for law in given) - reach
+    last = max(math.floor(law.mean / step) for law in given) + reach
+    begins = np.arange(first, last + 1, dtype=np.float64) * step
+    # Cells begin at multiples of a power of two, where functions like floor, round and max(0, y) change.
+    found: list[list[float]] = [between(law, begins[1:] - (1 if whole else 0)).tolist() for law in given]
+    return ([int(place) for place in begins] if whole else (begins + step / 2).tolist()), found
+
+
+def between(law: OutputLaw, borders: Floats) -> Floats:
+    """The masses of (-∞, b₀], (b₀, b₁], …, (b_k, ∞). Noise around a centre is read from the other side above it, so
+    that nothing cancels: a ratio may hang on the rarest cells.
+    """
+    below = law.cdf(borders)
+    if isinstance(law, NoiseLaw | Stairs):
+        above, middle = law.cdf(2 * law.centre - borders - (1 if law.is_discrete else 0)), law.centre
+    else:
+        above, middle = np.zeros_like(below), math.inf  # pieces lie within their edges
+    inner = np.where(borders[:-1] >= middle, above[:-1] - above[1:], np.diff(below))
+    return np.asarray(np.maximum(np.concatenate((below[:1], inner, above[-1:])), 0.0))
+
+
+def _answers_of(law: OutputLaw) -> tuple[list[Any], list[float]]:
     if isinstance(law, Masses):
         return list(law.answers), law.masses.tolist()
-    step = 2.0 ** math.floor(math.log2(law.deviation / 128))
-    if law.is_discrete:
-        step = max(1.0, step)
-    first, last = (math.floor(law.mean / step) + side * math.ceil(20 * law.deviation / step) for side in (-1, 1))
-    places = np.arange(first, last + 1) * step
-    # A cell of whole numbers begins at its place; others have it in their middle.
-    borders = places[1:] - (1 if law.is_discrete else step / 2)
-    found = np.diff(np.concatenate(([0.0], law.cdf(borders), [1.0])))
-    return [int(place) for place in places] if law.is_discrete else places.tolist(), found.tolist()
+    middles, (found,) = in_cells(law)
+    return middles, found
+
+
+def orders(scores: Floats, count: int, *, two_sided: bool) -> dict[tuple[int, ...], float]:
+    """How likely each order of the `count` largest is, of scores with Laplace or (one-sided) exponential noise of scale
+    1: ∫ f_k(x) A(x) Π F_j(x) dx over the place x of the last winner, where A(x) is the probability that the others came
+    in above it in their order, itself such an integral from x upwards. By quadrature between the kinks.
+    """
+    low = float(np.min(scores)) - (40.0 if two_sided else 0.0)
+    cuts = np.unique(np.concatenate((scores, np.arange(low, float(np.max(scores)) + 40.0))))
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    half = np.diff(cuts)[:, None] / 2
+    away = (cuts[:-1, None] + half * (1 + nodes))[None] - scores[:, None, None]
+    tail = np.exp(-np.abs(away))
+    density = tail / 2 if two_sided else np.where(away > 0, tail, 0.0)
+    below = np.where(away > 0, 1 - tail / 2, tail / 2) if two_sided else np.where(away > 0, 1 - tail, 0.0)
+    series = np.polynomial.legendre.legvander(nodes, len(nodes) - 1)
+    ends = np.polynomial.legendre.legint(np.eye(len(nodes)), lbnd=1.0)
+    onward = -np.polynomial.legendre.legval(nodes, ends).T @ np.linalg.inv(series)  # from each node to the piece's end
+
+    def above(values: Any) -> Any:
+        pieces = (half * values) @ weights
+        return half * (values @ onward.T) + (np.cumsum(pieces[::-1])[::-1] - pieces)[:, None]
+
+    so_far: dict[tuple[int, ...], Any] = {(): np.ones_like(away[0])}
+    for _ in range(count - 1):
+        so_far = {
+            (*won, i): above(density[i] * chance)
+            for won, chance in so_far.items()
+            for i in range(len(scores))
+            if i not in won
+        }
+    found: dict[tuple[int, ...], float] = {}
+    for won, chance in so_far.items():
+        for i in (i for i in range(len(scores)) if i not in won):
+            others = [j for j in range(len(scores)) if j != i and j not in won]
+            found[(*won, i)] = float(np.sum((half * (density[i] * chance * np.prod(below[others], axis=0))) @ weights))
+    return found
 
 
 def poisson(rate: float) -> Masses:

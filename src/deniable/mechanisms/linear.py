@@ -25,9 +25,11 @@ import numpy as np
 from deniable import curves, noise
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.mechanisms import exact, tails, values
+from deniable.mechanisms import apart, exact, tails, values
 from deniable.mechanisms.additive import Gaussian, Laplace
+from deniable.mechanisms.apart import Part, Told
 from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms.laws import Masses
 from deniable.mechanisms.steps import Additive
 
 if TYPE_CHECKING:
@@ -120,10 +122,16 @@ class NoisyAnswers(LinearQueries):
     def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Floats:
         """The answers, one for each question."""
         witnessed(entropy)
+        return np.array([self.noise.noisy(total, entropy) for total in self._totals(value)]) / self.people
+
+    def _totals(self, value: Any) -> list[Fraction]:
         held = self._bits(value) == 1
-        table = np.array(self.weights)
-        totals = [self.noise.noisy(noise.exact_sum(row[held]), entropy) for row in table]
-        return np.array(totals) / self.people
+        return [noise.exact_sum(row[held]) for row in np.array(self.weights)]
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The answers that differ, times the number of people."""
+        one, two = (list(map(float, self._totals(bits))) for bits in (x, x2))
+        return apart.numbers(self.noise, one, two, lambda i: f"answer {i + 1}, times the {self.people} people")
 
     def error(self, *, confidence: float) -> float:
         return self.noise.error(confidence=confidence) / self.people * (1 + tails.SLACK)
@@ -150,6 +158,18 @@ class NoisyBits(LinearQueries):
         shown = np.where(np.asarray(kept) == 1, bits, 1 - bits)
         unbiased = 0.5 + (shown - 0.5) / math.tanh(self.epsilon / 2)
         return np.asarray(np.array(self.weights) @ unbiased / self.people)
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The randomised bits that differ, before the questions are asked of them."""
+        kept = 1 / (1 + math.exp(-self.epsilon))
+        laws = (Masses((0, 1), np.array([kept, 1 - kept])), Masses((0, 1), np.array([1 - kept, kept])))
+        one, two = (self._bits(bits).tolist() for bits in (x, x2))
+        before = "the randomised bits, before the questions are asked of them"
+        found = [
+            Part(laws[a], laws[b], f"the bit of person {i}" if self.people > 1 else "", before=before)
+            for i, (a, b) in enumerate(zip(one, two, strict=True), 1)
+        ]
+        return apart.differing(found)
 
     def error(self, *, confidence: float) -> float:
         """Hoeffding: a person's unbiased bit has two values 1/tanh(ε/2) apart; a union bound over the questions."""

@@ -410,6 +410,14 @@ def _room(selector: Selection, count: int) -> int:
     return wanted
 
 
+def _few(scores: Sequence[Fraction], count: int) -> None:
+    if (orders := math.perm(len(scores), count)) > laws.MOST_TOLD:
+        raise InvalidOperation(
+            f"{orders:,} orders are too many to be told one by one; give fewer candidates, or look at what an "
+            "attacker can do with them: plots.tradeoff(mechanism.curve)"
+        )
+
+
 def _enough(scores: Sequence[Fraction], count: int) -> None:
     if len(scores) < count:
         raise values.refused(f"must hold at least {count} scores, one for each candidate")
@@ -463,11 +471,7 @@ class TopK(Mechanism):
         """Masses on the orders of the winners, as long as they are few."""
         scores = exact_scores(value, self.selector.candidates)
         _enough(scores, self.count)
-        if (orders := math.perm(len(scores), self.count)) > laws.MOST_TOLD:
-            raise InvalidOperation(
-                f"{orders:,} orders are too many to be told one by one; give fewer candidates, or look at what an "
-                "attacker can do with them: plots.tradeoff(mechanism.curve)"
-            )
+        _few(scores, self.count)
         # Its rule on the number of candidates is about all scores, not about those that are left.
         picking = type(self.selector)(sensitivity=self.selector.sensitivity, scale=self.selector.scale)
         found: dict[tuple[int, ...], float] = {(): 1.0}
@@ -533,6 +537,16 @@ class OneShotTopK(Mechanism):
             winners.append(highest(race, source))
             del race[winners[-1]]
         return tuple(winners)
+
+    def law(self, value: Any) -> Masses:
+        """Masses on the orders of the winners, as long as they are few; to about 1e-12."""
+        scores = exact_scores(value, self.selector.candidates)
+        _enough(scores, self.count)
+        _few(scores, self.count)
+        scaled = np.array([float((score - max(scores)) / self.selector.scale) for score in scores])
+        two_sided = isinstance(self.selector, _LaplaceSelection)
+        found = laws.orders(scaled, self.count, two_sided=two_sided)
+        return laws.masses(list(found), list(found.values()))
 
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, the j-th winner's score is this near to the j-th best, for every

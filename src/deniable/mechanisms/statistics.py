@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -25,11 +26,12 @@ import numpy as np
 from deniable import noise
 from deniable.curves import Curve, check
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
-from deniable.mechanisms import exact, tails, values
+from deniable.mechanisms import apart, exact, tails, values
 from deniable.mechanisms.additive import Gaussian, Laplace, asks_for_laplace
+from deniable.mechanisms.apart import Part, Told
 from deniable.mechanisms.base import Mechanism, check_unit, witnessed
 from deniable.mechanisms.histogram import curve_of_counts, noise_for_counts
-from deniable.mechanisms.laws import NoiseLaw
+from deniable.mechanisms.laws import Masses, NoiseLaw, masses
 from deniable.mechanisms.steps import Additive, is_whole
 from deniable.units import Relation, Unit
 
@@ -250,15 +252,27 @@ class Mean(_Bounded):
     def release(self, value: Any, *, entropy: Entropy | None = None) -> float:
         """The noisy mean of a column."""
         witnessed(entropy)
+        above, below = self._sums(value)
+        if self.rows is not None:
+            return self._within(self.noise.noisy(above, entropy) / self.rows)
+        a, b = self.noise.noisy(above, entropy), self.noise.noisy(below, entropy)
+        return self._within(float(self.width) * a / (a + b) if a + b > 0 else float(self.width) / 2)
+
+    def _sums(self, value: Any) -> tuple[Fraction, Fraction]:
+        """Σ(x − low) and Σ(high − x)."""
         column = clamp(value, self.low, self.high)
         self._check_rows(column.size)
         total = noise.exact_sum(column)
-        above = total - column.size * self.low
+        return total - column.size * self.low, column.size * self.high - total
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The two noisy sums where the number of rows is private; else the mean, before it is clamped."""
         if self.rows is not None:
-            return self._within(self.noise.noisy(above, entropy) / self.rows)
-        below = column.size * self.high - total
-        a, b = self.noise.noisy(above, entropy), self.noise.noisy(below, entropy)
-        return self._within(float(self.width) * a / (a + b) if a + b > 0 else float(self.width) / 2)
+            return [Part(self.law(x), self.law(x2), before="the noisy mean, before it is clamped to its bounds")]
+        one, two = (list(map(float, self._sums(column))) for column in (x, x2))
+        names = ("the noisy sum of x - low", "the noisy sum of high - x")
+        before = "the two noisy sums, before one is divided by both"
+        return apart.numbers(self.noise, one, two, names.__getitem__, before)
 
     def law(self, value: Any) -> NoiseLaw:
         """The law of the answer before it is clamped to [low, high], where the number of rows is public."""
@@ -334,20 +348,28 @@ class Variance(_Bounded):
     def release(self, value: Any, *, entropy: Entropy | None = None) -> float:
         """The noisy variance of a column."""
         witnessed(entropy)
-        steps = _steps(value, self.low, self.high)
-        self._check_rows(steps.size)
-        rest = RESOLUTION - steps
-        unit = Fraction(1, RESOLUTION * RESOLUTION)
-        b1 = self.noise.noisy(2 * values.whole_sum(steps * rest) * unit, entropy)
-        b2 = self.noise.noisy(values.whole_sum(steps * steps) * unit, entropy)
-        n = float(self.rows) if self.rows is not None else self._count(rest, b1 + b2, unit, entropy)
+        b1, b2, *b0 = (self.noise.noisy(number, entropy) for number in self._sums(value))
+        n = float(self.rows) if self.rows is not None else b0[0] + (b1 + b2)
         if n <= 0:
             return 0.0
         first, second = min(max((b1 / 2 + b2) / n, 0.0), 1.0), b2 / n
         return min(max(second - first * first, 0.0), 0.25) * float(self.width) ** 2
 
-    def _count(self, rest: values.Ints, others: float, unit: Fraction, entropy: Entropy | None) -> float:
-        return self.noise.noisy(values.whole_sum(rest * rest) * unit, entropy) + others
+    def _sums(self, value: Any) -> list[Fraction]:
+        """B₁ and B₂, and B₀ where the number of rows is private."""
+        steps = _steps(value, self.low, self.high)
+        self._check_rows(steps.size)
+        rest = RESOLUTION - steps
+        found = [2 * values.whole_sum(steps * rest), values.whole_sum(steps * steps)]
+        if self.rows is None:
+            found.append(values.whole_sum(rest * rest))
+        return [Fraction(number, RESOLUTION * RESOLUTION) for number in found]
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The noisy sums that differ."""
+        one, two = (list(map(float, self._sums(column))) for column in (x, x2))
+        names, before = ("B₁", "B₂", "B₀"), "the noisy sums, before the variance is made of them"
+        return apart.numbers(self.noise, one, two, lambda i: f"the noisy sum {names[i]}", before)
 
     def error(self, *, confidence: float, rows: int | None = None) -> float:
         """With probability at least `confidence` the answer is this near to the variance of the clamped values.
@@ -447,6 +469,24 @@ class Bounds(Mechanism):
         noisy = self.noise.release(self.count(value), entropy=entropy)
         kept = np.flatnonzero(noisy > self.noise.error(confidence=self.confidence))
         return (self._end(int(kept[0]), -1), self._end(int(kept[-1]), 1)) if kept.size else None
+
+    def law(self, value: Any) -> Masses:
+        """Masses on pairs of bounds, and None: each bin is kept or not by itself, the first and the last count."""
+        counts, least = self.count(value), math.floor(self.noise.error(confidence=self.confidence))
+        # P(count + noise > least): noise is as likely on either side, so that nothing cancels.
+        kept, dropped = (
+            np.array([float(self.noise.around(0).cdf(at)) for at in ends.tolist()])
+            for ends in (counts - least - 1, least - counts)
+        )
+        before = np.concatenate(([1.0], np.cumprod(dropped)))
+        after = np.concatenate(([1.0], np.cumprod(dropped[::-1])))[::-1]
+        found: dict[Any, float] = {}
+        for i, j in combinations_with_replacement(range(len(counts)), 2):
+            both = kept[i] if i == j else kept[i] * kept[j]
+            ends = (self._end(i, -1), self._end(j, 1))
+            found[ends] = found.get(ends, 0.0) + float(before[i] * both * after[j + 1])
+        found[None] = float(before[-1])
+        return masses(list(found), list(found.values()))
 
     def _end(self, place: int, side: int) -> float:
         """The outer end of a bin on the given side: bins run away from 0 on both."""

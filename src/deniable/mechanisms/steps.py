@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.curves import Curve, check
-from deniable.errors import InvalidParameter
-from deniable.mechanisms import exact, laws, tails, values
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.mechanisms import apart, exact, laws, tails, values
+from deniable.mechanisms.apart import Told
 from deniable.mechanisms.base import Mechanism, witnessed
 from deniable.mechanisms.laws import NoiseLaw
 
@@ -155,6 +156,13 @@ class Additive(Mechanism):
         """The law of one number of an answer, which is this number without noise."""
         centre = float(values.whole(value) if self.exponent is None else values.real(value))
         return NoiseLaw(self.NOISE, float(self.width), float(self.spacing), self.exponent is None, centre)
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The numbers that differ."""
+        size = self.dimension or 1
+        if any(np.size(each) != size for each in (x, x2)):
+            raise InvalidParameter("x", NOTHING, f"must be {size} numbers, and so must x2, as declared")
+        return apart.numbers(self, x, x2, lambda i: f"number {i + 1}")
 
     def variance(self) -> float:
         """The variance of the noise on each number."""

@@ -13,67 +13,98 @@ from typing import Any
 import numpy as np
 
 from deniable.curves import check
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
-from deniable.local import PiecewiseMean
-from deniable.local.base import Protocol
+from deniable.errors import InvalidOperation
+from deniable.local import PiecewiseMean, TableResponse
+from deniable.local.base import Protocol, Telling
 from deniable.mechanisms import limits
-from deniable.mechanisms.base import Asked, Mechanism
-from deniable.mechanisms.histogram import Histogram
+from deniable.mechanisms.apart import Losses, Part, Told, alike, joined
+from deniable.mechanisms.base import Mechanism
 from deniable.mechanisms.laws import Masses, OutputLaw, Pieces, masses
 from deniable.mechanisms.steps import Additive
-from deniable.plots.spec import Axis, Band, Figure, Level, Line, Mark, Panel, Stems
+from deniable.plots.spec import Axis, Band, Figure, Labels, Level, Line, Mark, Panel, Stems
 
 MOST_POINTS = 60
 """More single values than this are drawn as a line."""
+MOST_NAMES = 24
+"""More answers than this that are no numbers are drawn by what they tell."""
+MOST_BINS = 40
+"""Bins of equal width in which many losses are drawn."""
+HEAVY = 0.01
+"""Single losses that are likelier than this stand alone beside the bins."""
+UNLIKELY = 1e-9
+"""Infinite losses below this are not spoken of: laws on endlessly many answers are cut a thousand times farther out."""
 
 
-def laws(mechanism: Mechanism | Protocol, x: Any, x2: Any, *, false_alarms: float | None = None) -> Figure:
+def laws(
+    mechanism: Mechanism | Protocol | TableResponse, x: Any, x2: Any, *, false_alarms: float | None = None
+) -> Figure:
     """The laws of the answer y on two values, and the log-ratio log p(y | x)/p(y | x2), which stays within ±ε if the
     values are neighbours. The note says whether it does.
 
     With `false_alarms`, the best test of "x" against "x2" at that rate is drawn too (Neyman & Pearson): it says x2
     where the log-ratio is below a threshold.
 
-    Of an answer of several numbers, the one is drawn in which the two values differ; values that differ in several are
-    refused. The others have the same law on both and tell nothing.
+    Of an answer of several independent numbers, the one is drawn in which the two values differ; the others have the
+    same law on both and tell nothing. Where several differ, and where an answer is too rich for a line, the laws of the
+    privacy loss are drawn instead: of log p(y | x)/p(y | x2) itself, which is all that tells x from x2. Gaussian noise
+    on several real numbers is drawn along the way from x to x2. Of a report with public randomness (a hash, a cohort),
+    what it tells about x and x2 is drawn, for all draws of it together. The note says what is drawn.
     """
     rate = None if false_alarms is None else check.inner_probability("false_alarms", false_alarms)
-    one, two, drawn = _pair(mechanism, x, x2)
-    found = two_laws(one, two, (_said(x), _said(x2)), mechanism.curve.epsilon(delta=0.0), rate)
-    return replace(found, note=f"{found.note} {drawn}") if drawn else found
-
-
-def _pair(mechanism: Any, x: Any, x2: Any) -> tuple[OutputLaw, OutputLaw, str]:
-    """The laws on two values; of several numbers, those of the number that differs, and which that is."""
-    while isinstance(mechanism, Asked):
-        mechanism, x, x2 = mechanism.mechanism, mechanism.statistic(x), mechanism.statistic(x2)
-    if isinstance(mechanism, Histogram):
-        noisy, both, names = mechanism.noise, (mechanism.count(x), mechanism.count(x2)), mechanism.labels
-    elif isinstance(mechanism, Additive) and (mechanism.dimension or 1) > 1:
-        noisy, both = mechanism, (np.ravel(x), np.ravel(x2))
-        names = tuple(range(1, int(mechanism.dimension or 1) + 1))
+    found = joined(_parts(mechanism, x, x2))
+    names, epsilon = _both_said(x, x2), mechanism.curve.epsilon(delta=0.0)
+    if isinstance(found, Part) and not _is_rich(found):
+        figure, drawn = two_laws(found.one, found.two, names, epsilon, rate), found.name
     else:
-        return _law(mechanism, x), _law(mechanism, x2), ""
-    if any(len(each) != len(names) for each in both):
-        raise InvalidParameter("x", NOTHING, f"must be {len(names)} numbers, and so must x2, as declared")
-    apart = np.flatnonzero(both[0] != both[1])
-    if len(apart) > 1:
-        raise InvalidOperation(
-            f"the two values differ in {len(apart)} of {len(names)} numbers, and one can be drawn: give two that "
-            "differ in one, or look at what an attacker can do with all: plots.tradeoff(mechanism.curve)"
-        )
-    at = int(apart[0]) if len(apart) else 0
-    drawn = f"Drawn is number {names[at]}" if noisy is mechanism else f"Drawn is the count of {names[at]}"
-    rest = "" if len(names) == 1 else "; the others have the same law on both values, and tell nothing"
-    one, two = (noisy.around(each[at].item()) for each in both)
-    return one, two, f"{drawn}{rest}."
+        losses = found if isinstance(found, Losses) else found.losses
+        figure, drawn = loss_laws(losses, names, epsilon, rate), found.name if isinstance(found, Part) else ""
+    told = f" Drawn: {drawn}; all else has the same law on both values, and tells nothing." if drawn else ""
+    if found.before:
+        told += f" It is about {found.before}: an answer is made of it, and tells no more."
+    return replace(figure, note=figure.note + told)
+
+
+def _parts(mechanism: Any, x: Any, x2: Any) -> list[Told]:
+    """What tells the two values apart, part by part."""
+    if isinstance(mechanism, Mechanism):
+        return mechanism.told_apart(x, x2)
+    if isinstance(mechanism, PiecewiseMean):
+        return [Part(_law(mechanism, x), _law(mechanism, x2))]
+    if isinstance(mechanism, TableResponse):
+        return [_reports(telling, f"column {name}") for name, telling in mechanism.told_apart(x, x2).items()]
+    if isinstance(mechanism, Protocol):
+        return [_reports(mechanism.told_apart(x, x2))]
+    raise _undrawable(mechanism)
+
+
+def _reports(telling: Telling, name: str = "") -> Part:
+    one, two = (_in_words(law) for law in (telling.one, telling.two))
+    return Part(one, two, name or telling.what)
+
+
+def _in_words(found: Mapping[Any, float]) -> Masses:
+    words = {False: "no", True: "yes"} if set(map(type, found)) == {bool} else {}
+    return masses([words.get(report, report) for report in found], list(found.values()))
+
+
+def _is_rich(part: Part) -> bool:
+    """Whether the answers are names, and more than can be read on one axis."""
+    one, two = part.one, part.two
+    return isinstance(one, Masses) and isinstance(two, Masses) and len(_names(alike(one, two)[0])) > MOST_NAMES
+
+
+def _undrawable(mechanism: Any) -> InvalidOperation:
+    return InvalidOperation(
+        f"the laws of a mechanism or of a local protocol can be drawn, not of {type(mechanism).__name__}"
+    )
 
 
 def two_laws(
     one: OutputLaw, two: OutputLaw, names: tuple[str, str], epsilon: float, false_alarms: float | None = None
 ) -> Figure:
     """Two laws of an answer side by side, and their log-ratio with the band ±ε, if ε is finite."""
-    one, two = _alike(one, two)
+    if isinstance(one, Masses) and isinstance(two, Masses) and (_names(one) or _names(two)):
+        one, two = alike(one, two)
     points = np.unique(np.concatenate((one.points(), two.points())))
     p, q = one.pdf(points), two.pdf(points)
     if not _names(one):  # answers that nobody will see take the room of the others
@@ -83,24 +114,23 @@ def two_laws(
         ratio = np.log(p) - np.log(q)
     known = np.isfinite(ratio) & (np.maximum(p, q) > 1e-9 * np.max(p))
     across = _across(points, one)
-    marks: list[Mark] = [*_drawn(points, p, f"on {names[0]}", 0, one), *_drawn(points, q, f"on {names[1]}", 1, two)]
+    marks: list[Mark] = [
+        mark
+        for colour, (name, heights, law) in enumerate(zip(_short(names), (p, q), (one, two), strict=True))
+        for mark in _drawn(points, heights, f"on {name}", colour, law)
+    ]
     few = one.is_discrete and len(points) <= MOST_POINTS
     drawn = _pairs(points[known], ratio[known])
     below: list[Mark] = [Stems(*drawn, "log-ratio", 2) if few else Line("log-ratio", *drawn, 2)]
-    note = "Left: how likely each answer is on the two values. Right: what one answer does to the odds."
-    if math.isfinite(epsilon):
-        below.append(Band((across.low, across.high), (-epsilon, -epsilon), (epsilon, epsilon), 2))
-        below += [Level(epsilon, "y", f"ε = {epsilon:.4g}"), Level(-epsilon, "y")]
-        note += _kept(ratio[np.maximum(p, q) > 0], epsilon)
-    else:
-        note += " No ε at δ = 0 is promised: between some neighbours the log-ratio is not bounded."
+    band, kept = _band(across, ratio[np.maximum(p, q) > 0], epsilon)
+    below += band
+    note = f"Left: how likely each answer is on the two values. Right: what one answer does to the odds.{kept}"
     if false_alarms is not None:
         threshold, alpha, beta = _best_test(_cells(one, points), _cells(two, points), false_alarms)
-        if not math.isclose(abs(threshold), epsilon, rel_tol=0.05):  # two words would stand on each other
-            below.append(Level(threshold, "y", f"says {names[1]} below"))
+        below += _threshold(threshold, names, epsilon)
         if not one.is_discrete:
             marks += _errors(points, p, q, ratio < threshold)
-        note += f" The best test with at most {false_alarms:.3g} false alarms misses {beta:.3g}; it alarms {alpha:.3g}."
+        note += _tested(false_alarms, alpha, beta)
     height = 1.2 * float(max(np.max(p), np.max(q)))
     largest = float(np.max(np.abs(ratio[known]), initial=0.1))
     reach = 1.25 * max(largest, epsilon if math.isfinite(epsilon) else 0.0)
@@ -112,14 +142,81 @@ def two_laws(
     return Figure(f"Answers on {names[0]} and on {names[1]}", panels, note, height=4.4)
 
 
-def _alike(one: OutputLaw, two: OutputLaw) -> tuple[OutputLaw, OutputLaw]:
-    """Answers that are no numbers stand at 0, 1, 2, ...: an answer that one law has alone gets a place in both."""
-    if not isinstance(one, Masses) or not isinstance(two, Masses) or not (_names(one) or _names(two)):
-        return one, two
-    answers = tuple(dict.fromkeys((*one.answers, *two.answers)))
-    told = [dict(zip(law.answers, law.masses.tolist(), strict=True)) for law in (one, two)]
-    first, second = (Masses(answers, np.array([each.get(answer, 0.0) for answer in answers])) for each in told)
-    return first, second
+def loss_laws(losses: Losses, names: tuple[str, str], epsilon: float, false_alarms: float | None = None) -> Figure:
+    """The two laws of the privacy loss side by side, and the log-ratio, which is the loss, with the band ±ε."""
+    finite = np.isfinite(losses.values)
+    found, p, q = losses.values[finite], losses.one[finite], losses.two[finite]
+    seen = np.flatnonzero(np.maximum(p, q) > 1e-6 * max(np.max(p, initial=0.0), np.max(q, initial=0.0)))
+    known = slice(seen[0], seen[-1] + 1) if len(seen) else slice(0)
+    few = len(found[known]) <= MOST_POINTS
+    largest = max(float(np.max(np.abs(found[known]), initial=0.1)), epsilon if math.isfinite(epsilon) else 0.0)
+    never = float(np.sum(losses.one[losses.values == math.inf])), float(np.sum(losses.two[losses.values == -math.inf]))
+    reach = (1.3 if max(never) > UNLIKELY else 1.1) * largest
+    across = Axis(f"privacy loss {_ratio_of(names)}", -reach, reach)
+    heavy = np.maximum(p, q) > (0.0 if few else HEAVY)
+    aside = min(0.12 * _step(found[heavy]), 0.03 * reach)
+    marks: list[Mark] = []
+    for colour, (name, each) in enumerate(zip(_short(names), (p, q), strict=True)):
+        shown = np.flatnonzero(heavy[known]) + (known.start or 0)
+        places = _pairs(found[shown] + (colour - 0.5) * aside, each[shown])
+        if few:
+            marks.append(Stems(*places, f"on {name}", colour))
+            continue
+        marks.append(Line(f"on {name}", *_stairs(found, np.where(heavy, 0.0, each), found[known]), colour))
+        if len(shown):
+            marks.append(Stems(*places, "", colour))
+    drawn = _pairs(found[known], found[known])
+    below: list[Mark] = [Stems(*drawn, "log-ratio", 2) if few else Line("log-ratio", *drawn, 2)]
+    band, kept = _band(across, losses.values[np.maximum(losses.one, losses.two) > UNLIKELY], epsilon)
+    below += band
+    note = f"Left: how likely each privacy loss is on the two values. Right: what it does to the odds.{kept}"
+    if max(never) > UNLIKELY:
+        note += (
+            f" The loss is infinite with probability {never[0]:.3g} on {names[0]} and {never[1]:.3g} on {names[1]}: "
+            "such answers come on one of the two alone, and are drawn at the ends."
+        )
+        for colour, (at, mass) in enumerate(zip((0.92 * reach, -0.92 * reach), never, strict=True)):
+            marks += [Stems((at,), (mass,), "", colour), Level(at, "x", "∞" if at > 0 else "−∞")] if mass else []
+    if false_alarms is not None:
+        threshold, alpha, beta = _best_test(losses.one, losses.two, false_alarms)
+        below += _threshold(threshold, names, epsilon)
+        marks.append(Level(threshold, "x", f"s = {threshold:.3f}"))
+        note += _tested(false_alarms, alpha, beta)
+    top = max(max(m.heights if isinstance(m, Stems) else m.y) for m in marks if isinstance(m, Stems | Line))
+    labels: Labels = "above" if max(never) > UNLIKELY else "inside"
+    panels = (
+        Panel(across, Axis("probability", 0, 1.2 * top), tuple(marks), "Two worlds", labels),
+        Panel(across, Axis(_ratio_of(names), -reach, reach), tuple(below), "What one answer tells", "none"),
+    )
+    return Figure(f"Answers on {names[0]} and on {names[1]}", panels, note, height=4.4)
+
+
+def _stairs(losses: Any, each: Any, shown: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Bins of equal width, none of which has losses of both signs, drawn as stairs."""
+    width = float(shown[-1] - shown[0]) / MOST_BINS
+    first, last = math.floor(shown[0] / width), math.ceil(shown[-1] / width) - 1
+    # A bin has its end that is farther from 0, so that none reaches beyond the largest loss.
+    places = np.where(losses > 0, np.ceil(losses / width) - 1, np.floor(losses / width))
+    heights = np.bincount(np.clip(places, first, last).astype(int) - first, each, minlength=last - first + 1)
+    edges = width * np.arange(first, last + 2)
+    return _pairs(np.repeat(edges, 2), np.concatenate(([0.0], np.repeat(heights, 2), [0.0])))
+
+
+def _band(across: Axis, ratio: Any, epsilon: float) -> tuple[list[Mark], str]:
+    """The band ±ε, and what the log-ratio does with it."""
+    if not math.isfinite(epsilon):
+        return [], " No ε at δ = 0 is promised: between some neighbours the log-ratio is not bounded."
+    wide = Band((across.low, across.high), (-epsilon, -epsilon), (epsilon, epsilon), 2)
+    return [wide, Level(epsilon, "y", f"ε = {epsilon:.4g}"), Level(-epsilon, "y")], _kept(ratio, epsilon)
+
+
+def _threshold(at: float, names: tuple[str, str], epsilon: float) -> list[Mark]:
+    """Where the best test changes its mind; beside ±ε two words would stand on each other."""
+    return [] if math.isclose(abs(at), epsilon, rel_tol=0.05) else [Level(at, "y", f"says {_short(names)[1]} below")]
+
+
+def _tested(asked: float, alpha: float, beta: float) -> str:
+    return f" The best test with at most {asked:.3g} false alarms misses {beta:.3g}; it alarms {alpha:.3g}."
 
 
 def _kept(ratio: Any, epsilon: float) -> str:
@@ -135,8 +232,13 @@ def _kept(ratio: Any, epsilon: float) -> str:
 
 
 def _ratio_of(names: tuple[str, str]) -> str:
-    one, two = names if max(map(len, names)) <= 10 else ("first", "second")
+    one, two = _short(names)
     return f"log p(y | {one}) / p(y | {two})"
+
+
+def _short(names: tuple[str, str]) -> tuple[str, str]:
+    """As they stand within a panel, where there is little room."""
+    return names if max(map(len, names)) <= 12 else ("first", "second")
 
 
 def density(*mechanisms: Mechanism | Protocol | Mapping[str, Mechanism | Protocol], value: Any = 0) -> Figure:
@@ -190,12 +292,8 @@ def _law(mechanism: Any, value: Any) -> OutputLaw:
     if isinstance(mechanism, PiecewiseMean):
         return Pieces(*mechanism.pieces(value))
     if isinstance(mechanism, Protocol):
-        found = mechanism.probabilities(value)
-        words = {False: "no", True: "yes"} if set(map(type, found)) == {bool} else {}
-        return masses([words.get(report, report) for report in found], list(found.values()))
-    raise InvalidOperation(
-        f"the laws of a mechanism or of a local protocol can be drawn, not of {type(mechanism).__name__}"
-    )
+        return _in_words(mechanism.probabilities(value))
+    raise _undrawable(mechanism)
 
 
 def _each(given: tuple[Any, ...]) -> list[tuple[str, Any]]:
@@ -289,6 +387,12 @@ def _names(law: OutputLaw) -> tuple[str, ...]:
 def _said(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 24 else text[:21] + "…"
+
+
+def _both_said(x: Any, x2: Any) -> tuple[str, str]:
+    """Two values in few letters; in words where those are the same letters."""
+    one, two = _said(x), _said(x2)
+    return (one, two) if one != two else ("first", "second")
 
 
 def _pairs(x: Any, y: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -47,6 +47,9 @@ STYLE: Any = {  # matplotlib types the names of its settings
 }
 STROKES: dict[str, Any] = {"solid": "-", "dashed": (0, (5, 2)), "dotted": (0, (1, 1.6))}
 
+MOST_ACROSS = 50
+"""Letters of names that stand side by side below one of two panels; more stand upright."""
+
 
 def render(figure: Figure, path: str | os.PathLike[str] | None = None) -> Drawing:
     """Draw a figure; with a path, also save it there as PNG, SVG or PDF, by the ending of the name."""
@@ -151,6 +154,8 @@ def _axis(axes: Axes, which: str, axis: Axis) -> None:
     getattr(axes, f"set_{which}lim")(axis.low, axis.high)
     if axis.names:
         getattr(axes, f"set_{which}ticks")(range(len(axis.names)), [_plain(name) for name in axis.names])
+        if which == "x" and sum(len(name) + 1 for name in axis.names) > MOST_ACROSS:
+            axes.tick_params(axis="x", labelrotation=90)
     elif axis.whole:
         getattr(axes, f"{which}axis").get_major_locator().set_params(integer=True)
 

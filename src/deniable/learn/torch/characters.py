@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from deniable.curves import Curve, check
@@ -57,17 +58,27 @@ class CharacterModel(nn.Module):  # type: ignore[misc]  # torch has no types her
 
     def losses(self, windows: Tensor, following: Tensor) -> Tensor:
         """The log-perplexity of each line: -log of the probability that the model gives to its characters."""
-        each = cross_entropy(self(windows).transpose(1, 2), following, reduction="none", ignore_index=-1)
-        return each.sum(dim=1)
+        return _log_perplexity(self(windows), following)
 
     def scores(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """The log-perplexity of each text: the smaller, the likelier the model finds it."""
+        """The log-perplexity of each text: the smaller, the likelier the model finds it.
+
+        In double precision: a model that has learned little finds thousands of candidates nearly equally likely, and
+        rounding to single precision ties some of them and exchanges others.
+        """
         windows, following = encoded(texts)
+        exact = {name: weight.double() for name, weight in self.state_dict().items()}
+        parts = []
         with torch.no_grad():
-            parts = [
-                self.losses(windows[i : i + AT_ONCE], following[i : i + AT_ONCE]) for i in range(0, len(texts), AT_ONCE)
-            ]
-        return torch.cat(parts).double().numpy()  # type: ignore[no-any-return]
+            for start in range(0, len(texts), AT_ONCE):
+                some = slice(start, start + AT_ONCE)
+                parts.append(_log_perplexity(functional_call(self, exact, windows[some]), following[some]))
+        return torch.cat(parts).numpy()  # type: ignore[no-any-return]
+
+
+def _log_perplexity(scores: Tensor, following: Tensor) -> Tensor:
+    """-log of the probability of each line, of the scores of its characters."""
+    return cross_entropy(scores.transpose(1, 2), following, reduction="none", ignore_index=-1).sum(dim=1)
 
 
 def encoded(texts: Sequence[str]) -> tuple[Tensor, Tensor]:
