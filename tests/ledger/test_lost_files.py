@@ -142,7 +142,7 @@ def test_a_pickled_handle_makes_no_ledger_in_the_place_of_its_own(tmp_path: Path
 
 def test_the_account_of_a_file_that_was_emptied_is_no_new_one(tmp_path: Path) -> None:
     (tmp_path / "visits.csv").write_text("who,age\n" + "".join(f"p{each},{each % 90}\n" for each in range(50)))
-    about = "--epsilon 0.9 --budget 1 --unit who --rows 1".split()
+    about = ["--epsilon", "0.9", "--budget", "1", "--unit", "who", "--rows", "1"]
 
     def asked() -> subprocess.CompletedProcess[str]:
         return subprocess.run(

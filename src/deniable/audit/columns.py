@@ -9,6 +9,7 @@ import numpy as np
 
 from deniable.audit.answers import Answers, changes, each_last_digit
 from deniable.audit.reading import JSON, LENGTH, ORDER, PATTERN, shortened
+from deniable.audit.signs import BITS, SIGN
 from deniable.audit.table import Dense, Floats, Path, Table
 
 ALONE: Final = 8
@@ -149,6 +150,10 @@ def named(path: Path, count: int) -> str:
     where = _where(tuple(before))
     if last == LENGTH:
         return f"the length of {where}"
+    if last == SIGN:
+        return f"the sign of a zero, {named(tuple(before), count)}"
+    if last == BITS:
+        return f"what is stored in a NaN, {named(tuple(before), count)}"
     if isinstance(last, str) and last.startswith(("number ", "grouped ")):
         return f"{last.replace('grouped', 'number')} in {'the text' if not before else where}"
     return f"the number at {_shown(path)}" + _of_text(path)
