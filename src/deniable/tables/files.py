@@ -89,7 +89,7 @@ def _parquet_below(folder: str) -> Iterator[str]:
 
 
 def _refuse_formats(path: str, files: list[str]) -> None:
-    """Refuse files that lie in a table of Delta Lake, Iceberg and the like: those have files of erased and changed rows."""
+    """Refuse files of a table of Delta Lake, Iceberg and the like: there are those of erased and changed rows too."""
     looked: set[Path] = set()
     for folder in {Path(os.path.realpath(each)).parent for each in files}:
         for above in (folder, *folder.parents):
