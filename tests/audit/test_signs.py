@@ -13,7 +13,7 @@ import pytest
 
 from deniable import audit, curves
 from deniable.audit.answers import Answers, plain
-from deniable.audit.signs import with_signs
+from deniable.audit.signs import is_stored, with_signs
 from deniable.audit.table import Dense, gathered
 
 TRIALS = 600
@@ -105,20 +105,26 @@ def test_what_a_zero_or_a_nan_stores_is_read(form: str, told: tuple[float, float
 def test_floats_of_fewer_bits_keep_theirs(kind: str, bits: tuple[int, int], batch: bool) -> None:
     told = short(kind, *bits)
     rows = [np.array([z, one], dtype=kind) for one in told for z in (1.5, 2.5)]
-    found = Answers.of(np.array(rows) if batch else rows).numbers
-    [last] = [path for path in found.paths if path[-1] in ("sign", "bits") and path[0] == 1]
-    column = found.column(last)
-    assert np.array_equal(column[:1], column[1:2], equal_nan=True)
-    assert column[2] == column[3]
-    assert column[2] != column[0]
+    found = Answers.of(np.array(rows) if batch else rows).words
+    [path] = [path for path in found.paths if is_stored(path)]
+    assert path[0] == 1
+    column = np.nan_to_num(found.column(path), nan=-1.0)
+    assert column[0] == column[1] != column[2] == column[3]
 
 
 def test_what_is_read_of_an_answer_does_not_depend_on_the_others() -> None:
     """Else a negative zero that is rare would be there in one sample, and change what is read of all its zeros."""
     alone, beside = Answers.of([(0.0, 1.5)] * 3), Answers.of([(0.0, 1.5)] * 3 + [(-0.0, 1.5)])
-    paths = beside.numbers.paths
+    paths = beside.words.paths
     assert (0, "sign") in paths
-    assert np.array_equal(alone.numbers.rows(paths), beside.numbers[:3].rows(paths), equal_nan=True)
+    assert np.array_equal(alone.words.rows(paths), beside.words[:3].rows(paths), equal_nan=True)
+
+
+def test_what_is_stored_in_a_number_counts_with_it() -> None:
+    """Signs among the numbers had made sums of the numbers say less, and "Read: 159 numbers" of an array of 80."""
+    found = Answers.of([(0.0, 1.5, "a"), (-0.0, 1.5, "b")])
+    assert (found.seen.numbers, found.seen.changing) == (4, 2)  # the lengths of the tuple and of the text as well
+    assert all(not is_stored(path) for path in found.numbers.paths)
 
 
 def test_a_mechanism_that_rounds_to_either_zero_is_consistent() -> None:
@@ -130,19 +136,21 @@ def test_a_mechanism_that_rounds_to_either_zero_is_consistent() -> None:
     assert found.verdict == "consistent"
 
 
-def test_tables_that_are_kept_as_lists_have_the_same_columns() -> None:
+def test_tables_that_are_kept_as_lists_have_the_same_words() -> None:
     rows = [[-0.0, 1.0], [0.0, NEGATIVE], [2.0, np.nan], [-0.0, OTHER]]
-    dense = with_signs(Dense.of(((0,), (1,)), np.array(rows)))
-    groups = [((("k", i), ("k", i + 1)), [i], [row]) for i, row in enumerate(rows)]
-    many = [(((f"x{i}",),), [4 + i], [[1.0]]) for i in range(4000)]
-    sparse = with_signs(gathered([*groups, *many], 4004))
-    assert type(sparse).__name__ == "Sparse"
-    assert dense.paths[2:] == ((0, "sign"), (1, "bits"))
-    assert np.array_equal(dense.column((0, "sign")), [1.0, np.nan, np.nan, 1.0], equal_nan=True)
+    looks: dict[int, Any] = {}
+    dense = with_signs(Dense.of((), np.empty((4, 0))), Dense.of(((0,), (1,)), np.array(rows)), looks)
+    assert dense.paths == ((0, "sign"), (1, "bits"))
+    assert np.array_equal(dense.column((0, "sign")), [0.0, np.nan, np.nan, 0.0], equal_nan=True)
     payloads = dense.column((1, "bits"))
-    assert [payloads[1], payloads[3]] == [2.0**52 + 2.0**51, 2.0**51 + 1]
+    assert np.array_equal(payloads, [np.nan, 2.0**52 + 2.0**51, np.nan, 2.0**51 + 1], equal_nan=True)
+    assert set(looks) == {0, 2**52 + 2**51, 2**51 + 1}
+
+    groups = [((("k", i), ("l", i)), [i], [row]) for i, row in enumerate(rows)]
+    many = [(((f"x{i}",),), [4 + i], [[1.0]]) for i in range(4000)]
+    sparse = with_signs(gathered([], 4004), gathered([*groups, *many], 4004), looks)
     for i, (zero, stored) in enumerate(zip(dense.column((0, "sign")), payloads, strict=True)):
-        found = [sparse.column(("k", i, "sign"))[i], sparse.column(("k", i + 1, "bits"))[i]]
+        found = [sparse.column(("k", i, "sign"))[i], sparse.column(("l", i, "bits"))[i]]
         assert np.array_equal(found, [zero, stored], equal_nan=True)
 
 

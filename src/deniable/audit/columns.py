@@ -150,10 +150,6 @@ def named(path: Path, count: int) -> str:
     where = _where(tuple(before))
     if last == LENGTH:
         return f"the length of {where}"
-    if last == SIGN:
-        return f"the sign of a zero, {named(tuple(before), count)}"
-    if last == BITS:
-        return f"what is stored in a NaN, {named(tuple(before), count)}"
     if isinstance(last, str) and last.startswith(("number ", "grouped ")):
         return f"{last.replace('grouped', 'number')} in {'the text' if not before else where}"
     return f"the number at {_shown(path)}" + _of_text(path)
@@ -165,6 +161,10 @@ def worded(path: Path) -> str:
         return "the answer"
     *before, last = path
     where = _where(tuple(before))
+    if last == SIGN:
+        return f"the sign of a zero, {named(tuple(before), 0)},"
+    if last == BITS:
+        return f"what is stored in a NaN, {named(tuple(before), 0)},"
     if last in (ORDER, "type", PATTERN):
         return f"the {'order of keys' if last == ORDER else last} of {where}"
     return f"what stands at {_shown(path)}" + _of_text(path)

@@ -1,8 +1,8 @@
 """What is stored in a number and does not show in its size: the sign of a zero, the bits of a NaN.
 
 0.0 and -0.0 are equal and all NaN look alike, but whoever has the answer can read which it is: a mechanism may leak an
-exact bit so, beside honest noise. Each column that has such a number gets another one beside it, which says what is
-stored and is NaN for all other answers; so what is read of an answer does not depend on the answers beside it.
+exact bit so, beside honest noise. For each column that has such a number there is a word at its path, which says what
+is stored, and none for all other answers; so what is read of an answer does not depend on the answers beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from deniable.audit.table import Dense, Floats, Ints, Path, Sparse, Table, extended
+from deniable.audit.table import Dense, Floats, Path, Sparse, Table, extended
 
 SIGN: Final = "sign"
 BITS: Final = "bits"
@@ -19,32 +19,36 @@ _PLAIN: Final = int(np.float64(np.nan).view(np.int64))
 """The NaN that stands for "none", and is Python's own."""
 _STORED: Final = 2**52 - 1
 """The bits of a NaN that are its own; with the sign they are a whole number that a float has exactly."""
+_NAMED: Final = 1000
+"""Of more of them nobody reads names."""
 
 
-def with_signs(table: Table) -> Table:
-    """The table, and columns for negative zeros and unusual NaN where there are any."""
-    if isinstance(table, Dense):
-        values = np.ascontiguousarray(table.cells)
+def with_signs(words: Table, numbers: Table, looks: dict[int, Any]) -> Table:
+    """The words, and further ones for negative zeros and unusual NaN where there are any. Adds their looks."""
+    if isinstance(numbers, Dense):
+        values = np.ascontiguousarray(numbers.cells)
         rows, columns = np.nonzero(_odd(values))
         found = values[rows, columns]
     else:
-        assert isinstance(table, Sparse)
-        places = np.flatnonzero(_odd(table.values))
-        rows, found = table.rows_of[places], table.values[places]
-        columns = np.searchsorted(table.starts, places, side="right") - 1
+        assert isinstance(numbers, Sparse)
+        places = np.flatnonzero(_odd(numbers.values))
+        rows, found = numbers.rows_of[places], numbers.values[places]
+        columns = np.searchsorted(numbers.starts, places, side="right") - 1
     if not len(found):
-        return table
+        return words
     is_nan = np.isnan(found)
-    said = np.where(is_nan, _stored(found), 1.0)
-    at: dict[Path, int] = {}
-    named: Ints = np.array(
-        [
-            at.setdefault((*table.paths[column], BITS if nan else SIGN), len(at))
-            for column, nan in zip(columns.tolist(), is_nan.tolist(), strict=True)
-        ],
-        dtype=np.int64,
-    )
-    return extended(table, tuple(at), rows, named, said)
+    said = np.where(is_nan, _stored(found), 0.0)
+    for code in np.unique(said)[:_NAMED].tolist():
+        looks[int(code)] = f"a NaN that stores {int(code):#x}" if code else "negative"
+    # A column of each kind for each column of numbers: twice its place, and one more for a NaN.
+    kinds, at = np.unique(2 * columns + is_nan, return_inverse=True)
+    paths = tuple((*numbers.paths[kind // 2], BITS if kind % 2 else SIGN) for kind in kinds.tolist())
+    return extended(words, paths, rows, at, said)
+
+
+def is_stored(path: Path) -> bool:
+    """Whether this word is a part of a number."""
+    return path[-1:] in ((SIGN,), (BITS,))
 
 
 def _odd(values: Floats) -> Any:
