@@ -370,7 +370,7 @@ def test_a_rare_leak_is_found_among_many_numbers() -> None:
       wrong, but for 1e-12. Right are 2,255 of 2,755; by chance, at ε = 1, they are that many with 1e-25.
 
     Not derived: a weighted sum is judged on the third of the answers that it was fitted to as well, and might be chosen
-    for that. It never was in 40 runs with fresh noise.
+    for that. It never was in 17 runs with fresh noise.
     """
     found = audit.measure(RareLeak(), neighbours=(0, 1), claim=CLAIM, trials=40_000, confidence=SURE)
     assert found.refuted
