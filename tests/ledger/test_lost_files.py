@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deniable.errors import DeniableError, LedgerDamaged, LedgerMismatch, UnreadableRecord
+from deniable.errors import DeniableError, LedgerDamaged, LedgerMismatch, LedgerUnavailable, UnreadableRecord
 from deniable.ledger import Budget, Ledger, keys, making, write_checkpoint
 from deniable.units import Unit
 from tests.ledger.test_one_place import ABOUT, KINDS, MOST, address, elsewhere, spend
@@ -56,6 +56,17 @@ def test_a_ledger_of_one_byte_is_no_new_one(tmp_path: Path, kind: str) -> None:
     os.truncate(path, 1)
     with pytest.raises(UnreadableRecord, match="is not a ledger"):
         Ledger.open(address(path, kind), **ABOUT)
+
+
+@KINDS
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, kind: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path(os.devnull)):
+        with pytest.raises(UnreadableRecord, match="is not a ledger"):
+            Ledger.open(address(path, kind), **ABOUT)
+    with pytest.raises(LedgerUnavailable, match="directory"):
+        Ledger.open(address(tmp_path, kind), **ABOUT)
 
 
 @KINDS

@@ -8,6 +8,7 @@ ledger whose file is gone.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import sqlite3
@@ -29,18 +30,21 @@ _BESIDE: Final = ("-wal", "-shm", "-journal")
 def check_whole(path: Path) -> None:
     """LedgerDamaged if this file is empty, or is not there while files beside it say that it was.
 
-    SQLite takes a file of one byte for an empty one as well: that is UnreadableRecord, for no ledger begins so.
+    SQLite takes a file of one byte for an empty one as well: that is UnreadableRecord, for no ledger begins so. What is
+    no file at all, a pipe or a folder, is refused too.
     """
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         left = [path.name + ending for ending in _BESIDE if path.with_name(path.name + ending).exists()]
         if left and not path.exists():  # else somebody has just made it
             raise _gone(path, left) from None
         return
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if stat.S_ISREG(found.st_mode) and found.st_size == 0:
         raise emptied(path)
-    if stat.S_ISREG(found.st_mode) and found.st_size == 1:
+    if not stat.S_ISREG(found.st_mode) or found.st_size == 1:  # SQLite would wait for a pipe
         raise UnreadableRecord(f"{str(path)!r} is not a ledger; it was not touched. Name another file")
 
 

@@ -13,7 +13,6 @@ looked at in every transaction.
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 import threading
@@ -356,8 +355,6 @@ def _refuse_foreign(path: Path) -> None:
     """
     if path.with_name(path.name + "-journal").exists():
         return  # it was left by a crash; SQLite undoes what was begun there first
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)) as connection:
         try:
             # The file may be shorter than it says: a crash has left the rest in the log, where nobody looks here.
