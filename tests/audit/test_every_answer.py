@@ -347,22 +347,32 @@ def test_wide_answers_of_every_form_are_read(form: Any) -> None:
     assert "15" in found.event.words
 
 
+class RareLeak:
+    """One number of 80 is 9 in a tenth of the answers about one neighbour, and never about the other."""
+
+    def many(self, value: int, count: int) -> Any:
+        rng = np.random.default_rng()
+        found = np.rint(rng.laplace(0, 3, (count, 80)))
+        found[:, 53] = np.where((rng.random(count) < 0.1) & (value == 1), 9, 0)
+        return found
+
+
 def test_a_rare_leak_is_found_among_many_numbers() -> None:
-    """One number of 80 is 9 in a twentieth of the answers about one neighbour, and never about the other.
+    """Of 80,000 answers 6,666 teach, 13,334 choose and 60,000 judge; one in 20 of all is a 9. It is missed only if one
+    of these happens (binomial tails, exactly):
 
-    About 167 of these answers teach, 333 choose and 500 judge, of which 68 that are all right prove ε > 1. An event
-    that is judged by 200 of them was found in each of 30 runs, and by 125 in 39 of 40 (the sum of columns that was
-    chosen the last time had noise of others in it). Fewer than 250 of 500 are seen with a probability below 1e-33.
+    * Fewer than 160 nines teach: 1e-27. With so many the column is √160 standard errors from telling nothing; that one
+      of the other 79 is at one of its 70 borders: 79 · 70 · 2 · exp(-160/2) < 1e-30 (Serfling 1974). So it comes first.
+    * Fewer than 780 nines teach or choose: 6e-14. An event with 100 or more guesses beside the nines, fair coins all,
+      speaks more against the claim than the nines alone only if at most 7 of 100 are wrong: 1e-20 for each, 1e-14 for
+      all pairs of 100 borders of 100 scores. One with fewer has 87 % of the nines.
+    * One with fewer has 1,950 right guesses among the nines that judge, but for 1e-10, and 805 others of which 500 are
+      wrong, but for 1e-12. Right are 2,255 of 2,755; by chance, at ε = 1, they are that many with 1e-25.
+
+    Not derived: a weighted sum is judged on the third of the answers that it was fitted to as well, and might be chosen
+    for that. It never was in 17 runs with fresh noise.
     """
-
-    class Vector:
-        def many(self, value: int, count: int) -> Any:
-            rng = np.random.default_rng()
-            found = np.rint(rng.laplace(0, 3, (count, 80)))
-            found[:, 53] = np.where((rng.random(count) < 0.05) & (value == 1), 9, 0)
-            return found
-
-    found = audit.measure(Vector(), neighbours=(0, 1), claim=CLAIM, trials=20_000, confidence=SURE)
+    found = audit.measure(RareLeak(), neighbours=(0, 1), claim=CLAIM, trials=40_000, confidence=SURE)
     assert found.refuted
     assert "number 54 of 80" in found.event.words
 

@@ -395,6 +395,25 @@ def test_a_checkpoint_whose_journal_is_moved_away_does_not_forget_steps(tmp_path
     assert any("reaches the journal" in words for words in other.guarantee.assumptions)
 
 
+def test_a_checkpoint_whose_journal_was_emptied_does_not_forget_steps(tmp_path):
+    """The run went on, and noted its steps nowhere."""
+    trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.5, steps=6, noise=1.0))
+    trainer.save(tmp_path / "model.pt")
+    run(trainer, trainer.take(1))
+    os.truncate(tmp_path / "model.pt.steps", 0)
+    with pytest.raises(InvalidOperation, match="emptied"):
+        run(trainer, trainer.take(1))
+    with pytest.raises(InvalidParameter, match="missing or empty; put it back"):
+        made(plan=trainer.plan).load(tmp_path / "model.pt")
+    (tmp_path / "model.pt").unlink()  # as was said
+    trainer.save(tmp_path / "model.pt")
+    run(trainer, trainer.take(1))
+    other = made(plan=trainer.plan)
+    other.load(tmp_path / "model.pt")
+    assert other.steps_taken == trainer.steps_taken == 2
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["model.pt", "model.pt.steps"]
+
+
 def test_correlated_noise_goes_on_from_a_checkpoint_or_not_at_all(tmp_path):
     plan = learn.DPFTRL(clip=10.0, batch_size=5, records=40, epochs=2, bands=4, noise=1e-7)
     whole = run(made(plan=plan))

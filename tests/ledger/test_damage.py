@@ -14,7 +14,6 @@ import pytest
 from deniable.errors import (
     BudgetExceeded,
     DeniableError,
-    InvalidParameter,
     LedgerDamaged,
     LedgerUnavailable,
     UnreadableRecord,
@@ -263,14 +262,6 @@ def test_a_file_that_is_no_ledger_is_not_touched(tmp_path: Path, make: Callable[
             Ledger.open(path, **about)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_an_empty_file_is_a_ledger_to_be(tmp_path: Path) -> None:
-    (tmp_path / "ledger").touch()
-    with pytest.raises(InvalidParameter, match="there is no ledger"):
-        Ledger.open(tmp_path / "ledger")
-    with Ledger.open(tmp_path / "ledger", **ABOUT) as ledger:
-        assert ledger.verify() is None
 
 
 def test_a_folder_and_a_place_that_does_not_exist(tmp_path: Path) -> None:

@@ -142,7 +142,9 @@ def test_a_refined_average_is_merged_and_a_stored_one_is_read_back() -> None:
             (low, high), (left, right) = first.interval(name)[0], both.interval(name)[0]  # type: ignore[misc]
             assert 0.6 * (high - low) < right - left < 0.85 * (high - low)
         truth = s.sql("SELECT AVG(cost) AS a, COUNT(cost) AS n FROM visits", epsilon=50_000)
-        assert both["a"][0] == pytest.approx(truth["a"][0], rel=0.05)
+        # The mean of two draws: of 3.1 and 0.6 times a Laplace of scale 1 each, so off by 45 once in 3e11; the number
+        # of rows by 82, of 3 and 3 times, more rarely still. (Within 5 % the average was once in 2,700.)
+        assert both["a"][0] == pytest.approx(truth["a"][0], rel=0.15)
         assert both["n"][0] == pytest.approx(truth["n"][0], rel=0.05)
         said = s.explain(s.price("SELECT AVG(cost) AS a FROM visits", epsilon=1))
         assert "are released as" in said

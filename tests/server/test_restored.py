@@ -95,7 +95,7 @@ def test_a_ledger_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     for path in (tmp_path / "state" / "ledgers").glob("*"):
         path.unlink()
     curator = again(there)
-    with pytest.raises(LedgerDamaged, match="is gone"):
+    with pytest.raises(LedgerDamaged, match="is missing: there is no ledger in this place"):
         curator.open(OLGA, "visits")
     assert not list((tmp_path / "state" / "ledgers").glob("*.ledger"))
     curator.close()

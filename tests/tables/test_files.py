@@ -21,22 +21,26 @@ def write(path: Path, rows: int = 10) -> Path:
     return path
 
 
-FORMATS = {
-    "Delta Lake": "_delta_log/00000000000000000000.json",
-    "Iceberg": "metadata/v1.metadata.json",
-    "Hudi": ".hoodie/hoodie.properties",
-}
+FORMATS = [
+    ("Delta Lake", "_delta_log/00000000000000000000.json"),
+    ("Iceberg", "metadata/v1.metadata.json"),
+    ("Iceberg", "metadata/v1.metadata.json.gz"),
+    ("Iceberg", "metadata/snap-1-0.avro"),
+    ("Hudi", ".hoodie/hoodie.properties"),
+    ("Spark streaming", "_spark_metadata/0"),
+    ("Paimon", "snapshot/snapshot-1 manifest/manifest-1"),
+]
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_a_table_with_a_log_is_not_read_as_all_its_files(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "notes"), FORMATS)
+def test_a_table_with_a_log_is_not_read_as_all_its_files(kind: str, notes: str, tmp_path: Path) -> None:
     """Files of erased and changed rows lie beside those that count: 8,275 rows were told where 4,850 are."""
     table = tmp_path / "lake" / "visits"
     file = write(table / "year=2024" / "part-0.parquet")
     write(table / "part-1.parquet")
-    note = table / FORMATS[kind]
-    note.parent.mkdir()
-    note.write_text("{}")
+    for note in notes.split():
+        (table / note).parent.mkdir()
+        (table / note).write_text("{}")
     link = tmp_path / "link"
     link.symlink_to(table)
     for path in (
@@ -49,6 +53,13 @@ def test_a_table_with_a_log_is_not_read_as_all_its_files(kind: str, tmp_path: Pa
         types_of(table)
     with pytest.raises(InvalidParameter, match=kind):
         dn.session({"visits": table}, unit=dn.Unit.row(), budget=dn.Budget.pure(epsilon=1))
+
+
+def test_a_partition_of_hudi_that_was_copied_is_known(tmp_path: Path) -> None:
+    write(tmp_path / "part-0.parquet")
+    (tmp_path / ".hoodie_partition_metadata").touch()
+    with pytest.raises(InvalidParameter, match="is a table of Hudi"):
+        files_of(str(tmp_path))
 
 
 def test_what_a_writer_has_not_finished_is_no_part_of_a_folder(tmp_path: Path) -> None:

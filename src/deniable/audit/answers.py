@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from deniable.audit import reading, table
 from deniable.audit.reading import Raised, look
+from deniable.audit.signs import is_stored, widened, with_signs
 from deniable.audit.table import Dense, Floats, Ints, Path, Table
 from deniable.errors import NotCertifiable
 
@@ -165,8 +166,13 @@ class Answers:
     @property
     def seen(self) -> Seen:
         """What was read."""
-        changing = sum(len(changes(one)) for one in (self.numbers, self.words))
-        counts = (len(self.numbers.paths), len(self.words.paths))
+        # What is stored in a number counts with it.
+        apart = [path for path in self.words.paths if not is_stored(path)]
+        numbers = {self.numbers.paths[place] for place in changes(self.numbers)}
+        words = {self.words.paths[place] for place in changes(self.words)}
+        stored = {path for path in words if is_stored(path)}
+        changing = len(numbers | {path[:-1] for path in stored}) + len(words - stored)
+        counts = (len(self.numbers.paths), len(apart))
         return Seen(len(self), self.types, *counts, changing, self.shut)
 
     @staticmethod
@@ -225,7 +231,7 @@ def _of_array(raw: NDArray[Any], called: str = "") -> Answers:
     if raw.dtype.kind == "c":
         flat = np.concatenate([flat.real, flat.imag], axis=1)
         paths = tuple((part, *path) for part in (".real", ".imag") for path in paths)
-    columns = flat.astype(np.float64)
+    columns = widened(flat)
     bits = np.ascontiguousarray(columns).view(np.int64) if flat.dtype.kind == "f" else flat.astype(np.int64)
     if _is_beyond(flat):
         for name, part in reading.split(flat):
@@ -234,11 +240,12 @@ def _of_array(raw: NDArray[Any], called: str = "") -> Answers:
     odd = (np.isnan(columns) * 1 + np.isinf(columns) * 2).astype(np.int64)
     kind = _KINDS.get(raw.dtype.kind, 0) if raw.ndim == 1 else 0
     kinds = (_mixed(odd) if odd.any() else np.zeros(len(raw), np.int64)) + kind
-    words = Dense.of((), np.empty((len(raw), 0)))
     name = called or (raw.dtype.name if raw.ndim == 1 else f"array of {raw.dtype.name}")
     shape: Shape = (((), _NAMES.get(raw.dtype.kind, name)),)
     numbers, forms = Dense.of(paths, columns), np.zeros(len(raw), np.int64)
-    return Answers(raw, numbers, words, _mixed(bits), kinds, forms, (shape,), {}, (name,))
+    looks: dict[int, Any] = {}
+    words = with_signs(Dense.of((), np.empty((len(raw), 0))), numbers, looks)
+    return Answers(raw, numbers, words, _mixed(bits), kinds, forms, (shape,), looks, (name,))
 
 
 _KINDS: Final = {"f": 8, "i": 16, "b": 24}
@@ -309,7 +316,8 @@ def _of_list(listed: list[Any]) -> Answers:
     shapes = tuple(tuple((path, kind) for _, path, kind, *_ in shape) for shape in places)
     told = tuple(name for name, _ in types.most_common())
     unread = tuple(name for name, _ in shut.most_common())
-    return Answers(listed, tables[0], tables[1], keys, kinds, forms, shapes, looks, told, unread)
+    told_apart = with_signs(tables[1], tables[0], looks)
+    return Answers(listed, tables[0], told_apart, keys, kinds, forms, shapes, looks, told, unread)
 
 
 # -- single answers --------------------------------------------------------------------------------------------------
@@ -328,8 +336,8 @@ def plain(answer: Any) -> Hashable:
     if type(answer) in (int, str, bytes):
         return cast("Hashable", answer)
     # 1, 1.0 and True are equal, and so are 0.0 and -0.0, or one moment in two zones, but who reads the answer can tell
-    # them apart by how they look. (The looks of a frame or a tensor leave most of it out: these are read.)
-    if type(answer) in WRITTEN:
+    # them apart by how they look. (The looks of a NaN, a frame or a tensor leave most of it out: these are read.)
+    if type(answer) in WRITTEN and answer == answer:
         return (type(answer).__name__, repr(answer))
     return (type(answer).__name__, reading.read(answer).identity)
 

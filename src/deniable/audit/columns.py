@@ -9,6 +9,7 @@ import numpy as np
 
 from deniable.audit.answers import Answers, changes, each_last_digit
 from deniable.audit.reading import JSON, LENGTH, ORDER, PATTERN, shortened
+from deniable.audit.signs import BITS, SIGN
 from deniable.audit.table import Dense, Floats, Path, Table
 
 ALONE: Final = 8
@@ -160,6 +161,10 @@ def worded(path: Path) -> str:
         return "the answer"
     *before, last = path
     where = _where(tuple(before))
+    if last == SIGN:
+        return f"the sign of a zero, {named(tuple(before), 0)},"
+    if last == BITS:
+        return f"what is stored in a NaN, {named(tuple(before), 0)},"
     if last in (ORDER, "type", PATTERN):
         return f"the {'order of keys' if last == ORDER else last} of {where}"
     return f"what stands at {_shown(path)}" + _of_text(path)

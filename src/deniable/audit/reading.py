@@ -26,6 +26,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from deniable.audit import foreign, holding
+from deniable.audit.signs import widened
 from deniable.audit.table import Path
 from deniable.errors import NotCertifiable
 
@@ -387,8 +388,7 @@ def _text(found: Read, path: Path, value: str, kind: str = "str") -> None:
     text = value.replace("\N{MINUS SIGN}", "-").strip()
     if _one_number(found, path, text, f"{kind} number"):
         return
-    loaded = _loaded(text)
-    if loaded is not None:
+    if (loaded := _loaded(text)) is not None:
         found.inner((*path, JSON), read(loaded[0]))
         return
     matches = list(NUMBER.finditer(text))
@@ -490,7 +490,7 @@ def _array(found: Read, path: Path, value: Any) -> Parts:
     elif letter in "iu":
         _wholes(found, path, kind, np.asarray(value), np.False_)
     elif letter in "bf":
-        numbers = np.asarray(value, dtype=np.float64)
+        numbers = widened(value)
         found.several(path, kind, np.shape(value), numbers.ravel().tolist())
         if value.dtype.itemsize > numbers.itemsize:  # digits that a float has not
             with np.errstate(invalid="ignore"):

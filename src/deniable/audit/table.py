@@ -207,3 +207,22 @@ def _triples(table: Table, places: dict[Path, int], before: int) -> tuple[Ints, 
     assert isinstance(table, Dense)
     rows, columns = np.nonzero(~np.isnan(table.cells))
     return at[columns], rows + before, table.cells[rows, columns]
+
+
+def extended(table: Table, paths: tuple[Path, ...], rows: Ints, columns: Ints, values: Floats) -> Table:
+    """The table with further columns at these paths; `columns` says which of them a value stands in."""
+    every = table.paths + paths
+    if isinstance(table, Dense):
+        more = np.full((len(table), len(paths)), np.nan)
+        more[rows, columns] = values
+        return Dense.of(every, np.concatenate([table.cells, more], axis=1))
+    assert isinstance(table, Sparse)
+    before = np.repeat(np.arange(len(table.paths)), np.diff(table.starts))
+    return _sorted(
+        every,
+        _index(every),
+        len(table),
+        np.concatenate([before, columns + len(table.paths)]),
+        np.concatenate([table.rows_of, rows]),
+        np.concatenate([table.values, values]),
+    )

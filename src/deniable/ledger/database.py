@@ -36,7 +36,8 @@ from deniable.errors import (
 )
 from deniable.ledger import migrations
 from deniable.ledger.entries import Entry, Heading, State
-from deniable.ledger.places import check_names, identity, keep_private, resolved
+from deniable.ledger.making import check_whole, make_file
+from deniable.ledger.places import check_folder, check_names, identity, resolved
 from deniable.ledger.rows import COLUMNS, RESTORE, as_row, genesis_of
 from deniable.ledger.sqlite import APPLICATION, flushed, needs_all, ours
 from deniable.ledger.stores import Find, Head, Placed, Store, Transaction, Waiting
@@ -350,15 +351,17 @@ class _Pool:
 
     def prepare(self, *, may_create: bool, writes: bool) -> None:
         """See to it that the tables are there, and up to date."""
-        if self.file is not None and not self.file.exists() and not may_create:
-            raise needs_all("there is no such database", to_read=not writes)
-        if self.file is not None and self.file.is_file() and writes:
-            check_names(self.file, os.stat(self.file))  # before SQLite opens a second log
-        made_here = self.file is not None and not self.file.exists()
+        if self.file is not None:
+            check_whole(self.file)
+            if not self.file.exists():
+                if not may_create:
+                    raise needs_all("there is no such database", to_read=not writes)
+                check_folder(self.file)
+                make_file(self.file, lambda connection: connection.execute("PRAGMA journal_mode = WAL").close())
+            if self.file.is_file() and writes:
+                check_names(self.file, os.stat(self.file))  # before SQLite opens a second log
         with self.engine.connect() as connection:
-            if self.file is not None and made_here:
-                keep_private(self.file)
-            elif self.file is not None:
+            if self.file is not None:
                 found = connection.exec_driver_sql("PRAGMA application_id").scalar()
                 connection.rollback()
                 if found == APPLICATION:  # tables beside its own would be a second budget
@@ -479,6 +482,10 @@ def _our_errors(title: str) -> Iterator[None]:
         raise _ours(error, ledger) from None
     except SQLiteError as error:  # while connecting
         raise ours(getattr(error, "sqlite_errorcode", 1), ledger) from None
+    except OSError as error:
+        raise LedgerUnavailable(
+            f"{ledger} cannot be opened ({os.strerror(error.errno or 0)})", "check the file"
+        ) from None
     except Exception as error:
         if type(error).__module__.partition(".")[0] != "psycopg":
             raise

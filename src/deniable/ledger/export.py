@@ -165,6 +165,8 @@ def newest_note(given: Checkpoint | Note | str | os.PathLike[str]) -> Note:
         except (OSError, UnicodeDecodeError):
             rule = "cannot be read, and without it nobody knows whether this ledger is the newest"
             raise InvalidParameter("checkpoint", str(path), rule) from None
+        if not start:
+            raise UnreadableRecord(f"{str(path)!r} is empty, so it is no checkpoint; put back the newest one")
         if "\n" in start:
             found = verify_export(path)
             return Note(found.heading.serial, found.entries, found.hash, None)

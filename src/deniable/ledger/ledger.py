@@ -37,7 +37,7 @@ from deniable.ledger.entries import (
 )
 from deniable.ledger.export import Note, newest_note, write_export
 from deniable.ledger.keys import PublicKey, SigningKey
-from deniable.ledger.opening import Place, mismatch, name_data, store_at
+from deniable.ledger.opening import Place, mismatch, name_data, opened, store_at
 from deniable.ledger.recount import Recount
 from deniable.ledger.settling import check_log, derived, secret_of, settle
 from deniable.ledger.signing import adjusted, checkpointed, in_history, keys_of, rotated, signed_head, stated
@@ -117,7 +117,7 @@ class Ledger:
             )
         store = store_at(place)
         try:
-            heading = store.open(new, dataset=dataset, family=family)
+            heading = opened(store, new, notes, dataset, family)
             ledger = cls(store, heading)
             for field, asked in (("budget", budget), ("unit", unit), ("family", family)):
                 found = getattr(heading, field)
@@ -588,11 +588,11 @@ class Ledger:
     def __reduce__(self) -> tuple[object, ...]:
         if self._store.place is None:
             raise InvalidOperation("a ledger in memory cannot go to another process; give it a file")
-        return _reopened, (self._store.place, self.budget, self.unit, self.dataset)
+        return _reopened, (self._store.place, self.dataset, self.serial)
 
     def __repr__(self) -> str:
         return f"<Ledger {self._store.title} of {self.dataset!r}, {self.budget!r}, {self.unit!r}>"
 
 
-def _reopened(place: str, budget: Budget, unit: Unit, dataset: str) -> Ledger:
-    return Ledger.open(place, budget=budget, unit=unit, dataset=dataset)
+def _reopened(place: str, dataset: str, serial: str) -> Ledger:
+    return Ledger.open(place, dataset=dataset, checkpoint=Note(serial, 0, "", None))  # this one, and never a new one

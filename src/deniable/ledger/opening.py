@@ -6,13 +6,14 @@ import os
 import re
 from typing import Final
 
-from deniable.errors import InvalidParameter, LedgerMismatch, require_path
+from deniable.errors import InvalidParameter, LedgerDamaged, LedgerMismatch, require_path
 from deniable.ledger.entries import Heading, State
+from deniable.ledger.export import Note
 from deniable.ledger.places import resolved
 from deniable.ledger.sqlite import SQLiteStore
 from deniable.ledger.stores import Store, Transaction
 
-__all__ = ["Place", "checked_place", "mismatch", "name_data", "store_at"]
+__all__ = ["Place", "checked_place", "mismatch", "name_data", "opened", "store_at"]
 
 Place = str | os.PathLike[str]
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -29,6 +30,18 @@ def store_at(place: Place | None, *, to_read: bool = False) -> Store:
 
         return DatabaseStore(place, to_read=to_read)
     return SQLiteStore(resolved(path), to_read=to_read)
+
+
+def opened(store: Store, new: Heading | None, notes: list[Note], dataset: str | None, family: str | None) -> Heading:
+    """What the ledger of a store is about; LedgerDamaged if there is none, and somebody wrote down that there was."""
+    try:
+        return store.open(new, dataset=dataset, family=family)
+    except InvalidParameter as error:
+        if not notes or error.parameter != "budget":
+            raise
+    known = max(each.number for each in notes)
+    fault = f"is missing: there is no ledger in this place, and one of {known} entries is known"
+    raise LedgerDamaged(min(known, 1), fault, "put back its newest copy; a new one would forget what was spent")
 
 
 def checked_place(place: object) -> str:

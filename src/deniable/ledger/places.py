@@ -14,7 +14,6 @@ must do.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
@@ -35,7 +34,6 @@ __all__ = [
     "here",
     "identity",
     "is_network_path",
-    "keep_private",
     "lacks_birth",
     "left_behind",
     "moved_from",
@@ -204,17 +202,6 @@ def born(path: Path, found: os.stat_result) -> int | None:
     else:
         birth = _born_on_linux(path) or 0
     return birth if birth > 0 else None  # 0 and -1 stand for "not known" on some file systems
-
-
-def keep_private(path: Path) -> None:
-    """Only the owner of a new ledger may read it: it will hold the secret that chooses rows.
-
-    By name, not by opening it: closing a descriptor would drop the locks of SQLite. The write-ahead log gets the
-    permissions of the file, but may have been made before them.
-    """
-    for each in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
-        with contextlib.suppress(FileNotFoundError):
-            each.chmod(0o600)
 
 
 def _linux_statx() -> Callable[..., int] | None:

@@ -13,7 +13,6 @@ looked at in every transaction.
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 import threading
@@ -35,13 +34,13 @@ from deniable.errors import (
     UnreadableRecord,
 )
 from deniable.ledger.entries import Entry, Heading
+from deniable.ledger.making import check_whole, emptied, make_file
 from deniable.ledger.places import (
     can_be_written,
     check_folder,
     check_length,
     check_names,
     identity,
-    keep_private,
     only_readable,
 )
 from deniable.ledger.rows import COLUMNS, RESTORE, as_row, genesis_of
@@ -201,23 +200,15 @@ class SQLiteStore(Store):
         return None if self._path is None else str(self._path)
 
     def open(self, new: Heading | None, *, dataset: str | None, family: str | None) -> Heading:
-        if self._path is not None:
-            check_length(self._path)
         with self._lock, _our_errors(self._path):
-            if self._path is not None and not self._path.exists():
+            if self._path is not None:
+                self._find(self._path, new)
+            connection = self._connected()
+            if self._path is not None and not _has_tables(connection):
+                raise emptied(self._path)  # a journal beside it has undone all
+            if self._path is None:
                 if new is None:
-                    raise needs_all(f"there is no ledger at {str(self._path)!r}", to_read=self._to_read)
-                check_folder(self._path)
-            if self._path is not None and self._path.is_file() and not self._to_read:
-                check_names(self._path, os.stat(self._path))  # before SQLite opens a second log
-            _refuse_foreign(self._path)
-            made_here = self._path is not None and not self._path.exists()
-            connection = self._connected(may_create=True)
-            if not _has_tables(connection):
-                if new is None:
-                    raise needs_all("there is no ledger in this file", to_read=self._to_read)
-                if self._path is not None and made_here:
-                    keep_private(self._path)
+                    raise needs_all("a ledger in memory is always a new one", to_read=self._to_read)
                 _create(connection, new)
             heading = _heading_text(connection)
             self._genesis = genesis_of(heading)
@@ -232,6 +223,19 @@ class SQLiteStore(Store):
                 self._same_file()
                 connection.execute(_NO_WAITING)
         return Heading.read(heading)
+
+    def _find(self, path: Path, new: Heading | None) -> None:
+        """See to it that there is a whole ledger at this path, or make one."""
+        check_length(path)
+        check_whole(path)
+        if not path.exists():
+            if new is None:
+                raise needs_all(f"there is no ledger at {str(path)!r}", to_read=self._to_read)
+            check_folder(path)
+            make_file(path, lambda connection: _create(connection, new))
+        if path.is_file() and not self._to_read:
+            check_names(path, os.stat(path))  # before SQLite opens a second log
+        _refuse_foreign(path)
 
     def _is_locked(self) -> bool:
         """Whether this is a file to look at that we may not write, or whose folder we may not write to."""
@@ -282,15 +286,16 @@ class SQLiteStore(Store):
         with self._lock, _our_errors(self._path):
             flushed(self._connected().execute)
 
-    def _connected(self, *, may_create: bool = False, reads: bool = False) -> sqlite3.Connection:
+    def _connected(self, *, reads: bool = False) -> sqlite3.Connection:
         if self._closed:
             raise InvalidOperation("this ledger is closed; open it again")
         if self._path is None and self._process != os.getpid():
             raise InvalidOperation("a ledger in memory belongs to the process that made it; give it a file to share it")
         found = self._reader if reads else self._connection
         if found is None:
-            place = self._uri(may_create=may_create)
-            found = sqlite3.connect(place, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
+            found = sqlite3.connect(
+                self._uri(), timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True
+            )
             for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON", "trusted_schema = OFF"):
                 found.execute(f"PRAGMA {pragma}")  # the first reads the file: it waits for who closes or recovers it
             if not reads and self._file is not None:
@@ -301,10 +306,10 @@ class SQLiteStore(Store):
                 self._connection = found
         return found
 
-    def _uri(self, *, may_create: bool) -> str:
+    def _uri(self) -> str:
         if self._path is None:
             return ":memory:"
-        mode = only_readable(self._path) if self._is_locked() else f"mode=rw{'c' * may_create}"
+        mode = only_readable(self._path) if self._is_locked() else "mode=rw"
         return f"file:{quote(str(self._path))}?{mode}"
 
     def _same_file(self) -> None:
@@ -341,19 +346,15 @@ class SQLiteStore(Store):
 # --- making and recognising files -------------------------------------------------------------------------------------
 
 
-def _refuse_foreign(path: Path | None) -> None:
+def _refuse_foreign(path: Path) -> None:
     """UnreadableRecord for a file that is something else, before SQLite gets to touch it.
 
     SQLite itself looks, promised that nobody writes: so it makes and locks nothing. If we opened the file, then closing
     it would drop every lock that this process has on it; another process would take the log away from a ledger that is
     open here, and with it whatever is granted from then on.
     """
-    if path is None or not path.exists() or path.with_name(path.name + "-journal").exists():
-        return  # a journal is left by a crash while the ledger was made; SQLite undoes that first
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not path.stat().st_size:
-        return
+    if path.with_name(path.name + "-journal").exists():
+        return  # it was left by a crash; SQLite undoes what was begun there first
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)) as connection:
         try:
             # The file may be shorter than it says: a crash has left the rest in the log, where nobody looks here.
@@ -388,21 +389,15 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
 
 
 def _create(connection: sqlite3.Connection, new: Heading) -> None:
-    """Make the tables in one transaction, before the write-ahead log is switched on: all in the file, or nothing."""
+    """Make the tables, where nobody else looks yet. The write-ahead log is switched on after that."""
     connection.execute("BEGIN EXCLUSIVE")
-    try:
-        if not _has_tables(connection):  # nobody was faster
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-            for statement in (*_SCHEMA, *_ACCOUNTS, *_OWN):
-                connection.execute(statement)
-            connection.execute("INSERT INTO heading VALUES (1, ?)", (new.text(),))
-            connection.execute("INSERT INTO head VALUES (1, 0, ?)", (new.genesis(),))
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    for statement in (*_SCHEMA, *_ACCOUNTS, *_OWN):
+        connection.execute(statement)
+    connection.execute("INSERT INTO heading VALUES (1, ?)", (new.text(),))
+    connection.execute("INSERT INTO head VALUES (1, 0, ?)", (new.genesis(),))
+    connection.execute("COMMIT")
 
 
 def _heading_text(connection: sqlite3.Connection) -> str:

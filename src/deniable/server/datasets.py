@@ -29,7 +29,7 @@ from deniable.server.families import digest
 from deniable.server.problems import Problem
 from deniable.server.settings import Settings
 from deniable.server.turns import Large, Places
-from deniable.server.witness import Witness, refused
+from deniable.server.witness import Witness
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table, read_schema, write_schema
 
@@ -280,21 +280,16 @@ class Datasets:
         if not units:
             raise InvalidParameter("schema", NOTHING, "all tables are public", "nobody needs a budget for those")
         place, known = ledger_place(self._settings, record.family), self.witness.known(record.family)
-        try:
-            ledger = Ledger.open(
-                place,
-                budget=Budget.from_dict(record.budget),
-                unit=max(units, key=lambda unit: unit.rows),
-                dataset=named.name,
-                family=record.family,
-                owner=self._key.public,
-                checkpoint=known,
-                version=version,
-            )
-        except InvalidParameter as error:
-            if known and error.parameter == "budget":  # there is none, and a new one is not made where one was
-                raise refused(record.family) from None
-            raise
+        ledger = Ledger.open(
+            place,
+            budget=Budget.from_dict(record.budget),
+            unit=max(units, key=lambda unit: unit.rows),
+            dataset=named.name,
+            family=record.family,
+            owner=self._key.public,
+            checkpoint=known,
+            version=version,
+        )
         try:
             self.witness.opened(record.family, ledger)
         except BaseException:

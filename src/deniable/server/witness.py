@@ -199,9 +199,3 @@ class Witness:
             timers, self._timers = list(self._timers.values()), {}
         for each in timers:
             each.cancel()
-
-
-def refused(family: str) -> LedgerDamaged:
-    """What is said of a ledger that is not there."""
-    fault = f"is missing: the ledger of family {family} is gone, and entries of it are known"
-    return LedgerDamaged(1, fault, "put back its newest copy; a new one would forget what was spent")

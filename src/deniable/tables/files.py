@@ -89,7 +89,7 @@ def _parquet_below(folder: str) -> Iterator[str]:
 
 
 def _refuse_formats(path: str, files: list[str]) -> None:
-    """Refuse files that lie in a table of Delta Lake, Iceberg or Hudi: those have files of erased and changed rows."""
+    """Refuse files of a table of Delta Lake, Iceberg and the like: there are those of erased and changed rows too."""
     looked: set[Path] = set()
     for folder in {Path(os.path.realpath(each)).parent for each in files}:
         for above in (folder, *folder.parents):
@@ -105,19 +105,32 @@ def _refuse_formats(path: str, files: list[str]) -> None:
 def _format(folder: Path) -> str | None:
     if os.path.isdir(folder / "_delta_log"):
         return "Delta Lake"
-    if os.path.isdir(folder / ".hoodie"):
+    if os.path.isdir(folder / ".hoodie") or os.path.isfile(folder / ".hoodie_partition_metadata"):
         return "Hudi"
+    if os.path.isdir(folder / "_spark_metadata"):
+        return "Spark streaming"
+    if any(_ICEBERG.fullmatch(each) for each in _names(folder / "metadata")):
+        return "Iceberg"
+    if any(map(_SNAPSHOT.fullmatch, _names(folder / "snapshot"))) and _names(folder / "manifest"):
+        return "Paimon"
+    return None
+
+
+def _names(folder: Path) -> list[str]:
     try:
-        names = os.listdir(folder / "metadata")
+        return os.listdir(folder)
     except OSError:  # there is no such folder, or it is nobody's business here
-        return None
-    return "Iceberg" if any(each.endswith((".metadata.json", "version-hint.text")) for each in names) else None
+        return []
 
 
+_ICEBERG: Final = re.compile(r".*\.metadata\.json(\.gz)?|version-hint\.text|snap-.*\.avro")
+_SNAPSHOT: Final = re.compile(r"snapshot-\d+|LATEST")
 _CURRENT: Final = {
     "Delta Lake": 'give DeltaTable(path).to_pyarrow_table(); on Spark, spark.read.format("delta").load(path)',
     "Iceberg": "give table.scan().to_arrow() of pyiceberg, or on Spark the table by its name",
     "Hudi": 'on Spark give spark.read.format("hudi").load(path), or export the newest snapshot to Parquet',
+    "Spark streaming": "on Spark give spark.read.parquet(path), which reads that log, or write the rows anew",
+    "Paimon": "on Spark give the table by its name, or export the newest snapshot to Parquet",
 }
 """How to get at the rows that count now."""
 

@@ -107,7 +107,15 @@ class Journal:
         known = self.read() if self.is_there else 0
         self._line = self._of(max(steps, known))
         whole = f"{self._run}\n".encode() + self._line
-        self.path.write_bytes(whole)
+        half = self.path.with_name(f".{self._me}.part")  # a crash must leave no empty one, which has forgotten all
+        try:
+            with half.open("wb") as file:
+                file.write(whole)
+                file.flush()
+                os.fsync(file.fileno())
+            half.replace(self.path)
+        finally:
+            half.unlink(missing_ok=True)
         self._end = len(whole)
 
     def take_over(self, steps: int) -> None:
@@ -127,8 +135,9 @@ class Journal:
 
     def check_mine(self) -> None:
         """Refuse to go on where another trainer does, or where a step would not be noted beside its checkpoint."""
-        if not self.path.exists() and self._checkpoint.exists():
-            rule = f"{self.path.name} was taken away from beside its checkpoint, which would forget the next steps"
+        if self._checkpoint.exists() and not (self.path.exists() and self.path.stat().st_size):
+            what = "emptied" if self.path.exists() else "taken away from"
+            rule = f"{self.path.name} was {what} beside its checkpoint, which would forget the next steps"
             raise InvalidOperation(f"{rule}; put it back, or remove the checkpoint as well")
         if not self.is_there:
             return
@@ -141,7 +150,7 @@ class Journal:
         """The most steps that were begun."""
         if not self.is_there:
             remedy = "put it back beside the checkpoint: without it steps taken since would be forgotten"
-            raise InvalidParameter("path", self.path.name, "the journal of this checkpoint is missing", remedy)
+            raise InvalidParameter("path", self.path.name, "the journal of this checkpoint is missing or empty", remedy)
         return max((int(each.split()[0]) for each in self.path.read_text().splitlines()[1:]), default=0)
 
     def _of(self, steps: int) -> bytes:
