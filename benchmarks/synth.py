@@ -17,6 +17,7 @@ import argparse
 import itertools
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -113,6 +114,11 @@ def python_of(maker: str, checkout: Path | None) -> tuple[str, dict[str, str]]:
     return str(python), {"PYTHONPATH": os.pathsep.join(str(each.resolve()) for each in paths)}
 
 
+def spent_by_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def run(
     maker: str, epsilon: float, folder: Path, checkout: Path | None, seconds: float
 ) -> tuple[Any, dict[str, float]]:
@@ -120,12 +126,13 @@ def run(
     python, more = python_of(maker, checkout)
     out = folder / "rows.csv"
     command = [python, str(HERE / "synth_worker.py"), maker, str(folder), str(epsilon), str(DELTA), str(out)]
+    before = spent_by_children()
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, env={**os.environ, **more}, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
-        raise RuntimeError(f"took more than {seconds:g} s") from None
+        raise RuntimeError(f"not finished in {spent_by_children() - before:,.0f} CPU s ({seconds:g} s)") from None
     if done.returncode:
         raise RuntimeError(f"does not run: {(done.stderr.strip().splitlines() or ['?'])[-1][:200]}")
     return pd.read_csv(out), json.loads(done.stdout.strip().splitlines()[-1])
@@ -171,7 +178,7 @@ def main() -> None:
     given.add_argument("--only", nargs="*", default=MAKERS, help="which of the libraries")
     given.add_argument("--without", nargs="*", default=[], help="which of them not")
     given.add_argument("--results", type=Path, help="a JSON file that figures are kept in")
-    given.add_argument("--seconds", type=float, default=7200.0, help="the most that one fit may take")
+    given.add_argument("--seconds", type=float, default=7200.0, help="the most that one fit may take, on the clock")
     asked = given.parse_args()
     people = pd.read_csv(asked.data / "adult.csv")[COLUMNS].sample(frac=1, random_state=0)
     domain = json.loads((asked.data / "adult-domain.json").read_text())

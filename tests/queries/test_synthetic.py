@@ -379,7 +379,8 @@ def test_tables_and_quality_tell_their_errors() -> None:
             ("sex", "age"),
             ("pregnant", "age"),
         }
-        assert 0 < made.quality.mean < 0.2
+        assert 0 < made.quality.mean < made.quality.mean_in_rows < 0.2
+        assert set(made.quality.in_rows) == set(made.quality)
         assert "sex × age" in repr(made.quality)
 
 

@@ -150,15 +150,17 @@ class Synthetic:
 
     @cached_property
     def quality(self) -> Quality:
-        """The error that is expected of each count, by the noise and the fit: for everybody. (`measured_errors` of a
-        session says for its owner alone how far off they are.)
+        """The error that is expected of each count, by the noise and the fit, and of the same count of synthetic rows:
+        for everybody. (`measured_errors` of a session says for its owner alone how far off the counts are.)
         """
-        found = {}
+        found, in_rows = {}, {}
         for places in self._asked.measured:
-            variation = self._doubt.variation(*places)
-            assert variation is not None
-            found[tuple(self._asked.columns[place].name for place in places)] = variation
-        return Quality(found)
+            names = tuple(self._asked.columns[place].name for place in places)
+            fitted, drawn = self._doubt.variation(*places), self._doubt.variation(*places, in_rows=True)
+            assert fitted is not None
+            assert drawn is not None
+            found[names], in_rows[names] = fitted, drawn
+        return Quality(found, in_rows)
 
     def variation(self, exact: Sequence[Mapping[Any, int]]) -> dict[tuple[str, ...], float]:
         """The total variation distance of each fitted count to counts without noise, in the same order."""
@@ -284,21 +286,37 @@ class Table(Sequence[tuple[Any, ...]]):
 
 @final
 class Quality(dict[tuple[str, ...], float]):
-    """The total variation distance to the truth that is expected of each count, from public numbers alone."""
+    """The total variation distance to the truth that is expected of each fitted count, from public numbers alone."""
+
+    def __init__(self, fitted: Mapping[tuple[str, ...], float], in_rows: Mapping[tuple[str, ...], float]) -> None:
+        super().__init__(fitted)
+        self.in_rows: Final = dict(in_rows)
+        """The same of as many synthetic rows as the table has. Fewer rows are further off."""
 
     @property
     def mean(self) -> float:
         """The mean of those by the most columns."""
-        most = max(map(len, self))
-        return float(np.mean([each for columns, each in self.items() if len(columns) == most]))
+        return _mean_of_most(self)
+
+    @property
+    def mean_in_rows(self) -> float:
+        """The same of as many synthetic rows as the table has."""
+        return _mean_of_most(self.in_rows)
 
     def __repr__(self) -> str:
         worst = sorted(self.items(), key=lambda each: -each[1])
-        lines = ["expected total variation error of the counts, the worst first"]
-        lines += [f"  {each:.4f}  {' × '.join(columns)}" for columns, each in worst[:_SHOWN]]
+        lines = ["expected total variation error of the fitted counts and of as many synthetic rows, the worst first"]
+        lines += [
+            f"  {each:.4f}  {self.in_rows[columns]:.4f}  {' × '.join(columns)}" for columns, each in worst[:_SHOWN]
+        ]
         if len(self) > _SHOWN:
             lines.append(f"  … {len(self) - _SHOWN:,} more")
         return "\n".join(lines)
+
+
+def _mean_of_most(errors: Mapping[tuple[str, ...], float]) -> float:
+    most = max(map(len, errors))
+    return float(np.mean([each for columns, each in errors.items() if len(columns) == most]))
 
 
 @final

@@ -8,6 +8,9 @@ E(f - truth)² = E(y - f)² - σ² + 2·cov(f, y) in a cell, whatever it is (Efr
 term is there to be seen, and the covariance is that of the second fits with their noise. What this is more than chance
 alone is added. Without the covariance a fit that follows some of the noise would seem nearer to the truth than it is.
 
+Rows that are drawn from a fit are further off than the fit: whole rows cannot meet every share. How much further is
+seen by drawing some from the fit itself.
+
 Nothing is known about columns that were not counted together: what they have to do with each other beyond what was
 counted is the mixture's guess, and no error can be told for it.
 """
@@ -25,7 +28,7 @@ from deniable.synth.forbidden import Forbidden
 from deniable.synth.marginals import Marginal, total
 from deniable.synth.mixture import Mixture, refitted
 from deniable.synth.raking import raked
-from deniable.synth.rows import independent
+from deniable.synth.rows import draw, independent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,6 +54,8 @@ class Doubt:
     its counts."""
     measured: tuple[Marginal, ...]
     forbidden: Forbidden
+    sample: NDArray[np.int64]
+    """Rows of the mixture, as synthetic rows are drawn: as many as the table has, or a part of them if it is large."""
 
     @classmethod
     def of(
@@ -73,7 +78,8 @@ class Doubt:
                 counts.append(replace(each, counts=_counted(drawn, each.columns, mixture, forbidden) * rows + noise))
             fitted = refitted(mixture.sizes, counts, mixture, generator)
             copies.append((raked(fitted, counts, forbidden), drawn, tuple(noises)))
-        return cls(mixture, tuple(copies), tuple(measured), forbidden)
+        sample = draw(mixture, min(round(rows), _MOST_DRAWN), generator, forbidden)
+        return cls(mixture, tuple(copies), tuple(measured), forbidden, sample)
 
     def cells(self, *places: int) -> Array | None:
         """The root mean square error that is expected of each cell, as a probability; None if columns were not counted
@@ -88,13 +94,16 @@ class Doubt:
         # What cannot be is known: no error.
         return np.asarray(np.where(self.forbidden.certain(places, pooled.shape), 0.0, np.sqrt(pooled)))
 
-    def variation(self, *places: int) -> float | None:
-        """The total variation distance to the truth that is expected; None if columns were not counted together."""
+    def variation(self, *places: int, in_rows: bool = False) -> float | None:
+        """The total variation distance to the truth that is expected, of the fit or of as many synthetic rows as the
+        table has; None if columns were not counted together.
+        """
         off = self._off(places)
         left = self._left(places, off)
         if left is None:
             return None
-        chance = float(np.mean([np.abs(each).sum() / 2 for each in off]))
+        drawn = self._drawn(places) if in_rows else 0.0
+        chance = float(np.mean([np.abs(each + drawn).sum() / 2 for each in off]))
         # What is not followed is the larger the more people a cell has: as the root of its probability.
         roots = float(np.sqrt(self.forbidden.marginal(self.mixture, *places)).sum())
         return min(1.0, float(np.hypot(chance, _HALF_NORMAL * np.sqrt(left * off[0].size) * roots / 2)))
@@ -105,6 +114,12 @@ class Doubt:
             self.forbidden.marginal(fitted, *places) - _counted(drawn, places, self.mixture, self.forbidden)
             for fitted, drawn, _ in self.copies
         ]
+
+    def _drawn(self, places: Sequence[int]) -> Array:
+        """What synthetic rows are off from the fit. It falls at least as fast as the root of their number."""
+        fitted = self.forbidden.marginal(self.mixture, *places)
+        off = _counted(self.sample, places, self.mixture, self.forbidden) - fitted
+        return np.asarray(off * math.sqrt(len(self.sample) / max(len(self.sample), total(self.measured))))
 
     def _left(self, places: Sequence[int], chance: Sequence[Array]) -> float | None:
         """The mean square of what a cell is expected to be off beyond chance; None if there are no such counts."""
