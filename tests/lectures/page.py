@@ -24,7 +24,15 @@ def table() -> str:
     for course in COURSES:
         if not course.items:
             continue
-        lines += ["", f"## {course.title}", "", f"{course.cited}.", "", "| item | what it is | in the library |", "|---|---|---|"]
+        lines += [
+            "",
+            f"## {course.title}",
+            "",
+            f"{course.cited}.",
+            "",
+            "| item | what it is | in the library |",
+            "|---|---|---|",
+        ]
         for item in course.items:
             names = ", ".join(f"`{name}`" for name in item.names())
             lines.append(f"| [{item.id}]({course.page}#{item.anchor}) | {item.title.replace('|', '/')} | {names} |")
