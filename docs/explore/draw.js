@@ -84,6 +84,13 @@ const up = (value, digits) => rounded(value, Math.ceil, digits);
 const down = (value, digits) => rounded(value, Math.floor, digits);
 const percent = (value, how) => `${said(how(100 * value, Math.abs(value) > 0.9 ? 4 : 3))}\u00a0%`;
 
+// The numbers of the page end at δ = 10⁻⁹, of samples a little above it: what is smaller is not told apart.
+const FLOOR = 1.1e-9;
+function saidDelta(value) {
+  if (value > 2e-9) return said(up(value, 3));
+  return value > 0 ? "below 2 · 10⁻⁹" : "0";
+}
+
 // -- the four pictures -------------------------------------------------------------------------------------------------
 
 function blank(id) {
@@ -142,12 +149,12 @@ function drawProfile(vertices, at) {
   const down = [0, -3, -6, -9].map((n) => ({ at: 10 ** n, text: n ? `10${superscript(n)}` : "1" }));
   box.axes(ticks(0, right), down, "ε", "δ");
   const line = Array.from({ length: 481 }, (_, i) => [right * i / 480, delta(vertices, right * i / 480)]);
-  box.line(line.filter(([, d], i) => d > 0 || (i && line[i - 1][1] > 0)), "first");
+  box.line(line.filter(([, d], i) => d > FLOOR || (i && line[i - 1][1] > FLOOR)), "first");
   box.across(at.delta);
   box.upright(at.epsilon);
   if (found <= right) box.dot(found, at.delta, "first");
   const spent = delta(vertices, at.epsilon);
-  if (spent >= least) box.dot(at.epsilon, spent, "third");
+  if (spent > FLOOR) box.dot(at.epsilon, spent, "third");
 }
 
 function drawOdds(vertices, at) {
@@ -229,7 +236,7 @@ function show() {
   const most = (value) => (Number.isFinite(value) ? said(up(value, 4)) : "more than 600");
   tell("say-epsilon", most(found.epsilon));
   tell("say-epsilon-at", `ε at δ = ${said(at.delta)}`);
-  tell("say-delta", found.delta > 0 ? said(up(found.delta, 3)) : "0");
+  tell("say-delta", saidDelta(found.delta));
   tell("say-delta-at", `δ at ε = ${said(at.epsilon)}`);
   tell("say-misses", percent(found.misses, down));
   tell("say-misses-at", `missed, at least, at ${words("alarms", at.alarms)} false alarms`);
@@ -239,7 +246,7 @@ function show() {
   tell("key-first", setting.family === "response" ? `${people}: no` : `without ${people}`);
   tell("key-second", setting.family === "response" ? `${people}: yes` : `with ${people}`);
   tell("note-tradeoff", `Hollow dot: false alarms and misses are equally frequent, each at least ${percent(found.equal, down)}. ` +
-    `Dashed: what the one promise (ε = ${said(at.epsilon)}, δ = ${found.delta > 0 ? said(up(found.delta, 3)) : "0"}) says by itself.`);
+    `Dashed: what the one promise (ε = ${said(at.epsilon)}, δ ${saidDelta(found.delta).startsWith("below") ? "" : "= "}${saidDelta(found.delta)}) says by itself.`);
   tell("note-odds", `An alarm with ${words("alarms", at.alarms)} false alarms moves ${words("prior", at.prior)} to at most ` +
     `${percent(found.alarm, up)}, its absence to at least ${percent(found.silence, down)}.`);
 }

@@ -285,3 +285,9 @@ def test_the_likelihood_ratio_of_noisy_tables_is_as_good_as_the_total_variation(
     assert agrees(outcome, truth)
     assert truth <= outcome.cap + 1e-9
     assert attacks.Intersection(size=size, chance=chance).run(defence, trials=20).curve == defence.curve**2
+
+
+def test_one_name_for_the_quasi_identifiers_is_refused_by_their_name() -> None:
+    """The error named an argument `columns`, which `anonymity` does not have."""
+    with pytest.raises(InvalidParameter, match=r"^quasi='zip': must be a list of column names"):
+        attacks.anonymity(attacks.HOSPITAL_A, quasi="zip")

@@ -10,7 +10,7 @@ import mpmath as mp
 import pytest
 
 from deniable.curves import textbook as tb
-from deniable.errors import OutsideTheorem
+from deniable.errors import InvalidParameter, OutsideTheorem
 
 LN3 = math.log(3)
 
@@ -254,3 +254,19 @@ def test_erratum_classical_at_one() -> None:
     with pytest.raises(OutsideTheorem, match="0 < epsilon < 1"):
         tb.classical_gaussian_sigma(sensitivity=1, epsilon=1, delta=1e-5)
     assert close(tb.gdp_to_delta(mu=1 / 4.84480526260539, epsilon=1), 4.113692e-8, 7)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: tb.moments_accountant(log_moment=3, epsilon=14), "log_moment=3: must be a function"),
+        (lambda: tb.best_renyi_to_epsilon(renyi=3.0, delta=1e-5), "renyi=3.0: must be a function"),
+        (lambda: tb.best_renyi_to_epsilon_mironov(renyi=3.0, delta=1e-5), "renyi=3.0: must be a function"),
+    ],
+)
+def test_a_number_where_a_function_of_the_order_is_needed_is_refused_in_words(
+    ask: Callable[[], object], said: str
+) -> None:
+    """It was "'int' object is not callable"."""
+    with pytest.raises(InvalidParameter, match=said):
+        ask()

@@ -245,6 +245,19 @@ def test_the_log_ratio_is_that_of_the_law_without_the_person(page: Any) -> None:
 
 
 @pytest.mark.browser
+def test_a_delta_below_what_the_page_knows_is_said_to_be_below_it(page: Any) -> None:
+    """The page said δ = 1.01 · 10⁻⁹ for one of 10⁻²⁷, and drew its privacy curve along the floor of the picture."""
+    assert page.locator("#say-delta").inner_text() == "0.00683"
+    for _ in range(4):
+        page.locator("#rate").press("ArrowRight")
+    assert page.locator("#say-delta").inner_text() == "below 2 · 10⁻⁹"
+    assert "δ below 2 · 10⁻⁹)" in page.locator("#note-tradeoff").inner_text()
+    drawn = page.eval_on_selector("#profile path.line.first", "line => line.getAttribute('d')")
+    heights = [float(point.split()[1]) for point in re.split("[ML]", drawn)[1:]]
+    assert np.sum(np.array(heights) == max(heights)) <= 1, "where the curve leaves the picture, it ends"
+
+
+@pytest.mark.browser
 def test_keys_move_a_slider_and_with_it_pictures_and_words(page: Any) -> None:
     def seen() -> dict[str, str]:
         found: dict[str, str] = page.evaluate("""() => Object.fromEntries(

@@ -166,3 +166,10 @@ def test_a_sensitivity_that_is_no_float_is_rounded_up():
     assert Fraction(found.l1) >= Fraction(2, 3)
     assert Fraction(found.l2) ** 2 >= Fraction(2, 9)
     assert Fraction(found.linf) >= Fraction(1, 3)
+
+
+def test_too_many_orders_do_not_name_rows_that_nobody_asked_for() -> None:
+    """ "rows=3" was said to somebody who had written rows=10."""
+    with pytest.raises(InvalidParameter, match=r"^rows: the statistic would be tried on more than 1,000,000") as error:
+        small.sensitivity(sum, domain=range(100), rows=10, unit=Unit.row())
+    assert "rows=3" not in str(error.value)

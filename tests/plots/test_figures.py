@@ -6,11 +6,12 @@ import dataclasses
 import math
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 
-from deniable import curves, mechanisms, plots
+from deniable import curves, local, mechanisms, plots
 from deniable.curves import textbook
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.plots.spec import Band, Bars, Level, Line, Marker, Panel, Stems
@@ -186,7 +187,31 @@ def test_the_best_test_flips_a_coin_at_its_threshold(
     """Without the coin the picture said that nobody does better than 0.868, or 1: too good to be true."""
     note = plots.laws(mechanism, x, y, false_alarms=0.05).note
     assert float(note.split("misses ")[1].split(";")[0]) == pytest.approx(misses, abs=6e-4)
-    assert note.endswith("it alarms 0.05.")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "x", "y", "rule"),
+    [
+        # P(y > s) = exp(-s)/2 = 0.05
+        (mechanisms.Laplace(sensitivity=1.0, epsilon=1.0), 0.0, 1.0, "it says 1.0 above s = 2.303."),
+        (mechanisms.Laplace(sensitivity=1.0, epsilon=1.0), 1.0, 0.0, "it says 0.0 below s = -1.303."),
+        # "yes" has probability 1/4 on False: a fifth of it are 5 %.
+        (local.RandomizedResponse(p=0.75), False, True, "with probability 0.2 where the log-ratio is -1.099."),
+        # Poisson(2) against Poisson(5): N > 5 has probability 0.016564, N = 5 0.036089.
+        (
+            mechanisms.PoissonMechanism.linear(low=2, high=5),
+            0,
+            1,
+            "where the log-ratio is below -1.581, and with probability 0.926 where it is -1.581.",
+        ),
+        # Each answer is possible on one value only.
+        (mechanisms.cautionary.NameAndShame(records=1), [1], [2], "it says [2] on every answer that [2] can give."),
+    ],
+    ids=["laplace", "laplace, other way", "bit", "counts", "no overlap"],
+)
+def test_the_rule_of_the_best_test_is_told(mechanism: Any, x: object, y: object, rule: str) -> None:
+    """For noise with a constant log-ratio, and for randomized response, nothing said what the test does."""
+    assert plots.laws(mechanism, x, y, false_alarms=0.05).note.endswith(rule)
 
 
 @pytest.mark.parametrize(
@@ -438,10 +463,28 @@ def test_the_border_and_the_two_errors_of_the_best_test_are_drawn() -> None:
     left = plots.laws(mechanisms.Gaussian(sensitivity=1.0, sigma=1.0), 0.0, 1.0, false_alarms=0.05).panels[0]
     (border,) = only(left, Level)
     assert border.axis == "x"
-    assert border.at == pytest.approx(1.6449, abs=0.01)
+    assert border.at == pytest.approx(1.6449, abs=0.0005)
     alarms, missed = only(left, Band)
     assert np.trapezoid(alarms.high, alarms.x) == pytest.approx(0.05, abs=0.003)
     assert np.trapezoid(missed.high, missed.x) == pytest.approx(0.7405, abs=0.01)
+
+
+@pytest.mark.parametrize(("rate", "border"), [(0.05, math.log(10)), (0.5, 0.0), (0.7, math.log(0.6))])
+def test_the_best_test_is_drawn_where_the_log_ratio_is_constant(rate: float, border: float) -> None:
+    """Laplace noise: beyond the two values all answers tell the same, and any 5 % of them make a best test. It drew none."""
+    left = plots.laws(mechanisms.Laplace(sensitivity=1.0, epsilon=1.0), 0.0, 1.0, false_alarms=rate).panels[0]
+    (level,) = only(left, Level)
+    assert level.at == pytest.approx(border, abs=0.001)
+    alarms, missed = only(left, Band)
+    assert np.trapezoid(alarms.high, alarms.x) == pytest.approx(rate, abs=0.02)
+    beta = curves.laplace(scale=1).beta(alpha=rate)
+    assert np.trapezoid(missed.high, missed.x) == pytest.approx(beta, abs=0.02)
+
+
+def test_answers_of_one_value_alone_are_told() -> None:
+    """The log-ratio is infinite there, and nothing of it could be drawn or read."""
+    note = plots.laws(mechanisms.cautionary.NameAndShame(records=5), [1, 2, 3, 4, 5], [1, 2, 3, 4, 6]).note
+    assert "infinite with probability 0.2 on" in note
 
 
 def test_laws_of_single_values_are_named() -> None:
@@ -470,3 +513,8 @@ def test_all_stems_are_inside_the_axis_and_the_axis_is_no_longer_than_they_need(
     assert panel.x.high - panel.x.low < 32
     assert panel.x.whole
     assert len(panel.names) == len(stems)
+
+
+def test_a_mechanism_in_place_of_its_curve_is_refused_with_what_to_write() -> None:
+    with pytest.raises(InvalidOperation, match=r"not Laplace; write mechanism\.curve"):
+        plots.tradeoff(mechanisms.Laplace(sensitivity=1.0, epsilon=1.0))  # type: ignore[arg-type]

@@ -168,3 +168,12 @@ def test_mechanisms_can_be_named_as_curves_can() -> None:
     assert list(plots.chances(medians, rows=3).panels[0].lines) == ["a", "b", "at most, at ε = 0.5"]
     noisy = plots.density({"little": mechanisms.Laplace(sensitivity=1.0, scale=1.0)}, value=0.0)
     assert list(noisy.panels[0].lines) == ["little"]
+
+
+def test_densities_of_several_scales_all_reach_the_ends_of_the_axis() -> None:
+    """The narrow ones ended in the middle of the picture, above 0."""
+    scales = (1.0, 4.0)
+    (panel,) = plots.density(*(mechanisms.Laplace(sensitivity=1.0, scale=b) for b in scales)).panels
+    for scale, line in zip(scales, panel.lines.values(), strict=True):
+        assert (line.x[0], line.x[-1]) == (panel.x.low, panel.x.high)
+        assert line.y == pytest.approx(np.exp(-np.abs(line.x) / scale) / (2 * scale), rel=1e-9)

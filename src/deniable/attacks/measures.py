@@ -35,13 +35,13 @@ def column_names(table: Table) -> list[str]:
     raise InvalidParameter("table", type_of(table), "must have named columns", "give a dict of columns or a DataFrame")
 
 
-def columns(table: Table, names: Sequence[str]) -> list[NDArray[Any]]:
+def columns(table: Table, names: Sequence[str], asked: str = "columns") -> list[NDArray[Any]]:
     """These columns as arrays of equal length."""
     if isinstance(names, str) or not isinstance(names, Iterable):
-        raise InvalidParameter("columns", names, "must be a list of column names")
+        raise InvalidParameter(asked, names, "must be a list of column names")
     wanted, there = list(names), column_names(table)
     if not wanted:
-        raise InvalidParameter("columns", wanted, "must name at least one column")
+        raise InvalidParameter(asked, wanted, "must name at least one column")
     for name in wanted:
         if name not in there:
             raise InvalidParameter("column", name, "is not in the table", f"it has {', '.join(there[:12])}")
@@ -70,7 +70,7 @@ def codes(column: NDArray[Any]) -> Ints:
 
 def classes(table: Table, quasi: Sequence[str]) -> Ints:
     """The number of the class of each row: rows that agree on all these columns are in one class."""
-    group, *rest = (codes(one) for one in columns(table, quasi))
+    group, *rest = (codes(one) for one in columns(table, quasi, "quasi"))
     for column in rest:  # numbers of pairs, made small again after each column: rows² at most, far from overflow
         group = codes(group * (int(column.max()) + 1) + column)
     return codes(group)

@@ -367,7 +367,7 @@ def moments_accountant(*, log_moment: Callable[[float], float], epsilon: Number)
     e = non_negative("epsilon", epsilon)
 
     def at(moment: float) -> float:
-        return _finite_bound("log_moment", log_moment(moment))
+        return _finite_bound("log_moment", log_moment, moment)
 
     best = _best_order(lambda a: at(a - 1) - (a - 1) * float(e)) - 1
     value = at(best)
@@ -390,7 +390,10 @@ def probability_preservation(*, order: Number, renyi: Number, chance: Number) ->
         return _up_exp((dec(r) - log_inverse(q)) * dec((a - 1) / a))
 
 
-def _finite_bound(name: str, value: float) -> float:
+def _finite_bound(name: str, function: Callable[[float], float], at: float) -> float:
+    if not callable(function):
+        raise InvalidParameter(name, function, "must be a function of one number", f"write {name}=lambda a: ...")
+    value = function(at)
     try:
         number = float(value)
         if number < value:  # numpy's longdouble stores more digits
@@ -403,7 +406,7 @@ def _finite_bound(name: str, value: float) -> float:
 
 
 def _renyi_at(renyi: Callable[[float], float], order: float) -> float:
-    return _finite_bound("renyi", renyi(order))
+    return _finite_bound("renyi", renyi, order)
 
 
 def _float_log(delta: Fraction) -> float:

@@ -201,7 +201,7 @@ class _Statistic:
             self._tried += math.factorial(len(data)) // math.prod(map(math.factorial, Counter(data).values()))
             if self._tried > MOST_ORDERS:
                 rule = f"the statistic would be tried on more than {MOST_ORDERS:,} orders of rows"
-                raise InvalidParameter("rows", len(data), rule, "take fewer rows or a smaller domain")
+                raise InvalidParameter("rows", NOTHING, rule, "take fewer rows or a smaller domain")
             self._found[data] = self._same_in_all_orders(data)
         return self._found[data]
 

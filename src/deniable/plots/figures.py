@@ -427,7 +427,8 @@ def _named(given: tuple[Curve | Mapping[str, Curve], ...]) -> dict[str, Curve]:
         items = one.items() if isinstance(one, Mapping) else [("", one)]
         for label, curve in items:
             if not isinstance(curve, Curve):
-                raise InvalidOperation(f"only curves can be drawn, not {type(curve).__name__}")
+                remedy = "; write mechanism.curve" if hasattr(curve, "curve") else ""
+                raise InvalidOperation(f"only curves can be drawn, not {type(curve).__name__}{remedy}")
             named[_short(str(label) or curve.expression())] = curve
     if not 1 <= len(named) <= MOST_CURVES:
         rule = f"between 1 and {MOST_CURVES} curves can be drawn together"

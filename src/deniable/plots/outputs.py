@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -125,12 +125,15 @@ def two_laws(
     band, kept = _band(across, ratio[np.maximum(p, q) > 0], epsilon)
     below += band
     note = f"Left: how likely each answer is on the two values. Right: what one answer does to the odds.{kept}"
+    if one.is_discrete:
+        never = float(np.sum(p[ratio == math.inf])), float(np.sum(q[ratio == -math.inf]))
+        note += f" {_alone(never, names)}." if max(never) > UNLIKELY else ""
     if false_alarms is not None:
-        threshold, alpha, beta = _best_test(_cells(one, points), _cells(two, points), false_alarms)
-        below += _threshold(threshold, names, epsilon)
-        if not one.is_discrete:
-            marks += _errors(points, p, q, ratio < threshold)
-        note += _tested(false_alarms, alpha, beta)
+        test = _best_test(_cells(one, points), _cells(two, points), ratio, false_alarms)
+        below += _threshold(test.threshold, names, epsilon)
+        border = [] if one.is_discrete else _errors(points, p, q, test)
+        marks += border
+        note += _tested(false_alarms, test, _short(names)[1], border)
     height = 1.2 * float(max(np.max(p), np.max(q)))
     largest = float(np.max(np.abs(ratio[known]), initial=0.1))
     reach = 1.25 * max(largest, epsilon if math.isfinite(epsilon) else 0.0)
@@ -171,17 +174,15 @@ def loss_laws(losses: Losses, names: tuple[str, str], epsilon: float, false_alar
     below += band
     note = f"Left: how likely each privacy loss is on the two values. Right: what it does to the odds.{kept}"
     if max(never) > UNLIKELY:
-        note += (
-            f" The loss is infinite with probability {never[0]:.3g} on {names[0]} and {never[1]:.3g} on {names[1]}: "
-            "such answers come on one of the two alone, and are drawn at the ends."
-        )
+        note += f" {_alone(never, names)}, and are drawn at the ends."
         for colour, (at, mass) in enumerate(zip((0.92 * reach, -0.92 * reach), never, strict=True)):
             marks += [Stems((at,), (mass,), "", colour), Level(at, "x", "∞" if at > 0 else "−∞")] if mass else []
     if false_alarms is not None:
-        threshold, alpha, beta = _best_test(losses.one, losses.two, false_alarms)
-        below += _threshold(threshold, names, epsilon)
-        marks.append(Level(threshold, "x", f"s = {threshold:.3f}"))
-        note += _tested(false_alarms, alpha, beta)
+        test = _best_test(losses.one, losses.two, losses.values, false_alarms)
+        below += _threshold(test.threshold, names, epsilon)
+        if math.isfinite(test.threshold):
+            marks.append(Level(test.threshold, "x", f"s = {test.threshold:.3f}"))
+        note += _tested(false_alarms, test, _short(names)[1], [])
     top = max(max(m.heights if isinstance(m, Stems) else m.y) for m in marks if isinstance(m, Stems | Line))
     labels: Labels = "above" if max(never) > UNLIKELY else "inside"
     panels = (
@@ -210,13 +211,35 @@ def _band(across: Axis, ratio: Any, epsilon: float) -> tuple[list[Mark], str]:
     return [wide, Level(epsilon, "y", f"ε = {epsilon:.4g}"), Level(-epsilon, "y")], _kept(ratio, epsilon)
 
 
+def _alone(never: tuple[float, float], names: tuple[str, str]) -> str:
+    return (
+        f"The loss is infinite with probability {never[0]:.3g} on {names[0]} and {never[1]:.3g} on {names[1]}: "
+        "such answers come on one of the two alone"
+    )
+
+
 def _threshold(at: float, names: tuple[str, str], epsilon: float) -> list[Mark]:
     """Where the best test changes its mind; beside ±ε two words would stand on each other."""
-    return [] if math.isclose(abs(at), epsilon, rel_tol=0.05) else [Level(at, "y", f"says {_short(names)[1]} below")]
+    if not math.isfinite(at) or math.isclose(abs(at), epsilon, rel_tol=0.05):
+        return []
+    return [Level(at, "y", f"says {_short(names)[1]} below")]
 
 
-def _tested(asked: float, alpha: float, beta: float) -> str:
-    return f" The best test with at most {asked:.3g} false alarms misses {beta:.3g}; it alarms {alpha:.3g}."
+def _tested(asked: float, test: _Test, name: str, border: list[Mark]) -> str:
+    """What the best test does, and how often it misses."""
+    drawn = [mark.at for mark in border if isinstance(mark, Level)]
+    if drawn:
+        rule = f"{'above' if test.alarms[-1] else 'below'} s = {drawn[0]:.3f}"
+    elif not math.isfinite(test.threshold):
+        rule = f"on every answer that {name} can give"
+    else:
+        level = f"{test.threshold:.4g}"
+        where = [f"where the log-ratio is below {level}"] if test.below > 0 else []
+        if test.tied > HEAVY or not where:
+            there = "it" if where else "the log-ratio"
+            where.append(f"with probability {test.coin:.3g} where {there} is {level}")
+        rule = ", and ".join(where)
+    return f" The best test with at most {asked:.3g} false alarms misses {test.misses:.3g}; it says {name} {rule}."
 
 
 def _kept(ratio: Any, epsilon: float) -> str:
@@ -248,10 +271,11 @@ def density(*mechanisms: Mechanism | Protocol | Mapping[str, Mechanism | Protoco
     found = [(name or _named(m), _law(m, value)) for name, m in _each(mechanisms)]
     marks: list[Mark] = []
     drawn = [_seen(law) for _, law in found]
+    places = np.unique(np.concatenate([points for points, _ in drawn]))
+    drawn = [own if law.is_discrete else (places, law.pdf(places)) for own, (_, law) in zip(drawn, found, strict=True)]
     for colour, ((name, law), (points, heights)) in enumerate(zip(found, drawn, strict=True)):
         marks += _drawn(points, heights, name, colour, law)
     top = max(float(np.max(heights)) for _, heights in drawn)
-    places = np.unique(np.concatenate([points for points, _ in drawn]))
     discrete = all(law.is_discrete for _, law in found)
     across = _across(places, found[0][1]) if discrete else Axis("answer", float(places[0]), float(places[-1]))
     word = "probability" if discrete else "density"
@@ -344,30 +368,55 @@ def _cells(law: OutputLaw, points: Any) -> Any:
     return np.diff(np.concatenate(([0.0], below, [1.0])))
 
 
-def _best_test(p: Any, q: Any, rate: float) -> tuple[float, float, float]:
-    """The threshold of log p/q, the false alarms and the misses of the likelihood-ratio test at this rate.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Test:
+    """The likelihood-ratio test of x against x2: it says x2 below the threshold, and by a coin at it."""
+
+    threshold: float
+    below: float
+    """How likely an answer below the threshold is on x or on x2."""
+    tied: float
+    """How likely an answer at the threshold is on x."""
+    coin: float
+    misses: float
+    alarms: Any
+    """Cells that together have nearly the rate of false alarms, without a coin: equal log-ratios from one end on."""
+    part: float
+    """The part of the next cell that they lack."""
+
+
+def _best_test(p: Any, q: Any, ratio: Any, rate: float) -> _Test:
+    """The test with this rate of false alarms that misses least, from the probabilities of cells and log p/q.
 
     Where the log-ratio is at the threshold, the test flips a coin (Neyman & Pearson), so that it alarms at this rate.
     """
-    with np.errstate(divide="ignore"):
-        ratio = np.where(p > 0, np.log(np.maximum(p, 1e-300)) - np.log(np.maximum(q, 1e-300)), -np.inf)
-    order = np.argsort(ratio)
+    told = np.round(np.where(np.maximum(p, q) > 0, ratio, math.inf), 12)
+    told = np.where(np.isnan(told), math.inf, told)
+    from_the_end = -1 if told[-1] <= told[0] else 1
+    order = np.lexsort((from_the_end * np.arange(len(told)), told))
     count = int(np.searchsorted(np.cumsum(p[order]), rate, side="right"))
-    alpha, hits = float(np.sum(p[order[:count]])), float(np.sum(q[order[:count]]))
     last = order[min(count, len(order) - 1)]
-    if count < len(order) and p[last] > 0:
-        hits += (rate - alpha) / float(p[last]) * float(q[last])
-        alpha = rate
-    threshold = float(ratio[last])
-    return (threshold if math.isfinite(threshold) else 0.0), alpha, max(0.0, 1 - hits)
+    below, at = told < told[last], told == told[last]
+    spent, tied = float(np.sum(p[below])), float(np.sum(p[at]))
+    coin = min(1.0, (rate - spent) / tied) if tied > 0 else 1.0
+    hits = float(np.sum(q[below]) + coin * np.sum(q[at]))
+    seen = float(np.sum(p[below]) + np.sum(q[below]))
+    alarms = np.zeros(len(told), dtype=bool)
+    alarms[order[:count]] = True
+    left = rate - float(np.sum(p[order[:count]]))
+    part = left / float(p[last]) if count < len(order) and p[last] > 0 else 0.0
+    return _Test(float(np.min(ratio[at])), seen, tied, coin, max(0.0, 1 - hits), alarms, part)
 
 
-def _errors(points: Any, p: Any, q: Any, alarm: Any) -> list[Mark]:
+def _errors(points: Any, p: Any, q: Any, test: _Test) -> list[Mark]:
     """The two kinds of error as areas, and the border between them, where the test has only one."""
+    alarm = test.alarms
     border = np.flatnonzero(alarm[1:] != alarm[:-1])
     if len(border) != 1:
         return []
-    at = float(points[border[0]] + points[border[0] + 1]) / 2
+    edges = np.concatenate((points[:1], (points[1:] + points[:-1]) / 2, points[-1:]))
+    edge = int(border[0]) + 1
+    at = float(edges[edge] + test.part * (edges[edge - 1 if alarm[-1] else edge + 1] - edges[edge]))
     marks: list[Mark] = [Level(at, "x", f"s = {at:.3f}")]
     for colour, (where, law) in enumerate(((alarm, p), (~alarm, q))):
         low, high = np.flatnonzero(where)[[0, -1]]
