@@ -463,6 +463,59 @@ def test_a_function_is_followed_where_it_is_given_what_release_returns() -> None
     assert min(stems.heights) == pytest.approx(math.exp(-1) / (1 + math.exp(-1)))
 
 
+@pytest.mark.parametrize(
+    ("function", "places"),
+    [
+        (lambda y: np.maximum(y, 0), [0, 1, 2]),
+        (np.sign, [-1, 0, 1]),
+        (lambda y: np.greater(y, 0), [0, 1]),
+        (lambda y: Fraction(max(0, y), 2), [0, 0.5, 1]),
+        (lambda y: [min(max(y, 0), 2)], [0, 1, 2]),
+        (lambda y: np.array([min(max(y, 0), 2), 7]), [0, 1, 2]),
+        (lambda y: min(y, 1) if y >= 0 else math.nan, [0, 1, 2]),
+    ],
+    ids=["NumPy's number", "sign", "NumPy's truth", "fraction", "list", "array", "no number"],
+)
+def test_what_numpy_makes_of_an_answer_is_followed(function: Callable[[Any], Any], places: list[float]) -> None:
+    """max(0, y) was drawn, and np.maximum(y, 0) failed: NumPy's whole numbers are no ints."""
+    made = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1).then(function)
+    one, two = only(plots.laws(made, 0, 1).panels[0], Stems)
+    assert np.asarray(one.x[: len(places)]) == pytest.approx(places, abs=0.07)
+    r = math.exp(-1)
+    first = 1 / (1 + r) if places[0] == 0 else r / (1 + r)
+    if str(function(-1)) == str(function(0)):
+        assert (one.heights[0], two.heights[0]) == pytest.approx((first, first * r))
+    assert sum(one.heights) == pytest.approx(1)
+    law = made.law(0)
+    assert law.mean == pytest.approx(float(law.masses @ law.places))
+    assert law.places[: len(places)].tolist() == places
+
+
+def test_what_is_made_of_an_answer_and_cannot_be_listed_is_refused() -> None:
+    made = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1).then(lambda y: {"y": y})
+    with pytest.raises(InvalidOperation, match="of type dict, which cannot be listed; make a number"):
+        plots.laws(made, 0, 1)
+
+
+@pytest.mark.parametrize("kind", ["product", "one in a tuple", "parallel"])
+def test_a_function_of_a_tuple_is_not_given_the_one_number_of_it_that_differs(kind: str) -> None:
+    """np.sum takes a number too: the law of the first answer was drawn as that of the sum, and ans[0] failed."""
+    noisy = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1)
+    several, pair = {
+        "product": (noisy * noisy.on(lambda _: 0), (0, 1)),
+        "one in a tuple": (noisy**1, (0, 1)),
+        "parallel": (mechanisms.Parallel.by_value([noisy, noisy], unit=ROW), ((0, 5), (1, 5))),
+    }[kind]
+    for function in (np.sum, lambda answers: answers[0] > 0):
+        figure = plots.laws(several.then(function), *pair)
+        assert "before the last step" in figure.note
+        assert len(only(figure.panels[0], Stems)[0].x) > 2
+    choice = several.followed_by(lambda answers: noisy if np.sum(answers[0]) > 0 else noisy, curve=noisy.curve)
+    if kind == "parallel":
+        with pytest.raises(InvalidOperation, match="several numbers"):
+            plots.laws(choice, *pair)
+
+
 def test_a_choice_after_two_answers_is_followed() -> None:
     """Answers about 0 and 1 of scale 2, and the third as noisy as the sum of the first two says: all 81³ by hand."""
     noisy = {scale: mechanisms.DiscreteLaplace(sensitivity=1, scale=scale) for scale in (Fraction(1, 2), 1, 2)}

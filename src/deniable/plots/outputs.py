@@ -19,7 +19,7 @@ from deniable.local.base import Protocol, Telling
 from deniable.mechanisms import limits
 from deniable.mechanisms.apart import Losses, Part, Told, alike, joined
 from deniable.mechanisms.base import Mechanism
-from deniable.mechanisms.laws import Masses, OutputLaw, Pieces, masses
+from deniable.mechanisms.laws import Masses, OutputLaw, Pieces, are_numbers, masses
 from deniable.mechanisms.steps import Additive
 from deniable.plots.spec import Axis, Band, Figure, Labels, Level, Line, Mark, Panel, Stems
 
@@ -379,7 +379,7 @@ def _errors(points: Any, p: Any, q: Any, alarm: Any) -> list[Mark]:
 
 
 def _names(law: OutputLaw) -> tuple[str, ...]:
-    if isinstance(law, Masses) and not all(isinstance(a, int | float) for a in law.answers):
+    if isinstance(law, Masses) and not are_numbers(law.answers):
         return tuple("none" if a is None or a == () else str(a) for a in law.answers)
     return ()
 
