@@ -510,10 +510,9 @@ def test_a_function_of_a_tuple_is_not_given_the_one_number_of_it_that_differs(ki
         figure = plots.laws(several.then(function), *pair)
         assert "before the last step" in figure.note
         assert len(only(figure.panels[0], Stems)[0].x) > 2
-    choice = several.followed_by(lambda answers: noisy if np.sum(answers[0]) > 0 else noisy, curve=noisy.curve)
     if kind == "parallel":
         with pytest.raises(InvalidOperation, match="several numbers"):
-            plots.laws(choice, *pair)
+            plots.laws(several.followed_by(lambda answers: several, curve=several.curve), *pair)
 
 
 def test_a_choice_after_two_answers_is_followed() -> None:

@@ -340,8 +340,8 @@ def _plain(made: Any) -> Any:
         hash(made)
     except TypeError:
         raise InvalidOperation(
-            f"what is made of an answer is of type {type(made).__name__}, which cannot be listed; make a number, a text "
-            "or a tuple of it, or look at plots.tradeoff(mechanism.curve)"
+            f"what is made of an answer is of type {type(made).__name__}, which cannot be listed; make a number, a "
+            "text or a tuple of it, or look at plots.tradeoff(mechanism.curve)"
         ) from None
     return made
 
