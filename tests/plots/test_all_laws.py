@@ -433,6 +433,18 @@ def test_values_that_are_no_neighbours_are_called_so_by_their_losses() -> None:
     assert "reaches ±2, outside the band ±1: these two values are not neighbours" in figure.note
 
 
+def test_of_rows_that_differ_in_one_column_that_column_is_drawn() -> None:
+    """The losses of the whole row were drawn, where the words of the column can be."""
+    drinks = local.KaryRandomizedResponse(categories=3, epsilon=2), ["tea", "milk", "water"]
+    whole = local.TableResponse({"smokes": local.RandomizedResponse(epsilon=1), "drink": drinks})
+    figure = plots.laws(whole, {"smokes": "yes", "drink": "tea"}, {"smokes": "yes", "drink": "water"})
+    assert figure.panels[0].x.names == ("tea", "milk", "water")
+    assert "Drawn: column drink; all else has the same law on both values" in figure.note
+    (one, two) = only(figure.panels[0], Stems)
+    assert one.heights == pytest.approx((math.e**2 / (math.e**2 + 2), *[1 / (math.e**2 + 2)] * 2))
+    assert two.heights == pytest.approx(one.heights[::-1])
+
+
 def test_long_values_that_begin_alike_are_told_apart_in_the_legend() -> None:
     figure = plots.laws(mechanisms.Sum(low=0, high=2, unit=ROW, epsilon=1), [1] * 20, [1] * 21)
     assert figure.panels[0].names == ("on first", "on second")
