@@ -527,6 +527,25 @@ def test_a_function_of_a_tuple_is_not_given_the_one_number_of_it_that_differs(ki
             plots.laws(several.followed_by(lambda answers: several, curve=several.curve), *pair)
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "pair", "function"),
+    [
+        (mechanisms.Mean(low=0, high=1, unit=REPLACED, rows=3, epsilon=1.0), ([1.0] * 3, [1.0, 1.0, 0.0]), lambda y: y > 1),
+        (mechanisms.Histogram(categories=["a"], unit=ROW, epsilon=1.0), (["a"], ["a", "a"]), np.sum),
+        (cautionary.NameAndShame(records=2), (["ann", "bob"], ["ann", "cy"]), lambda picked: picked[0]),
+    ],
+    ids=["clamped", "an array", "in words"],
+)  # fmt: skip
+def test_a_function_is_never_given_what_release_never_returns(
+    mechanism: Mechanism, pair: Pair, function: Callable[[Any], Any]
+) -> None:
+    """A mean beyond its bounds had a probability, and `picked[0]` of a place and a record was a bracket."""
+    made = mechanism.then(function)
+    with pytest.raises(InvalidOperation, match="not of what release returns"):
+        made.law(pair[0])
+    assert "before the last step" in plots.laws(made, *pair).note or "before it is" in plots.laws(made, *pair).note
+
+
 def test_a_choice_after_two_answers_is_followed() -> None:
     """Answers about 0 and 1 of scale 2, and the third as noisy as the sum of the first two says: all 81³ by hand."""
     noisy = {scale: mechanisms.DiscreteLaplace(sensitivity=1, scale=scale) for scale in (Fraction(1, 2), 1, 2)}

@@ -227,6 +227,12 @@ def numbers(noisy: Any, one: Any, two: Any, names: Callable[[int], str], before:
     ]
 
 
+def the_answer(parts: Sequence[Told]) -> Part | None:
+    """The part that is what `release` returns, where one is."""
+    alone = parts[0] if len(parts) == 1 else None
+    return alone if isinstance(alone, Part) and alone.is_answer and alone.times == 1 else None
+
+
 def pushed_apart(part: Part, function: Callable[[Any], Any]) -> Part:
     """What a function makes of an answer, on two values: read in the same cells of both."""
     answers, one, two = listed(part)
