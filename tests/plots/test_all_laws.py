@@ -398,6 +398,14 @@ def test_the_losses_of_many_parts_add_up(mechanism: Mechanism, pair: Pair, true:
     assert missed == pytest.approx(true().beta(alpha=0.1), rel=0.01)
 
 
+@pytest.mark.parametrize("moves", [(0.5, -0.5, 1.0), (0.3, 0.3, 0.3, 0.3), (1.0, 0.1, 0.01)])
+def test_the_largest_loss_is_not_joined_with_those_beside_it(moves: tuple[float, ...]) -> None:
+    """In a bin with others it would look as if the log-ratio never reached ±ε."""
+    mechanism = mechanisms.Laplace(sensitivity=sum(map(abs, moves)), scale=1.0, dimension=len(moves))
+    found = log_ratio(*pair_of(mechanism, [0.0] * len(moves), list(moves)))
+    assert (found[0], found[-1]) == pytest.approx((-sum(map(abs, moves)), sum(map(abs, moves))), abs=1e-9)
+
+
 def test_what_is_drawn_of_many_losses_is_all_of_them() -> None:
     """Stairs and single heavy losses together: they add up, and their total variation is that of the pair."""
     mechanism = mechanisms.Laplace(sensitivity=2.0, epsilon=2, dimension=2)
