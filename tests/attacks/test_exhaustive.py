@@ -38,12 +38,14 @@ def test_the_bound_is_met():
     assert attack.wrong_bits(error=0.5) == 2
 
 
-def test_reconstruction_is_the_best_candidate_by_brute_force():
+@pytest.mark.parametrize("people", [6, 10])
+def test_reconstruction_is_the_best_candidate_by_brute_force(people: int):
+    """From nine people on, a few questions only bound the disagreement with a candidate."""
     seed = secrets.randbits(64)
     rng = np.random.default_rng(seed)
-    attack = ExhaustiveReconstruction(people=6)
+    attack = ExhaustiveReconstruction(people=people)
     for _ in range(20):
-        answers = rng.normal(3, 2, size=64)
+        answers = rng.normal(people / 2, 2, size=2**people)
         worst = np.max(np.abs(attack.asked @ attack.asked.T - answers), axis=1)
         found = attack.reconstruct(answers).astype(int)
         assert np.max(np.abs(attack.asked @ found - answers)) == pytest.approx(worst.min()), f"seed {seed}"

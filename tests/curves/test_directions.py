@@ -414,3 +414,20 @@ def test_a_rare_answer_that_reveals_everything_has_an_infinite_mean_loss(rare: f
     assert curve.forward.loss.deviation == math.inf
     assert curve.backward.loss.mean == pytest.approx(0.5 * math.log(0.5 / (0.5 - rare)), abs=1e-12)
     assert curve.kl() == math.inf
+
+
+@pytest.mark.parametrize("order", [1.01, 1.5, 2.0, 10.0])
+@pytest.mark.parametrize("scale", [0.1, 0.5, 1.0, 3.0, 10.0, 30.0])
+def test_the_smallest_loss_counts_in_a_moment(scale: float, order: float) -> None:
+    """Laplace noise has up to half of its mass there. It was dropped: the lower bound was 0, below that of order 1."""
+    from mpmath import mp, mpf
+
+    with mp.workdps(40):
+        a, s = mpf(order), 1 / mpf(scale)
+        truth = float(mp.log((a * mp.exp((a - 1) * s) + (a - 1) * mp.exp(-a * s)) / (2 * a - 1)) / (a - 1))
+    curve = curves.laplace(scale=scale)
+    for direction in (curve.forward, curve.backward):
+        low, high = direction.renyi_bounds(order=order)
+        assert low <= truth * (1 + 1e-12)
+        assert high >= truth * (1 - 1e-12)
+        assert high - low <= 5e-3 * high

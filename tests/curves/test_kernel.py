@@ -246,6 +246,19 @@ def test_blackwells_theorem_for_two_datasets():
     assert seen == {True, False}, f"seed {seed}"
 
 
+@pytest.mark.parametrize("more", [1e-2, 1e-4, 1e-6])
+def test_nothing_makes_an_answer_a_little_more_telling(more: float) -> None:
+    """Two coins, of ε = 1 and of a little more: from the second to the first there is a post-processing, and back the
+    nearest one is to do nothing.
+    """
+    one, two = (Kernel.of([[p, 1 - p], [1 - p, p]]) for p in (1 / (1 + math.exp(-e)) for e in (1.0, 1.0 + more)))
+    kept = two.garbling(one).matrix[0, 0]
+    p, better = one.matrix[0, 0], two.matrix[0, 0]
+    assert kept == pytest.approx((p + better - 1) / (2 * better - 1), abs=1e-8)
+    with pytest.raises(InvalidOperation, match=f"off by {better - p:.3g} in some entry"):
+        one.garbling(two)
+
+
 def _random_rows(rng: np.random.Generator, datasets: int) -> list[list[float]]:
     return [row.tolist() for row in rng.dirichlet(np.ones(4), size=datasets)]
 

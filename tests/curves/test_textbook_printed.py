@@ -21,6 +21,12 @@ def test_a_printed_number_is_of_no_use_as_a_number():
             use(pair)
 
 
+def test_the_printed_shift_of_a_posterior_falls_where_the_right_one_rises():
+    """e^-1 and tanh(1/2)."""
+    pair = PRINTED.posterior_shift(epsilon=1)
+    assert (pair.printed, pair.right) == pytest.approx((0.367879441171442, 0.462117157260010), rel=1e-14)
+
+
 def test_the_printed_estimate_of_randomized_response_is_biased():
     """θ = .3, ν = .5: answers say yes with probability .5 · .3 + .25 = .4; the printed estimate has mean 1.1."""
     pair = PRINTED.randomized_response_estimate(share=0.4, nu=0.5)

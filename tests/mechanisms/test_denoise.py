@@ -49,6 +49,9 @@ def test_few_numbers_are_left_alone_and_small_ones_go_to_the_centre():
     assert denoise.shrink([1.0, 5.0], sigma=1.0).tolist() == [1.0, 5.0]
     assert denoise.shrink([0.1, -0.1, 0.05], sigma=1.0).tolist() == [0.0, 0.0, 0.0]
     assert denoise.shrink([7.1, 6.9, 7.0, 7.0], sigma=1.0, towards="mean") == pytest.approx([7.0] * 4)
+    # The mean takes one more number: of these four, 14 away from it in square, (4 - 3)/14 is shrunk.
+    by_hand = [3 + 13 / 14 * away for away in (-2, -1, 0, 3)]
+    assert denoise.shrink([1.0, 2.0, 3.0, 6.0], sigma=1.0, towards="mean") == pytest.approx(by_hand)
 
 
 def test_projection_is_nearest_and_brings_no_truth_farther_away():

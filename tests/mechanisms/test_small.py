@@ -83,6 +83,24 @@ def test_answers_that_no_data_have_are_infinitely_far():
     assert small.distance_to(sum, (0, 1), 7, domain=[0, 1], unit=REPLACED) == math.inf
 
 
+def test_answers_of_more_rows_than_were_looked_at_are_not_called_infinitely_far():
+    """They were: 7 rows of 3, which is 4 rows away, and none of one, which is 1."""
+    assert small.distance_to(len, "aab", 6, domain="ab", unit=ROW) == 3
+    assert small.distance_to(len, "aab", 0, domain="ab", unit=ROW) == 3
+    assert small.distance_to(max, (0, 1, 1), 0, domain=[0, 1], unit=ROW) == 2  # no rows have no maximum
+    with pytest.raises(InvalidParameter, match="of at most 6 rows have it: it never comes, or is more than 3 rows"):
+        small.distance_to(len, "aab", 7, domain="ab", unit=ROW)
+
+
+def test_the_distance_to_an_answer_is_the_distance_to_the_nearest_data_that_have_it():
+    """Brute force over all data of at most twice as many rows, rows added and removed."""
+    every = [data for rows in range(5) for data in small.datasets([0, 1, 2], rows=rows)]
+    for start in small.datasets([0, 1, 2], rows=2):
+        for answer in {sum(data) for data in every}:
+            nearest = min(small.distance(start, data, unit=ROW) for data in every if sum(data) == answer)
+            assert small.distance_to(sum, start, answer, domain=[0, 1, 2], unit=ROW) == nearest
+
+
 def test_what_cannot_be_enumerated_is_refused():
     with pytest.raises(InvalidParameter, match="datasets"):
         small.datasets(range(100), rows=10)

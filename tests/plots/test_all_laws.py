@@ -398,6 +398,14 @@ def test_the_losses_of_many_parts_add_up(mechanism: Mechanism, pair: Pair, true:
     assert missed == pytest.approx(true().beta(alpha=0.1), rel=0.01)
 
 
+@pytest.mark.parametrize("moves", [(0.5, -0.5, 1.0), (0.3, 0.3, 0.3, 0.3), (1.0, 0.1, 0.01)])
+def test_the_largest_loss_is_not_joined_with_those_beside_it(moves: tuple[float, ...]) -> None:
+    """In a bin with others it would look as if the log-ratio never reached ±ε."""
+    mechanism = mechanisms.Laplace(sensitivity=sum(map(abs, moves)), scale=1.0, dimension=len(moves))
+    found = log_ratio(*pair_of(mechanism, [0.0] * len(moves), list(moves)))
+    assert (found[0], found[-1]) == pytest.approx((-sum(map(abs, moves)), sum(map(abs, moves))), abs=1e-9)
+
+
 def test_what_is_drawn_of_many_losses_is_all_of_them() -> None:
     """Stairs and single heavy losses together: they add up, and their total variation is that of the pair."""
     mechanism = mechanisms.Laplace(sensitivity=2.0, epsilon=2, dimension=2)
@@ -433,6 +441,18 @@ def test_values_that_are_no_neighbours_are_called_so_by_their_losses() -> None:
     assert "reaches ±2, outside the band ±1: these two values are not neighbours" in figure.note
 
 
+def test_of_rows_that_differ_in_one_column_that_column_is_drawn() -> None:
+    """The losses of the whole row were drawn, where the words of the column can be."""
+    drinks = local.KaryRandomizedResponse(categories=3, epsilon=2), ["tea", "milk", "water"]
+    whole = local.TableResponse({"smokes": local.RandomizedResponse(epsilon=1), "drink": drinks})
+    figure = plots.laws(whole, {"smokes": "yes", "drink": "tea"}, {"smokes": "yes", "drink": "water"})
+    assert figure.panels[0].x.names == ("tea", "milk", "water")
+    assert "Drawn: column drink; all else has the same law on both values" in figure.note
+    (one, two) = only(figure.panels[0], Stems)
+    assert one.heights == pytest.approx((math.e**2 / (math.e**2 + 2), *[1 / (math.e**2 + 2)] * 2))
+    assert two.heights == pytest.approx(one.heights[::-1])
+
+
 def test_long_values_that_begin_alike_are_told_apart_in_the_legend() -> None:
     figure = plots.laws(mechanisms.Sum(low=0, high=2, unit=ROW, epsilon=1), [1] * 20, [1] * 21)
     assert figure.panels[0].names == ("on first", "on second")
@@ -461,6 +481,77 @@ def test_a_function_is_followed_where_it_is_given_what_release_returns() -> None
     number = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1).then(lambda y: y > 0)
     (stems, _) = only(plots.laws(number, 0, 1).panels[0], Stems)
     assert min(stems.heights) == pytest.approx(math.exp(-1) / (1 + math.exp(-1)))
+
+
+@pytest.mark.parametrize(
+    ("function", "places"),
+    [
+        (lambda y: np.maximum(y, 0), [0, 1, 2]),
+        (np.sign, [-1, 0, 1]),
+        (lambda y: np.greater(y, 0), [0, 1]),
+        (lambda y: Fraction(max(0, y), 2), [0, 0.5, 1]),
+        (lambda y: [min(max(y, 0), 2)], [0, 1, 2]),
+        (lambda y: np.array([min(max(y, 0), 2), 7]), [0, 1, 2]),
+        (lambda y: min(y, 1) if y >= 0 else math.nan, [0, 1, 2]),
+    ],
+    ids=["NumPy's number", "sign", "NumPy's truth", "fraction", "list", "array", "no number"],
+)
+def test_what_numpy_makes_of_an_answer_is_followed(function: Callable[[Any], Any], places: list[float]) -> None:
+    """max(0, y) was drawn, and np.maximum(y, 0) failed: NumPy's whole numbers are no ints."""
+    made = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1).then(function)
+    one, two = only(plots.laws(made, 0, 1).panels[0], Stems)
+    assert np.asarray(one.x[: len(places)]) == pytest.approx(places, abs=0.07)
+    r = math.exp(-1)
+    first = 1 / (1 + r) if places[0] == 0 else r / (1 + r)
+    if str(function(-1)) == str(function(0)):
+        assert (one.heights[0], two.heights[0]) == pytest.approx((first, first * r))
+    assert sum(one.heights) == pytest.approx(1)
+    law = made.law(0)
+    assert law.mean == pytest.approx(float(law.masses @ law.places))
+    assert law.places[: len(places)].tolist() == places
+
+
+def test_what_is_made_of_an_answer_and_cannot_be_listed_is_refused() -> None:
+    made = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1).then(lambda y: {"y": y})
+    with pytest.raises(InvalidOperation, match="of type dict, which cannot be listed; make a number"):
+        plots.laws(made, 0, 1)
+
+
+@pytest.mark.parametrize("kind", ["product", "one in a tuple", "parallel"])
+def test_a_function_of_a_tuple_is_not_given_the_one_number_of_it_that_differs(kind: str) -> None:
+    """np.sum takes a number too: the law of the first answer was drawn as that of the sum, and ans[0] failed."""
+    noisy = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1)
+    several, pair = {
+        "product": (noisy * noisy.on(lambda _: 0), (0, 1)),
+        "one in a tuple": (noisy**1, (0, 1)),
+        "parallel": (mechanisms.Parallel.by_value([noisy, noisy], unit=ROW), ((0, 5), (1, 5))),
+    }[kind]
+    for function in (np.sum, lambda answers: answers[0] > 0):
+        figure = plots.laws(several.then(function), *pair)
+        assert "before the last step" in figure.note
+        assert len(only(figure.panels[0], Stems)[0].x) > 2
+    if kind == "parallel":
+        with pytest.raises(InvalidOperation, match="several numbers"):
+            plots.laws(several.followed_by(lambda answers: several, curve=several.curve), *pair)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "pair", "function"),
+    [
+        (mechanisms.Mean(low=0, high=1, unit=REPLACED, rows=3, epsilon=1.0), ([1.0] * 3, [1.0, 1.0, 0.0]), lambda y: y > 1),
+        (mechanisms.Histogram(categories=["a"], unit=ROW, epsilon=1.0), (["a"], ["a", "a"]), np.sum),
+        (cautionary.NameAndShame(records=2), (["ann", "bob"], ["ann", "cy"]), lambda picked: picked[0]),
+    ],
+    ids=["clamped", "an array", "in words"],
+)  # fmt: skip
+def test_a_function_is_never_given_what_release_never_returns(
+    mechanism: Mechanism, pair: Pair, function: Callable[[Any], Any]
+) -> None:
+    """A mean beyond its bounds had a probability, and `picked[0]` of a place and a record was a bracket."""
+    made = mechanism.then(function)
+    with pytest.raises(InvalidOperation, match="not of what release returns"):
+        made.law(pair[0])
+    assert "before the last step" in plots.laws(made, *pair).note or "before it is" in plots.laws(made, *pair).note
 
 
 def test_a_choice_after_two_answers_is_followed() -> None:

@@ -87,7 +87,12 @@ def _moment_below(law: Law, power: float) -> float:
     """A lower bound on log E_P e^(power L), power > 0: the moment of a grid law that `law` dominates."""
     if law.infinity > 0:
         return math.inf
-    known = law if isinstance(law, FiniteLaw) else lattice.below(law, lattice.spread_points(law, 1e-30, 4 * CELLS))
+    if isinstance(law, FiniteLaw):
+        known: FiniteLaw | lattice.GridLaw = law
+    else:
+        points = lattice.spread_points(law, 1e-30, 4 * CELLS)
+        # A grid drops what lies at its first point: the smallest loss may carry half of the mass.
+        known = lattice.below(law, np.concatenate(([points[0] - 1e-6 * (points[-1] - points[0])], points)))
     kept = known.masses > 0
     if not np.any(kept):
         return 0.0

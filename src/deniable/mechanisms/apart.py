@@ -22,7 +22,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
-from deniable.mechanisms.laws import Masses, NoiseLaw, OutputLaw, Pieces, Stairs, between, image, in_cells
+from deniable.mechanisms.laws import Masses, NoiseLaw, OutputLaw, Pieces, Stairs, are_numbers, between, image, in_cells
 from deniable.mechanisms.values import Floats
 
 MOST_LOSSES: Final = 1000
@@ -227,6 +227,12 @@ def numbers(noisy: Any, one: Any, two: Any, names: Callable[[int], str], before:
     ]
 
 
+def the_answer(parts: Sequence[Told]) -> Part | None:
+    """The part that is what `release` returns, where one is."""
+    alone = parts[0] if len(parts) == 1 else None
+    return alone if isinstance(alone, Part) and alone.is_answer and alone.times == 1 else None
+
+
 def pushed_apart(part: Part, function: Callable[[Any], Any]) -> Part:
     """What a function makes of an answer, on two values: read in the same cells of both."""
     answers, one, two = listed(part)
@@ -235,7 +241,7 @@ def pushed_apart(part: Part, function: Callable[[Any], Any]) -> Part:
         found = made.setdefault(image(function, answer), [0.0, 0.0])
         found[0] += p
         found[1] += q
-    if all(isinstance(each, int | float) for each in made):
+    if are_numbers(made):
         made = dict(sorted(made.items()))
     first, second = np.array(list(made.values())).T
     return Part(Masses(tuple(made), first), Masses(tuple(made), second), is_answer=True)
@@ -251,8 +257,11 @@ def listed(part: Part) -> tuple[list[Any], list[float], list[float]]:
 
 
 def named(parts: Iterable[Told], name: str) -> list[Told]:
-    """Parts of one of several mechanisms."""
-    return [replace(p, name=f"{name}, {p.name}" if p.name else name) if isinstance(p, Part) else p for p in parts]
+    """Parts of one of several mechanisms, whose answers come in a tuple."""
+    return [
+        replace(p, name=f"{name}, {p.name}" if p.name else name, is_answer=False) if isinstance(p, Part) else p
+        for p in parts
+    ]
 
 
 def made_from(parts: Iterable[Told], before: str) -> list[Told]:
@@ -264,8 +273,10 @@ def made_from(parts: Iterable[Told], before: str) -> list[Told]:
 
 
 def repeated(parts: Iterable[Told], count: int) -> list[Told]:
-    """The parts of so many independent answers."""
-    return [replace(p, times=p.times * count) if isinstance(p, Part) else p.power(count) for p in parts]
+    """The parts of so many independent answers, which come in a tuple: also one comes so."""
+    return [
+        replace(p, times=p.times * count, is_answer=False) if isinstance(p, Part) else p.power(count) for p in parts
+    ]
 
 
 def differing(parts: Iterable[Told]) -> list[Told]:

@@ -335,15 +335,14 @@ def _all_answers(mechanism: Mechanism, x: Any, x2: Any) -> Answers:
 
 def _and_then(before: Answers, mechanism: Mechanism, x: Any, x2: Any) -> Answers:
     """Answers with one more. What is rarer than 10⁻¹⁵ on both values is left out."""
-    from deniable.mechanisms.apart import Part, listed
+    from deniable.mechanisms.apart import listed, the_answer
 
-    told = mechanism.told_apart(x, x2)
-    if len(told) != 1 or not isinstance(told[0], Part) or not told[0].is_answer or told[0].times > 1:
+    if (told := the_answer(mechanism.told_apart(x, x2))) is None:
         raise InvalidOperation(
             "what is chosen after an answer of several numbers has no law that could be told; choose after answers of "
             "one number, or look at plots.tradeoff(mechanism.curve)"
         )
-    shown = list(zip(*listed(told[0]), strict=True))
+    shown = list(zip(*listed(told), strict=True))
     return [((*so, y), p * a, q * b) for so, p, q in before for y, a, b in shown if max(p * a, q * b) > 1e-15]
 
 
@@ -528,17 +527,23 @@ class Processed(_Around):
 
     def law(self, value: Any) -> OutputLaw:
         """Masses on what the function makes of an answer. It is called for many answers, twice for each."""
+        from deniable.mechanisms.apart import the_answer
         from deniable.mechanisms.laws import pushed
 
-        return pushed(self.mechanism.law(value), self.function)
+        law = self.mechanism.law(value)
+        if the_answer(self.mechanism.told_apart(value, value)) is None:
+            raise InvalidOperation(
+                f"the law that {type(self.mechanism).__name__} tells is not of what release returns, which the "
+                "function is given; ask it without then, or look at plots.laws(mechanism, x, x2)"
+            )
+        return pushed(law, self.function)
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
         """What the function makes of an answer of one part; of several, the parts before it: it tells no more."""
-        from deniable.mechanisms.apart import Part, made_from, pushed_apart
+        from deniable.mechanisms.apart import made_from, pushed_apart, the_answer
 
         found = self.mechanism.told_apart(x, x2)
-        whole = found[0] if len(found) == 1 else None
-        if isinstance(whole, Part) and whole.is_answer and whole.times == 1:
+        if (whole := the_answer(found)) is not None:
             return [pushed_apart(whole, self.function)]
         return made_from(found, "what it was before the last step (then)")
 

@@ -145,6 +145,10 @@ class NameAndShame(Mechanism):
         told = [f"({i}, {record!r})" for i, record in enumerate(self._declared(value))]
         return masses(told, [1 / self.records] * self.records)
 
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The places with their records, in words: records need not be such that they can be compared."""
+        return [Part(self.law(x), self.law(x2))]
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Final, final
 
 import numpy as np
@@ -158,8 +159,8 @@ class Masses(OutputLaw):
 
     @property
     def places(self) -> Floats:
-        numeric = all(isinstance(a, int | float | np.number) and not isinstance(a, bool) for a in self.answers)
-        return np.array(self.answers, dtype=float) if numeric else np.arange(float(len(self.answers)))
+        numbers = are_numbers(self.answers)
+        return np.array(self.answers, dtype=float) if numbers else np.arange(float(len(self.answers)))
 
     def pdf(self, answer: Any) -> Any:
         at = np.atleast_1d(_answers(answer))
@@ -309,16 +310,39 @@ def pushed(law: OutputLaw, function: Callable[[Any], Any]) -> Masses:
     for answer, mass in zip(*_answers_of(law), strict=True):
         made = image(function, answer)
         found[made] = found.get(made, 0.0) + mass
-    if all(isinstance(made, int | float) for made in found):
+    if are_numbers(found):
         found = dict(sorted(found.items()))
     return Masses(tuple(found), np.array(list(found.values())))
 
 
+def are_numbers(answers: Iterable[Any]) -> bool:
+    """Whether all have a place on a line."""
+    return all(isinstance(answer, Real) for answer in answers)
+
+
 def image(function: Callable[[Any], Any], answer: Any) -> Any:
     """function(answer), asked twice: what is random or remembers has no law that could be told."""
-    made = function(answer)
-    if function(answer) != made:
+    made = _plain(function(answer))
+    if _plain(function(answer)) != made:
         raise InvalidOperation("what is done to an answer is random or remembers, so that its law is not known")
+    return made
+
+
+def _plain(made: Any) -> Any:
+    """What can be listed and compared: NumPy's numbers and arrays and lists as Python's, and nan and inf by name."""
+    if isinstance(made, np.generic | np.ndarray):
+        made = made.tolist()
+    if isinstance(made, list | tuple):
+        return tuple(map(_plain, made))
+    if isinstance(made, float) and not math.isfinite(made):
+        return str(made)
+    try:
+        hash(made)
+    except TypeError:
+        raise InvalidOperation(
+            f"what is made of an answer is of type {type(made).__name__}, which cannot be listed; make a number, a "
+            "text or a tuple of it, or look at plots.tradeoff(mechanism.curve)"
+        ) from None
     return made
 
 

@@ -150,23 +150,28 @@ def distance_to(
 ) -> float:
     """D_f(x, y): how many units must change until the statistic is the answer; inf if no data of this domain have it.
 
-    Breadth first over neighbours of the same size or, for rows added or removed, up to twice as many rows. A statistic
-    that depends on the order of the rows is refused.
+    Breadth first over neighbours: of the same size or, for rows added or removed, of no row (if the statistic has a
+    value there) up to twice as many rows. If none of these has the answer, a larger one may: that is refused. So is a
+    statistic that depends on the order of the rows.
     """
     check_unit(unit)
     values, value_of = _domain(domain), _Statistic(statistic, lambda value: value)
     start = _sorted(data, {value: i for i, value in enumerate(values)})
+    most = 2 * max(len(start), 1)
     seen, ahead = {start}, deque([(start, 0)])
     while ahead:
         at, steps = ahead.popleft()
-        if value_of(at) == answer:
+        if (at or value_of.has_value_of_nothing) and value_of(at) == answer:
             return float(steps)
         for other in neighbours(at, domain=values, unit=unit):
-            if other not in seen and 0 < len(other) <= 2 * max(len(start), 1):
+            if other not in seen and len(other) <= most:
                 if len(seen) >= MOST_DATASETS:
                     raise InvalidParameter("domain", len(values), f"more than {MOST_DATASETS:,} datasets were visited")
                 seen.add(other)
                 ahead.append((other, steps + 1))
+    if unit.relation is Relation.ADD_REMOVE:
+        rule = f"no data of at most {most} rows have it: it never comes, or is more than {most - len(start)} rows away"
+        raise InvalidParameter("answer", NOTHING, rule, "start from more rows, or ask about replaced rows")
     return math.inf
 
 
@@ -204,6 +209,15 @@ class _Statistic:
                 raise InvalidParameter("rows", NOTHING, rule, "take fewer rows or a smaller domain")
             self._found[data] = self._same_in_all_orders(data)
         return self._found[data]
+
+    @property
+    def has_value_of_nothing(self) -> bool:
+        """Whether it has a value where there are no rows."""
+        try:
+            self(())
+        except InvalidParameter:
+            return False
+        return True
 
     def _same_in_all_orders(self, data: Dataset) -> Any:
         first, *others = (self._value(order) for order in _orders(data))

@@ -17,9 +17,9 @@ from deniable.errors import InvalidOperation
 from deniable.local import PiecewiseMean, TableResponse
 from deniable.local.base import Protocol, Telling
 from deniable.mechanisms import limits
-from deniable.mechanisms.apart import Losses, Part, Told, alike, joined
+from deniable.mechanisms.apart import Losses, Part, Told, alike, differing, joined
 from deniable.mechanisms.base import Mechanism
-from deniable.mechanisms.laws import Masses, OutputLaw, Pieces, masses
+from deniable.mechanisms.laws import Masses, OutputLaw, Pieces, are_numbers, masses
 from deniable.mechanisms.steps import Additive
 from deniable.plots.spec import Axis, Band, Figure, Labels, Level, Line, Mark, Panel, Stems
 
@@ -71,7 +71,7 @@ def _parts(mechanism: Any, x: Any, x2: Any) -> list[Told]:
     if isinstance(mechanism, PiecewiseMean):
         return [Part(_law(mechanism, x), _law(mechanism, x2))]
     if isinstance(mechanism, TableResponse):
-        return [_reports(telling, f"column {name}") for name, telling in mechanism.told_apart(x, x2).items()]
+        return differing(_reports(told, f"column {name}") for name, told in mechanism.told_apart(x, x2).items())
     if isinstance(mechanism, Protocol):
         return [_reports(mechanism.told_apart(x, x2))]
     raise _undrawable(mechanism)
@@ -428,7 +428,7 @@ def _errors(points: Any, p: Any, q: Any, test: _Test) -> list[Mark]:
 
 
 def _names(law: OutputLaw) -> tuple[str, ...]:
-    if isinstance(law, Masses) and not all(isinstance(a, int | float) for a in law.answers):
+    if isinstance(law, Masses) and not are_numbers(law.answers):
         return tuple("none" if a is None or a == () else str(a) for a in law.answers)
     return ()
 
