@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from deniable import audit, curves, mechanisms
-from deniable.errors import InvalidOperation
+from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.mechanisms import laws
 
 WHOLE = [
@@ -209,3 +209,20 @@ def test_too_many_answers_are_not_listed():
         mechanisms.SparseVector(threshold=1, sensitivity=1, epsilon=1, positives=5).law(range(20))
     with pytest.raises(InvalidOperation, match="too many"):
         mechanisms.TopK(mechanisms.Exponential(sensitivity=1, epsilon=1), count=5).law(range(20))
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1),
+        mechanisms.DiscreteGaussian(sensitivity=1, sigma=2),
+        mechanisms.Staircase(sensitivity=1, epsilon=1),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_neighbours_beyond_all_floats_are_not_drawn_as_equal(mechanism):
+    """2⁶⁰ and 2⁶⁰ + 1 are one float: their laws looked equal, as if the answer told nothing."""
+    for value in (2**60, -(2**60), 2**52 + 1):
+        with pytest.raises(InvalidParameter, match="subtract the same whole number"):
+            mechanism.law(value)
+    assert mechanism.law(2**52).mean == 2.0**52

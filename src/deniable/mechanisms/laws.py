@@ -32,12 +32,14 @@ import numpy as np
 
 from deniable.curves import check
 from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.mechanisms import values
 from deniable.mechanisms.values import Floats
 
 __all__ = ["Masses", "NoiseLaw", "OutputLaw", "Pieces", "Stairs", "masses", "poisson", "pushed"]
 
 MOST_TOLD: Final = 4096
 """Most answers of several parts whose probabilities are told one by one."""
+LARGEST_WHOLE: Final = 2**52
 WIDE: Final = 1000.0
 """Noise this many steps wide is read as the continuous law it approximates: masses agree to one part in 10⁷."""
 
@@ -75,6 +77,17 @@ class OutputLaw(ABC):
     @abstractmethod
     def points(self) -> Floats:
         """Answers to draw the law at: all but one part in a thousand lies between the first and the last."""
+
+
+def centre(value: Any, *, is_whole: bool) -> float:
+    """Where the noise on this number lies. Laws are read in floats, which tell whole numbers apart up to 2⁵³ only."""
+    number = values.whole(value) if is_whole else values.real(value)
+    if is_whole and abs(number) > LARGEST_WHOLE:
+        raise values.refused(
+            "must lie within ±2⁵² for its law to be worked out",
+            "noise does not depend on where it lies: subtract the same whole number from all values",
+        )
+    return float(number)
 
 
 @final

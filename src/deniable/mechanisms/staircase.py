@@ -17,7 +17,7 @@ import numpy as np
 from deniable import curves, noise, numbers
 from deniable.curves import Curve, check
 from deniable.errors import InvalidParameter
-from deniable.mechanisms import exact, tails, values
+from deniable.mechanisms import exact, laws, tails, values
 from deniable.mechanisms.base import Mechanism, witnessed
 from deniable.mechanisms.laws import Stairs
 from deniable.mechanisms.steps import FINENESS, as_float, rounded_steps
@@ -174,7 +174,7 @@ class Staircase(Mechanism):
     def law(self, value: Any) -> Stairs:
         """The stairs around the value."""
         unit = 1.0 if self.exponent is None else math.ldexp(1.0, self.exponent)
-        centre = float(values.whole(value) if self.exponent is None else values.real(value))
+        centre = laws.centre(value, is_whole=self.exponent is None)
         return Stairs(self.step * unit, self.high * unit, self.epsilon, self.exponent is None, centre, self.rms())
 
     def rms(self) -> float:

@@ -154,7 +154,7 @@ class Additive(Mechanism):
 
     def around(self, value: Any) -> NoiseLaw:
         """The law of one number of an answer, which is this number without noise."""
-        centre = float(values.whole(value) if self.exponent is None else values.real(value))
+        centre = laws.centre(value, is_whole=self.exponent is None)
         return NoiseLaw(self.NOISE, float(self.width), float(self.spacing), self.exponent is None, centre)
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
