@@ -55,10 +55,11 @@ class _Way:
     """One route: a person, a body, and for some a key."""
 
     def __init__(self, route: APIRoute) -> None:
-        assert route.body_field is not None
+        body = None if route.body_field is None else route.body_field.field_info.annotation
+        assert body is not None
         [who] = route.dependant.dependencies
         self.route = route
-        self._body: TypeAdapter[Any] = TypeAdapter(route.body_field.field_info.annotation)
+        self._body: TypeAdapter[Any] = TypeAdapter(body)
         self._verb: str = who.call.verb  # type: ignore[union-attr]
         self._takes_key = bool(route.dependant.header_params)
 
