@@ -107,8 +107,8 @@ def _is_met(conditions: list[Expression], columns: Mapping[str, Domain]) -> bool
         return False
     for condition in conditions:
         match condition:
-            case Call(operator=operator, arguments=(Column(name=name), Literal(value=value))) if (
-                operator in _PLAIN and type(value) in (int, float) and abs(value) < _WHOLE
+            case Call(operator=operator, arguments=(Column(name=name), Literal(value=int() | float() as value))) if (
+                operator in _PLAIN and not isinstance(value, bool) and abs(value) < _WHOLE
             ):
                 asked.setdefault(name, []).append((_PLAIN[operator], value))
             case _:
@@ -122,7 +122,7 @@ def _has_value(domain: Domain, tests: list[tuple[Callable[[Any, Any], bool], int
     low, high = domain.bounds
     if max(abs(low), abs(high)) >= _WHOLE:
         return False
-    near = (math.floor(value) + step for _, value in tests for step in (0, 1, -1))
+    near = (Fraction(math.floor(value) + step) for _, value in tests for step in (0, 1, -1))
     return any(
         low <= one <= high and all(test(one, value) for test, value in tests) for one in chain((low, high), near)
     )
