@@ -11,7 +11,7 @@ rehearsals  24 such questions to dummy rows
 labels      24 labels of such an answer
 keys        24 prices of questions with a dozen conditions on a computed key, whose values are worked out to read them
 batches     24 batches of as many sums as a request may have
-plans       24 prices of 30 tables that are measured together, each to be as near as it is told
+plans       24 prices of 100 tables that are measured together, each to be as near as it is told
 synthetic   24 synthetic tables of many counts
 rows        24 downloads of synthetic rows
 pages       24 such questions in the console, whose pages are drawn on the server
@@ -53,7 +53,7 @@ LARGE = "SELECT age, ward, FLOOR(cost / 40) AS c, COUNT(*) AS n FROM visits WHER
 SUMS = "SELECT " + ", ".join(f"SUM(cost) AS s{i}" for i in range(30)) + " FROM visits WHERE cost < {}"
 
 KEPT = ["ward", "age % 2", "age % 3", "FLOOR(cost / 1000)", "FLOOR(cost / 700)", "age % 5", "FLOOR(cost / 500)"]
-TABLES = [each for many in range(1, 8) for each in combinations(KEPT, many)][:30]
+TABLES = [each for many in range(1, 8) for each in combinations(KEPT, many)][:100]
 
 Call = Callable[[], Awaitable[httpx.Response]]
 

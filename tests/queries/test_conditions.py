@@ -203,3 +203,17 @@ def test_a_long_condition_was_read_once_for_each_of_its_parts(
 )
 def test_a_column_that_is_looked_at_once_is_looked_at_whole(text: str, is_empty: bool) -> None:
     assert empty(parse(text, SCHEMA).relation) is is_empty
+
+
+@pytest.mark.parametrize("column", ["whole", "part"])
+def test_a_row_that_is_found_at_once_is_one_that_nothing_rules_out(
+    column: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The quick look at the ends of bounds says of no relation that it has rows where the long one says it has none."""
+    pairs = itertools.product(("<", "<=", ">", ">=", "=", "<>"), (-6, -5, -2.5, 0, 2.5, 3, 4, 5000, 5001), repeat=2)
+    texts = [f"SELECT COUNT(*) AS n FROM seen WHERE {column} {a} {x} AND {column} {b} {y}" for a, x, b, y in pairs]
+    relations = [parse(text, SCHEMA).relation for text in texts[::7]]
+    quick = [empty(each) for each in relations]
+    monkeypatch.setattr("deniable.queries.disjoint._is_met", lambda *_: False)
+    assert quick == [empty(each) for each in relations]
+    assert {True, False} == set(quick)

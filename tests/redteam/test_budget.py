@@ -248,7 +248,7 @@ def test_cancelling_just_before_the_end(times: int, tmp_path: Path) -> None:
             nonlocal began
             body = {"dataset": "visits", "sql": NEVER.format(number), "epsilon": 0.01}
             task = asyncio.create_task(there.client._web.post("/v1/questions", json=body, headers=headers))
-            desk = there.client.app._inner.state.desk
+            desk = there.client.app._inner._inner.state.desk
             while not desk.busy and not task.done():
                 await asyncio.sleep(0)
             began += 1

@@ -201,9 +201,9 @@ def test_lengths(two: tuple[Watched, Watched]) -> None:
 )
 def test_no_progress_is_told(two: tuple[Watched, Watched], tmp_path: Path) -> None:
     for world in two:
-        paths = set(world.client.app._inner.openapi()["paths"])
+        paths = set(world.client.app._inner._inner.openapi()["paths"])
         assert not [path for path in paths if re.search(r"job|progress|queue|task|stream|event", path)]
-        desk = world.client.app._inner.state.desk
+        desk = world.client.app._inner._inner.state.desk
         most, desk._questions._most = desk._questions._most, 0
         desk._questions._queued = world.curator.settings.waiting
         busy = world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 4", epsilon=0.1)

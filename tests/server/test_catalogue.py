@@ -89,9 +89,9 @@ def test_what_fails_leaves_nothing_half_written_and_nobody_in_the_way(tmp_path: 
     """The connection that is kept for the quick statements is given up with whatever it was in the middle of."""
     kept = Catalogue(tmp_path / "catalogue.sqlite")
     quick = kept.requests._quick
-    kept.requests.begin("ana", "one", "body")
+    kept.requests.keep("ana", "one", "body", None, b"", whole=True)
     first = quick._kept
-    kept.requests.begin("ana", "two", "body")
+    kept.requests.keep("ana", "two", "body", None, b"", whole=True)
     assert quick._kept is first is not None, "it is kept"
 
     def broken(then: str | Exception) -> None:
@@ -108,7 +108,7 @@ def test_what_fails_leaves_nothing_half_written_and_nobody_in_the_way(tmp_path: 
         [[rows]] = other.execute("SELECT count(*) FROM curator_requests")
         other.execute("DELETE FROM curator_requests WHERE key = 'two'")  # nobody holds a lock
     assert rows == 2
-    assert kept.requests.begin("ana", "two", "another body") is None
+    assert kept.requests.keep("ana", "two", "another body", None, b"", whole=True) is None
     kept.close()
     assert quick._kept is None
 

@@ -103,7 +103,7 @@ def test_a_form_from_another_site_does_nothing(world: World) -> None:
 
 def console_routes(world: World) -> list[Any]:
     flat: list[Any] = []
-    for each in world.client.app._inner.routes:
+    for each in world.client.app._inner._inner.routes:
         inside = getattr(each, "original_router", None)
         flat += [each] if inside is None else inside.routes
     return [each for each in flat if hasattr(getattr(each, "endpoint", None), "verb")]

@@ -257,8 +257,9 @@ def test_the_same_numbers_in_another_kind_of_column_got_two_budgets(how: str, un
         path.unlink()
     for old in found.values():
         for new in found.values():
-            assert new.related((old.all - old.sure) & new.sought)
-            assert new.all - new.sure == old.all - old.sure
+            # Rows that come twice as often as chance has it are known by how often they come.
+            assert new.related((old.all - old.sure) & new.sought) or new.profile.is_same(old.profile)
+            assert (new.profile, new.all - new.sure) == (old.profile, old.all - old.sure)
 
 
 @pytest.mark.parametrize("dates", ["date32", "timestamp[ms]", "timestamp[ns]"])

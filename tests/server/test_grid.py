@@ -130,7 +130,7 @@ def test_a_client_that_hangs_up_changes_nothing(slow: World, monkeypatch: pytest
 def test_when_too_many_wait_the_next_is_turned_away_uncharged(tmp_path: Path) -> None:
     there = made(tmp_path, waiting=1, at_once=1)
     with there.client:
-        desk = there.client.app._inner.state.desk
+        desk = there.client.app._inner._inner.state.desk
         desk._questions._most, desk._questions._queued = 0, 1  # all places are taken, and one waits
         charged = there.ledger.charged
         busy = there.ask(epsilon=0.1)

@@ -115,11 +115,11 @@ REQUESTS: dict[tuple[str, str], tuple[str, str, Any]] = {
 
 def routes(world: World) -> list[APIRoute]:
     flat: list[Any] = []
-    for each in world.client.app._inner.routes:
+    for each in world.client.app._inner._inner.routes:
         inside = getattr(each, "original_router", None)
         flat += [each] if inside is None else inside.routes
     asked = [each for each in flat if isinstance(each, APIRoute)]
-    described = world.client.app._inner.openapi()["paths"]
+    described = world.client.app._inner._inner.openapi()["paths"]
     assert {each.path for each in asked} == set(described), "a route that this test cannot see"
     return [each for each in asked if each.path.startswith("/v1") or each.path == "/metrics"]
 
@@ -173,6 +173,13 @@ THEIRS = [
     ("GET", "/v1/ledger/visits", None),
     ("GET", "/v1/datasets/visits/releases", None),
     ("GET", "/v1/labels/visits:1", None),
+    ("POST", "/v1/datasets/visits/synthetic:price", {"columns": ["ward", "sex"], "epsilon": 0.01}),
+    ("POST", "/v1/datasets/visits/synthetic", {"columns": ["ward", "sex"], "epsilon": 0.01}),
+    ("GET", "/v1/datasets/visits/synthetic", None),
+    ("GET", "/v1/datasets/visits/synthetic/1", None),
+    ("GET", "/v1/datasets/visits/synthetic/1/rows", None),
+    ("PUT", "/v1/datasets/visits/synthetic/1/published", None),
+    ("DELETE", "/v1/datasets/visits/synthetic/1/published", None),
 ]
 
 
@@ -191,6 +198,62 @@ def test_what_belongs_to_others_does_not_exist(role: Role, method: str, path: st
     )
     assert answer.status_code == missing.status_code
     assert answer.text.replace("visits", "nothing") == missing.text
+
+
+WHO = ["olga", "ana", "bea", "guest", "otto", "ada", "adam"]
+"""The owner; who bought it; another analyst with a grant and one without; another owner; the auditor; the admin."""
+SYNTHETIC: dict[tuple[str, str], dict[str, list[int]]] = {
+    # Of a table that the analyst bought, then of one that the owner bought, before it is published and while it is.
+    ("POST", "/v1/datasets/{name}/synthetic:price"): {"any": [200, 200, 200, 404, 404, 403, 403]},
+    ("POST", "/v1/datasets/{name}/synthetic"): {"any": [200, 200, 200, 404, 404, 403, 403]},
+    ("GET", "/v1/datasets/{name}/synthetic"): {"any": [200, 200, 200, 404, 404, 403, 403]},
+    ("GET", "/v1/datasets/{name}/synthetic/{charge}"): {
+        "ana's": [404, 200, 404, 404, 404, 403, 403],
+        "olga's": [200, 404, 404, 404, 404, 403, 403],
+        "published": [200, 200, 200, 404, 404, 403, 403],
+    },
+    ("GET", "/v1/datasets/{name}/synthetic/{charge}/rows"): {
+        "ana's": [404, 200, 404, 404, 404, 403, 403],
+        "olga's": [200, 404, 404, 404, 404, 403, 403],
+        "published": [200, 200, 200, 404, 404, 403, 403],
+    },
+    ("DELETE", "/v1/datasets/{name}/synthetic/{charge}/published"): {
+        "ana's": [404, 403, 403, 403, 404, 403, 403],
+    },
+    ("PUT", "/v1/datasets/{name}/synthetic/{charge}/published"): {
+        "ana's": [404, 403, 403, 403, 404, 403, 403],
+    },
+}
+
+
+def test_the_table_of_synthetic_routes_has_all_of_them() -> None:
+    assert set(SYNTHETIC) == {place for place in REQUESTS if "/synthetic" in place[1]}
+
+
+@pytest.mark.parametrize("place", SYNTHETIC, ids=lambda place: " ".join(place))
+def test_synthetic_tables_are_for_whoever_bought_them_and_those_published_for_all_who_may_ask(
+    place: tuple[str, str], world: World
+) -> None:
+    for name, role in (("bea", Role.ANALYST), ("guest", Role.ANALYST), ("otto", Role.OWNER)):
+        world.newcomer(name, role)
+    assert world.call("olga", "POST", "/v1/datasets/visits/grants", {"analyst": "bea"}).status_code == 201
+    bought, body = {}, {"columns": ["ward", "sex"], "epsilon": 0.01}
+    for whose, who, columns in (
+        ("any", "ana", ["ward", "sex"]),
+        ("ana's", "ana", ["ward", "age"]),
+        ("olga's", "olga", ["sex", "age"]),
+    ):
+        made = world.call(who, "POST", "/v1/datasets/visits/synthetic", {"columns": columns, "epsilon": 0.02})
+        assert made.status_code == 200, made.text
+        bought[whose] = made.json()["provenance"]["entry"]
+    bought["published"] = bought["olga's"]
+    shelf = f"/v1/datasets/visits/synthetic/{bought['published']}/published"
+    method, path = place
+    for whose, expected in SYNTHETIC[place].items():
+        assert world.call("olga", "PUT" if whose == "published" else "DELETE", shelf).status_code in {200, 204}
+        asked = path.replace("{name}", "visits").replace("{charge}", str(bought[whose]))
+        found = [world.call(who, method, asked, body if method == "POST" else None).status_code for who in WHO]
+        assert found == expected, whose
 
 
 def test_an_analyst_sees_their_own_releases_only(world: World) -> None:

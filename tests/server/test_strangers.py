@@ -45,7 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def few(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Five requests of each address; and what came through the door."""
     came: list[str] = []
-    inner = world.client.app._inner
+    inner = world.client.app._inner._inner
 
     async def noted(scope: Any, receive: Any, send: Any) -> None:
         came.append(scope["path"])

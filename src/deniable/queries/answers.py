@@ -81,16 +81,9 @@ class Answer(Shown):
         self._joint: tuple[Joint, int] | None = None
         """The set of tables that it was fitted in, and its place there."""
         cells, intervals, self._places = _shown(plan, moved or released, budget, confidence)
-        counted = {recipe.name for recipe in plan.recipes if isinstance(recipe, Counted)}
-        measures = {each.name for each in plan.question.measures}
-        columns = plan.question.post.columns
+        frame = plan.kept("frame", lambda: _Frame.of(plan))
         super().__init__(
-            plan.question.names,
-            cells,
-            intervals,
-            confidence,
-            measured=frozenset(name for name, made in columns if measures & set(columns_used(made))),
-            counts=frozenset(name for name, made in columns if isinstance(made, Column) and made.name in counted),
+            plan.question.names, cells, intervals, confidence, measured=frame.measured, counts=frame.counts
         )
 
     def _papers(self) -> str:
@@ -126,8 +119,7 @@ class Answer(Shown):
             empty_note(plan),
             threshold_note(plan, self._released.threshold),
             rank_note(plan, self._budget, self._released.cost, self.confidence),
-            rows_note(plan),
-            *left_out_notes(plan),
+            *plan.kept("rows read", lambda: [rows_note(plan), *left_out_notes(plan)]),
         ]
         return tuple(each for each in said if each)
 
@@ -310,8 +302,8 @@ class Answer(Shown):
             "intervals": [[None if each is None else list(each) for each in row] for row in self._intervals],
             "confidence": self.confidence,
             "kinds": [
-                "real" if name in self._shared else typed(made, plan.question.domains).domain.kind.value
-                for name, made in plan.question.post.columns
+                "real" if name in self._shared else kind
+                for name, kind in plan.kept("frame", lambda: _Frame.of(plan)).kinds
             ],
             "measured": sorted(self._measured),
             "counts": sorted(self._counts),
@@ -349,6 +341,27 @@ def _ends(around: tuple[float, float] | None, factor: float) -> Interval:
 # -- from noisy statistics to cells ----------------------------------------------------------------------------------
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What all answers to questions of one shape have in common."""
+
+    measured: frozenset[str]
+    counts: frozenset[str]
+    kinds: list[tuple[str, str]]
+
+    @classmethod
+    def of(cls, plan: Plan) -> _Frame:
+        counted = {recipe.name for recipe in plan.recipes if isinstance(recipe, Counted)}
+        measures = {each.name for each in plan.question.measures}
+        columns, domains = plan.question.post.columns, plan.question.domains
+        return cls(
+            measured=frozenset(name for name, made in columns if measures & set(columns_used(made))),
+            counts=frozenset(name for name, made in columns if isinstance(made, Column) and made.name in counted),
+            kinds=[(name, typed(made, domains).domain.kind.value) for name, made in columns],
+        )
+
+
 def _shown(
     plan: Plan, released: Released, budget: Budget, confidence: float
 ) -> tuple[tuple[tuple[Cell, ...], ...], tuple[tuple[Interval, ...], ...], tuple[int, ...]]:
@@ -365,7 +378,10 @@ def _shown(
     domains = question.domains
     chosen = question.post.select(rows, domains)
     cells = tuple(values for _, values in chosen)
-    readers = [_Interval(plan, expression, domains, confidence) for _, expression in question.post.columns]
+    readers = plan.kept(
+        ("intervals", confidence),
+        lambda: [_Interval(plan, expression, domains, confidence) for _, expression in question.post.columns],
+    )
     intervals = tuple(tuple(reader.around(rows[i], estimates[i], drawn[i]) for reader in readers) for i, _ in chosen)
     return cells, intervals, tuple(i for i, _ in chosen)
 

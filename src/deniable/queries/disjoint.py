@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import chain, combinations
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Final, final
 
 from deniable.errors import QuestionRefused
@@ -16,10 +18,15 @@ from deniable.queries.question import no_public_value
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, conjuncts, renamed
 from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of, ordinal
 from deniable.tables.operators import typed
-from deniable.tables.plan import Filter, How, JoinPrivate, Project, Relation, Union
+from deniable.tables.plan import Filter, How, JoinPrivate, Project, Relation, Source, Union
 
 _MOST_USED: Final = 200
 _DAYS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
+_PLAIN: Final = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq, "ne": ne}
+_FEW: Final = 8
+_WHOLE: Final = 2**53
+"""Below it whole numbers and reals are compared exactly, here and in an engine."""
+
 _TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 
 
@@ -81,12 +88,44 @@ def empty(relation: Relation) -> bool:
     if not isinstance(relation, Filter | Project):
         return any(empty(child) for child in relation.children)
     base, conditions = _filters(relation)
+    if isinstance(base, Source) and _is_met(conditions, base.columns):
+        return False
     _, forms = relation_form(base)
     domains = {expression_form(Column(name), forms): each for name, each in base.columns.items()}
     for form, limits in _Reading(base.columns, forms).limits(conditions).items():
         if limits.excludes(limits) or (form in domains and _outside(limits, domains[form])):
             return True
     return _unfulfilled(relation) or empty(base)
+
+
+def _is_met(conditions: list[Expression], columns: Mapping[str, Domain]) -> bool:
+    """Whether some row meets conditions that compare columns with numbers: each column has a value that meets its own,
+    at an end of its bounds or beside a number that it is compared with. That is found sooner than that none can.
+    """
+    asked: dict[str, list[tuple[Callable[[Any, Any], bool], int | float]]] = {}
+    if len(conditions) > _FEW:  # each is tried with the numbers of all
+        return False
+    for condition in conditions:
+        match condition:
+            case Call(operator=operator, arguments=(Column(name=name), Literal(value=int() | float() as value))) if (
+                operator in _PLAIN and not isinstance(value, bool) and abs(value) < _WHOLE
+            ):
+                asked.setdefault(name, []).append((_PLAIN[operator], value))
+            case _:
+                return False
+    return all(_has_value(columns[name], tests) for name, tests in asked.items())
+
+
+def _has_value(domain: Domain, tests: list[tuple[Callable[[Any, Any], bool], int | float]]) -> bool:
+    if domain.kind not in NUMBERS or domain.bounds is None or domain.keys is not None:
+        return False
+    low, high = domain.bounds
+    if max(abs(low), abs(high)) >= _WHOLE:
+        return False
+    near = (Fraction(math.floor(value) + step) for _, value in tests for step in (0, 1, -1))
+    return any(
+        low <= one <= high and all(test(one, value) for test, value in tests) for one in chain((low, high), near)
+    )
 
 
 def _outside(limits: _Limits, domain: Domain) -> bool:

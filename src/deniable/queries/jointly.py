@@ -54,6 +54,10 @@ _EXACT: Final = 1 - 1e-9
 
 def additive(plan: Plan) -> bool:
     """Whether all that a question measures adds up over groups, and every row is in a group by public keys."""
+    return plan.kept("additive", lambda: _additive(plan))
+
+
+def _additive(plan: Plan) -> bool:
     return (
         plan.people is None
         and not plan.is_picked

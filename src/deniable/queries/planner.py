@@ -9,10 +9,11 @@ more part: a count of people, which a threshold turns into a yes or no for each 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from deniable.curves import Curve
 from deniable.curves.filters import UNIT
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from deniable.ledger import Budget
     from deniable.queries.question import Question
 
+Made = TypeVar("Made")
+
 MARGIN: Final = Fraction(2**40 - 1, 2**40)
 """Noise is made for a level this little below what is paid, so that roundings never cost more than was asked."""
 
@@ -42,6 +45,9 @@ MOST_NUMBERS: Final = 2**24
 
 MOST_COUNTED: Final = 2**22
 """Cells in all groups together, from which quantiles are drawn one by one."""
+
+_MOST_KEPT: Final = 64
+"""What is kept for the plans of one shape: at several costs and confidences."""
 
 _SMALL: Final = Fraction(1, 1000)
 """An ε at which two kinds of noise are compared."""
@@ -107,6 +113,17 @@ class Plan:
     """Sums and counts that a pure budget releases together; see `pairs`."""
     totals: Plan | None = None
     """Of a quantile that is drawn as one cell: the plan by running totals, which earlier answers may have used."""
+    _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What was worked out before; plans of one shape (`queries.shapes`) share it."""
+
+    def kept(self, name: Hashable, work: Callable[[], Made]) -> Made:
+        """What `work` makes, once for all plans of one shape: it depends on no number of a condition."""
+        found: Made | None = self._kept.get(name)
+        if found is None:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            found = self._kept[name] = work()
+        return found
 
     @property
     def is_picked(self) -> bool:
@@ -305,6 +322,10 @@ def noise(plan: Plan, budget: Budget, cost: Cost) -> Noise:
 
 def unthresholded(plan: Plan, budget: Budget, units: int) -> Noise:
     """The noise alone that this many units pay for."""
+    return plan.kept((budget, units), lambda: _noise_of(plan, budget, units))
+
+
+def _noise_of(plan: Plan, budget: Budget, units: int) -> Noise:
     paired = pairs(plan, budget)
     together = {place: pair.moves for pair in paired for place in (pair.total, pair.count)}
     parts = tuple(

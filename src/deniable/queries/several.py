@@ -196,6 +196,7 @@ def _within(
 ) -> None:
     """The least cost at which every question is as near as it shall be."""
     names, plans = list(found.plans), list(found.plans.values())
+    session._plans.admit(len(plans) ** 2)  # the least cost is looked for by all tables, in rounds
     in_group = {i for group in groups for i in group}
     found.helps = []  # each is as exact as it shall be by itself
     for i, target in enumerate(targets):

@@ -112,9 +112,14 @@ class Plans:
         answer is known: many of them wait for their turn as a large answer does. So does a long `text` that was not
         met before: to read and plan it takes as long, also if it is refused in the end, for nothing.
         """
-        if text and self._admits is not None:
-            self._admits(len(text) * _BYTE)
+        if text:
+            self.admit(len(text) * _BYTE)
         return effort.at_most(self._evaluations, self._admits)
+
+    def admit(self, work: int) -> None:
+        """Tell whoever admits what is large of work that takes as long as so many cells of an answer do."""
+        if self._admits is not None:
+            self._admits(work)
 
     def is_large(self, question: Question) -> bool:
         """Whether its answer has more cells than are allowed."""
@@ -133,8 +138,7 @@ class Plans:
     def question(self, question: str | Question) -> Question:
         """The question that a text asks. Nothing is made of it yet that is as large as its answer."""
         found = self._read(question)
-        if self._admits is not None:
-            self._admits(cells(found))
+        self.admit(cells(found))
         return found
 
     def _read(self, question: str | Question) -> Question:

@@ -21,6 +21,7 @@ from deniable.server import console, words
 from deniable.server.curator import Curator
 from deniable.server.desk import Desk
 from deniable.server.door import Door, Keeper
+from deniable.server.lane import Lane
 from deniable.server.metrics import Metrics
 from deniable.server.problems import CODES, MEDIA_TYPE, Problem, problem_of
 from deniable.server.readiness import Readiness
@@ -61,7 +62,9 @@ def served(curator: Curator) -> ASGIApp:
         responses=_problems(),
     )
     inside.state.curator, inside.state.desk, inside.state.keeper = curator, desk, keeper
-    for each in (asking, datasets, people, records, synthetic):
+    questions = asking.router(desk)
+    inside.include_router(questions)
+    for each in (datasets, people, records, synthetic):
         inside.include_router(each.router(desk))
     inside.include_router(people.open_router(desk, keeper))
     inside.include_router(records.open_router(metrics, readiness))
@@ -73,7 +76,7 @@ def served(curator: Curator) -> ASGIApp:
     inside.add_exception_handler(HTTPException, _http)
     inside.add_exception_handler(DeniableError, _problem)
     inside.add_exception_handler(Exception, _problem)  # the door writes it down, without its words
-    return Door(inside, curator, metrics, keeper, page=guard.shown, cookie=guard.token)
+    return Door(Lane(inside, questions), curator, metrics, keeper, page=guard.shown, cookie=guard.token)
 
 
 def _describe(inside: FastAPI) -> None:

@@ -13,7 +13,6 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final, final
 
 from argon2 import PasswordHasher
@@ -126,7 +125,7 @@ class Gate:
         return record
 
     def _digest(self, id: str, secret: str) -> bytes:
-        return hmac.new(self._key, f"{id} {secret}".encode(), sha256).digest()
+        return hmac.digest(self._key, f"{id} {secret}".encode(), "sha256")
 
     def _remembered(self, id: str, secret: str) -> bool:
         return hmac.compare_digest(self._checked.get(id, b""), self._digest(id, secret))

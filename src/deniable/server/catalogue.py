@@ -40,7 +40,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, IntegrityEr
 
 from deniable.errors import InvalidParameter, LedgerUnavailable, MissingExtra, UnreadableRecord
 from deniable.ledger import migrations
-from deniable.server.guards import INTENTIONS, OVERLAPS, SKETCHES, Guards, Head
+from deniable.server.guards import INTENTIONS, OVERLAPS, PROFILES, SKETCHES, Guards, Head
 from deniable.server.guards import METADATA as _METADATA
 from deniable.server.guards import NAME as _NAME
 from deniable.server.locks import exclusive
@@ -51,7 +51,7 @@ from deniable.server.requests import Requests
 
 __all__ = ["Catalogue", "DatasetRecord", "Person", "ReleaseRecord", "TokenRecord"]
 
-_REVISION: Final = "0007"
+_REVISION: Final = "0008"
 _VERSION_TABLE: Final = "curator_version"
 _REGISTERING: Final = 0x64656E79_01
 """Names the lock of those who register, in a database that others use as well."""
@@ -252,10 +252,12 @@ class Catalogue(People):
         record: DatasetRecord,
         marks: set[str],
         sketches: dict[str, str] | None = None,
+        profiles: dict[str, str] | None = None,
         overlaps: Iterable[str] = (),
     ) -> None:
         """Register a dataset, and take back the intention to; `marks` are what its family is known by, `sketches` of
-        which ids its tables have, `overlaps` the datasets of other owners that have many of them.
+        which ids its tables have, `profiles` of their rows, `overlaps` the datasets of other owners that have many of
+        either.
         """
         values = {
             "name": record.name,
@@ -271,19 +273,22 @@ class Catalogue(People):
         try:
             with _kept(self._engine.begin) as connection:
                 connection.execute(insert(_DATASETS).values(**values))
-                _add_marks(connection, record, marks, sketches or {})
+                _add_marks(connection, record, marks, sketches or {}, profiles or {})
                 for other in sorted(overlaps):
                     connection.execute(insert(OVERLAPS).values(dataset=record.name, other=other, made=record.made))
                 connection.execute(delete(INTENTIONS).where(INTENTIONS.c.dataset == record.name))
         except IntegrityError:
             raise Problem("exists", f"there is a dataset {record.name!r} already") from None
 
-    def renew(self, record: DatasetRecord, marks: set[str], sketches: dict[str, str], form: int) -> None:
-        """Further marks of a dataset, and its sketches, in another form."""
+    def renew(
+        self, record: DatasetRecord, marks: set[str], sketches: dict[str, str], profiles: dict[str, str], form: int
+    ) -> None:
+        """Further marks of a dataset, and its sketches and profiles, in another form."""
         with _kept(self._engine.begin) as connection:
-            here = (SKETCHES.c.dataset == record.name) & SKETCHES.c.source.in_(list(sketches))
-            connection.execute(delete(SKETCHES).where(here))
-            _add_marks(connection, record, marks, sketches)
+            for table in (SKETCHES, PROFILES):
+                here = (table.c.dataset == record.name) & table.c.source.in_(list(sketches))
+                connection.execute(delete(table).where(here))
+            _add_marks(connection, record, marks, sketches, profiles)
             connection.execute(update(_DATASETS).where(_DATASETS.c.name == record.name).values(form=form))
 
     def dataset(self, name: str) -> DatasetRecord | None:
@@ -417,13 +422,17 @@ def _kept(opening: Callable[[], AbstractContextManager[Connection]]) -> Iterator
         raise unreachable() from None
 
 
-def _add_marks(connection: Connection, record: DatasetRecord, marks: set[str], sketches: dict[str, str]) -> None:
-    """What a family is known by from now on, and which ids the tables of a dataset have."""
+def _add_marks(
+    connection: Connection, record: DatasetRecord, marks: set[str], sketches: dict[str, str], profiles: dict[str, str]
+) -> None:
+    """What a family is known by from now on, and which ids and rows the tables of a dataset have."""
     rows = connection.execute(select(_MARKS).where(_MARKS.c.family == record.family)).all()
     if new := [{"family": record.family, "mark": mark} for mark in sorted(marks - {row.mark for row in rows})]:
         connection.execute(insert(_MARKS), new)
     for table, ids in sketches.items():
         connection.execute(insert(SKETCHES).values(dataset=record.name, source=table, marks=ids))
+    for table, rows_said in profiles.items():
+        connection.execute(insert(PROFILES).values(dataset=record.name, source=table, text=rows_said))
 
 
 def _dataset(row: Any) -> DatasetRecord:

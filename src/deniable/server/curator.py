@@ -34,7 +34,7 @@ from deniable.server.families import marks_of, sketch_of, version_of
 from deniable.server.fate import Fate
 from deniable.server.holding import Watch, serving
 from deniable.server.identity import claim, identified, is_key
-from deniable.server.kinship import Choice, alike, asked, check_public, kin_of, limit_of, named, recognised, renew, sign
+from deniable.server.kinship import Alike, Choice, asked, check_public, kin_of, limit_of, named, recognised, renew, sign
 from deniable.server.labels import label_of, label_of_synthetic, signed
 from deniable.server.oidc import configured
 from deniable.server.problems import Problem
@@ -282,8 +282,8 @@ class Curator:
         """Register a dataset: its files are read once, as the schema says.
 
         Data that is known, under whichever name, goes on spending from its family's budget; so does what the owner says
-        is kin to one of their datasets (`family`). Where most ids are known and the rest is not, the owner must say
-        whether they are the same `people`, or others, and why; that is signed.
+        is kin to one of their datasets (`family`). Where most ids are known and the rest is not, or the rows look like
+        known ones, the owner must say whether they are the same `people`, or others, and why; that is signed.
         """
         self.watch.check()
         tables = tables_of(schema)
@@ -303,7 +303,7 @@ class Curator:
             lost = strays(self.settings, self.catalogue, self.datasets.witness)
             renew(self.catalogue, self._marking)
             check_public(self.catalogue, tables, marks, files, self._marking)
-            choice, known = Choice(people, reason), alike(self.catalogue, sketches)
+            choice, known = Choice(people, reason), Alike.of(self.catalogue, sketches, marks)
             families = recognised(self.catalogue, tables, marks, files, self._marking)
             if not families:  # else the rows are known, not their ids alone
                 families = asked(person, known, named(self.catalogue, person, family), choice)
@@ -326,7 +326,7 @@ class Curator:
                 family=kin[0].family if kin else begun_before or secrets.token_hex(8),
                 made=time.time(),
             )
-            begun = Registration.of(record, version, marks, sketches, known)
+            begun = Registration.of(record, version, marks, sketches, known.all)
             try:
                 opened = self.datasets.opened(record, kin[0] if kin else None)
                 self.datasets.keep(opened)

@@ -124,11 +124,11 @@ class Desk:
         kept, ledger_key = self.curator.catalogue.requests, sha256(f"{person}\0{key}".encode()).hexdigest()
         try:
             kept.forget(self.curator.settings.key_days)
-            known = kept.begin(person, key, body)
+            known = kept.known(person, key, body)
             if known is None:
                 status, told, keeps = self._told(work, ledger_key)
                 # An answer that cannot be kept does not leave; the ledger has it, for whoever comes with the key again.
-                known = kept.end(person, key, status, told, whole=whole) if keeps else (status, told)
+                known = kept.keep(person, key, body, status if keeps else None, told, whole=whole) or (status, told)
             status, told = known
             if is_outline(told):
                 status, again, _ = self._told(work, ledger_key)

@@ -8,7 +8,8 @@ column, a subset of the people or of the columns are all recognised; unrelated p
 Columns of few values make no such marks. Then people are known by all of their cells together, one mark for each of the
 128, where so many of those are common that chance cannot explain it: however other data is distributed, a person of
 the same number has the same cells there with a chance of at most the share of the commonest cells here.
-Where every row is its own person, the marks are those of 128 whole rows. Whatever a schema says whose rows they are, a
+Where every row is its own person, the marks are those of 128 whole rows, if rows come about once each; else, and where
+a column is more or less, it is how often they come (`profiles`). Whatever a schema says whose rows they are, a
 file with a column of known ids is also compared as one of those people, and whole rows without ids are compared between
 tables whose rows are people and tables whose people have several.
 
@@ -36,6 +37,7 @@ from pathlib import Path
 from typing import Any, Final, cast, final
 
 from deniable.server.forms import decimal, plain, plain_id, plain_id_then, plain_then
+from deniable.server.profiles import NOTHING, Profile, Profiling
 from deniable.tables.files import header
 from deniable.tables.schema import Table
 from deniable.wellformed import records_of, rows_of, separator
@@ -53,6 +55,9 @@ _CHANCE: Final = 1e-6
 
 _CHANCE_IN_COLUMN: Final = 1e-4
 """The same by one column; a table has a few."""
+
+_OFTEN: Final = 1 / 16
+"""Up to here it is taken for chance that rows come twice."""
 
 _COMMON: Final = 0.125
 """The share of people from which a cell (empty, 0, unknown) says little about anybody."""
@@ -82,7 +87,7 @@ _NUMBER_BEFORE: Final = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)\.?([0-9]*)(?:e(
 _OF_ROWS: Final = "rows that are people"
 _OF_PEOPLE: Final = "rows of people"
 
-FORM: Final = 4
+FORM: Final = 5
 """Which form cells and ids have in marks and sketches, see `forms`; those of datasets from before are made anew."""
 
 KNOWN: Final = 0.4
@@ -224,6 +229,8 @@ class Marks:
     """Of whole rows without their ids: for tables that say otherwise whose rows these are, which may have no ids."""
     across: Column = Column(frozenset())
     """The same as such a table remembers them."""
+    profile: Profile = NOTHING
+    """Of its rows by the columns that others may share, see `profiles`."""
     older: tuple[Marks, ...] = ()
     """In the forms that ids and cells had before, where they differ: families from before are known by such marks."""
 
@@ -285,12 +292,16 @@ def marks_of(path: Path, table: Table, key: bytes, *, by_ids: bool = False) -> M
         return Marks(content, frozenset(), ())  # nobody is protected in it
     person = table.unit.column
     wanted = [name for name, _ in table.columns if name != person]
-    rows, chance = (frozenset[str](), 1.0) if by_ids else _without_ids(path, wanted, key)
+    rows, chance, often, profile = _NOTHING if by_ids else _without_ids(path, wanted, key, has_ids=person is not None)
     own, others = (_OF_ROWS, _OF_PEOPLE) if person is None else (_OF_PEOPLE, _OF_ROWS)
     across = Column(_said(others, rows, key), chance)
-    made = Marks(content, frozenset(sure), (), rows=_said(own, rows, key), across=across)
+    made = Marks(content, frozenset(sure), (), rows=_said(own, rows, key), across=across, profile=profile)
     if person is None:
-        found = [replace(made, columns=(Column(each),)) for each in _of_rows(path, wanted, key)]
+        chances = [often, 0.0, 0.0]  # families from before have no profile to be known by instead
+        found = [
+            replace(made, columns=(Column(each, chance),))
+            for each, chance in zip(_of_rows(path, wanted, key), chances, strict=True)
+        ]
     else:
         found = [
             replace(made, columns=columns, people=people, alike=alike)
@@ -299,25 +310,37 @@ def marks_of(path: Path, table: Table, key: bytes, *, by_ids: bool = False) -> M
     return replace(found[0], older=tuple(each for each in found[1:] if each.all != found[0].all))
 
 
-def _without_ids(path: Path, names: list[str], key: bytes) -> tuple[frozenset[str], float]:
-    """The whole rows of a file whose keyed hashes come first, and about the chance that unrelated rows have one of
-    them: that of the commonest cells of all columns together, for each row that there is.
+_NOTHING: Final = (frozenset[str](), 1.0, 1.0, NOTHING)
+
+
+def _without_ids(
+    path: Path, names: list[str], key: bytes, *, has_ids: bool
+) -> tuple[frozenset[str], float, float, Profile]:
+    """The whole rows of a file whose keyed hashes come first; about the chance that unrelated rows have one of them:
+    that of the commonest cells of all columns together, for each row that there is; the chance that other draws of the
+    same distribution have one of them, by how often one half of the rows has what the other has; and the profile.
     """
     secret = blake2b(b"rows without ids", key=key, digest_size=32).digest()
     common: list[Counter[str]] = [Counter() for _ in names]
-    many, found = 0, set[str]()
+    many, found, profiling = 0, dict[str, int](), Profiling(key, has_ids=has_ids)
     for row in _rows(path, names):
         cells = [plain(each) for each in row]
+        profiling.add(cells)
         if many < _FIRST:
             for counter, cell in zip(common, cells, strict=True):
                 counter[cell] += 1
         many += 1
         said = "\0".join(sorted(cells)).encode("utf-8", "surrogatepass")
-        found.add(blake2b(said, key=secret, digest_size=16).hexdigest())
+        mark = blake2b(said, key=secret, digest_size=16).hexdigest()
+        found[mark] = found.get(mark, 0) | (1 + many % 2)
         if len(found) > 64 * _PEOPLE:
-            found = set(nsmallest(_PEOPLE, found))
+            found = {each: found[each] for each in nsmallest(_PEOPLE, found)}
     shares = (max(each.values(), default=1) / max(1, each.total()) for each in common)
-    return frozenset(nsmallest(_PEOPLE, found)), min(1.0, many * prod(shares))
+    first = nsmallest(_PEOPLE, found)
+    halves = [sum(bool(found[each] & half) for each in first) for half in (1, 2)]
+    # Twice as many rows have a given one at most twice as often.
+    often = min(1.0, 2 * sum(found[each] == 3 for each in first) / max(1, min(halves)))
+    return frozenset(first), min(1.0, many * prod(shares)), float(often > _OFTEN), profiling.profile()
 
 
 def _said(whose: str, rows: frozenset[str], key: bytes) -> frozenset[str]:
@@ -329,8 +352,12 @@ def _of_rows(path: Path, names: list[str], key: bytes) -> list[frozenset[str]]:
     """The marks of rows that are people: in the form of today, the one before, and with cells as they are written."""
     forms: list[tuple[Callable[[str], str], set[str]]] = [(plain, set()), (plain_then, set()), (str, set())]
     for cells in _rows(path, names):
+        before, mark = None, ""
         for form, found in forms:
-            found.add(_keyed(key, "row", *sorted(map(form, cells))))
+            said = sorted(map(form, cells))
+            if said != before:  # mostly all forms are the same, and hashing them is most of the work
+                before, mark = said, _keyed(key, "row", *said)
+            found.add(mark)
             if len(found) > 64 * _PEOPLE:
                 found.intersection_update(nsmallest(_PEOPLE, found))
     return [frozenset(nsmallest(_PEOPLE, found)) for _, found in forms]

@@ -40,6 +40,13 @@ SKETCHES: Final = Table(
     Column("source", String(NAME), primary_key=True),
     Column("marks", Text, nullable=False),
 )
+PROFILES: Final = Table(
+    "curator_profiles",
+    METADATA,
+    Column("dataset", String(NAME), primary_key=True),
+    Column("source", String(NAME), primary_key=True),
+    Column("text", Text, nullable=False),
+)
 OVERLAPS: Final = Table(
     "curator_overlaps",
     METADATA,
@@ -123,6 +130,11 @@ class Guards:
         """The sketch of each table of each dataset that has one."""
         with self._begin() as connection:
             return {(row.dataset, row.source): row.marks for row in connection.execute(select(SKETCHES)).all()}
+
+    def profiles(self) -> dict[tuple[str, str], str]:
+        """The profile of each table of each dataset that has one."""
+        with self._begin() as connection:
+            return {(row.dataset, row.source): row.text for row in connection.execute(select(PROFILES)).all()}
 
     def overlaps(self) -> list[tuple[str, str, float]]:
         """Every pair that was seen, newest first: the newer one, the older one, and when."""

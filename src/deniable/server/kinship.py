@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -17,6 +17,7 @@ from deniable.server.catalogue import Catalogue, DatasetRecord, Person
 from deniable.server.datasets import Datasets, budget_of, tables_of
 from deniable.server.families import FORM, KNOWN, Marks, Sketch, digest, id_columns, marks_of, sketch_of
 from deniable.server.problems import Problem
+from deniable.server.profiles import Profile
 from deniable.tables.schema import Table
 from deniable.units import Unit
 
@@ -29,7 +30,8 @@ def recognised(
     others = (_by_ids(catalogue, tables[name], path, key) for name, path in files.items() if tables[name].unit)
     for each in chain(marks.values(), chain.from_iterable(others)):
         families |= {name for name, known in catalogue.marked(each.sought).items() if each.related(known)}
-    return families
+    same = _with_profiles(catalogue, marks, lambda new, old: new.is_same(old))
+    return families | {record.family for record in catalogue.datasets() if record.name in same}
 
 
 def _by_ids(catalogue: Catalogue, table: Table, path: Path, key: bytes) -> Iterator[Marks]:
@@ -51,15 +53,18 @@ def renew(catalogue: Catalogue, secret: bytes) -> None:
     """
     for record in catalogue.datasets():
         if record.form < FORM:
-            marks, sketches = set(), {}
+            marks, sketches, profiles = set(), {}, {}
             for table, schema in tables_of(record.schema).items():
                 path = Path(record.sources[table])
                 with suppress(OSError, DeniableError):
                     if digest(path) == record.contents.get(table):
-                        marks |= marks_of(path, schema, secret).all
+                        made = marks_of(path, schema, secret)
+                        marks |= made.all
                         sketches[table] = sketch_of(path, schema, secret).text
+                        if made.profile.groups:
+                            profiles[table] = made.profile.text
             whole = sketches.keys() == record.sources.keys()
-            catalogue.renew(record, marks, sketches, FORM if whole else record.form)
+            catalogue.renew(record, marks, sketches, profiles, FORM if whole else record.form)
 
 
 def named(catalogue: Catalogue, person: Person, dataset: str | None) -> set[str]:
@@ -149,19 +154,40 @@ def limit_of(kin: list[DatasetRecord], marks: Mapping[str, Marks], budget: Budge
 @final
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What an owner says of data most of whose ids are known: the same people, or others, and why."""
+    """What an owner says of data most of whose ids or rows are known: the same people, or others, and why."""
 
     people: str | None = None
     reason: str | None = None
 
 
-def alike(catalogue: Catalogue, sketches: Mapping[str, Sketch]) -> list[DatasetRecord]:
-    """The datasets that have most of these ids, or most of whose ids are here; of any owner, oldest first.
+@final
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """The datasets of any owner that have most of the new ids, or whose rows look like the new ones; oldest first."""
+
+    ids: list[DatasetRecord]
+    rows: list[DatasetRecord]
+
+    @classmethod
+    def of(cls, catalogue: Catalogue, sketches: Mapping[str, Sketch], marks: Mapping[str, Marks]) -> Alike:
+        """By what is kept of the datasets that are there."""
+        records = sorted(catalogue.datasets(), key=lambda each: each.made)
+        alike = _with_profiles(catalogue, marks, lambda new, old: new.is_alike(old))
+        found = [_alike_in_ids(catalogue, records, sketches), alike]
+        return cls(*([record for record in records if record.name in names] for names in found))
+
+    @property
+    def all(self) -> list[DatasetRecord]:
+        """Both."""
+        return [*self.ids, *(each for each in self.rows if each not in self.ids)]
+
+
+def _alike_in_ids(catalogue: Catalogue, records: list[DatasetRecord], sketches: Mapping[str, Sketch]) -> set[str]:
+    """The datasets that have most of these ids, or most of whose ids are here.
 
     Where no single one has, all those of an owner that have most of them together.
     """
-    kept, records = catalogue.guards.sketches(), catalogue.datasets()
-    read = [(dataset, Sketch.read(text)) for (dataset, _), text in kept.items()]
+    read = [(dataset, Sketch.read(text)) for (dataset, _), text in catalogue.guards.sketches().items()]
     found = {name for name, old in read if any(each.share_known(old) >= KNOWN for each in sketches.values())}
     for owner in {record.owner for record in records} - {record.owner for record in records if record.name in found}:
         names = {record.name for record in records if record.owner == owner}
@@ -169,30 +195,42 @@ def alike(catalogue: Catalogue, sketches: Mapping[str, Sketch]) -> list[DatasetR
         for each in sketches.values():
             if each.share_among(old for _, old in theirs) >= KNOWN:
                 found |= {name for name, old in theirs if not each.every.isdisjoint(old.kept)}
-    return sorted((record for record in records if record.name in found), key=lambda each: each.made)
+    return found
 
 
-def asked(person: Person, known: list[DatasetRecord], families: set[str], choice: Choice) -> set[str]:
-    """The families of a new dataset most of whose ids are `known`: those that it has, or the one that its owner says.
+def _with_profiles(
+    catalogue: Catalogue, marks: Mapping[str, Marks], test: Callable[[Profile, Profile], bool]
+) -> set[str]:
+    """The datasets one of whose profiles passes a test with one of the new ones."""
+    new = [each.profile for each in marks.values() if each.profile.groups]
+    olds = ((dataset, Profile.read(text)) for (dataset, _), text in catalogue.guards.profiles().items() if new)
+    return {dataset for dataset, old in olds if any(test(each, old) for each in new)}
+
+
+def asked(person: Person, known: Alike, families: set[str], choice: Choice) -> set[str]:
+    """The families of a new dataset most of whose ids or rows are known: those that it has, or the one that its owner
+    says.
 
     Only the owner's own data is told to them: which ids are in another's is none of their business.
     """
-    own = own_of(person, known)
+    by = "ids" if own_of(person, known.ids) else "rows"
+    own = own_of(person, known.ids) or own_of(person, known.rows)
     mine = [] if any(each.family in families for each in own) else own  # the owner has named one of those
     if choice.people == "same":
         found = families | {each.family for each in mine}
         if len(found) != 1:
-            rule = "fits where the ids are those of one dataset of yours"
+            rule = "fits where the ids or rows are those of one dataset of yours"
             raise InvalidParameter("people", "same", rule, "leave it out, or name the dataset with family")
         return found
     if mine and choice.people is None:
         names = [each.name for each in mine]
         choices = {
             "same": "the same people: one budget, which goes on",
-            "others": "other people who are numbered alike: a budget of their own, and a reason that auditors read",
+            "others": "other people who look alike here: a budget of their own, and a reason that auditors read",
         }
-        words = f"most of these ids are those of {_listed(mine)}. Say people: same, or people: others with a reason"
-        raise Problem("same_people", words, {"datasets": names, "choices": choices})
+        said = {"ids": "most of these ids are those of", "rows": "these rows look like those of"}[by]
+        words = f"{said} {_listed(mine)}. Say people: same, or people: others with a reason"
+        raise Problem("same_people", words, {"datasets": names, "choices": choices, "by": by})
     return families
 
 
@@ -201,18 +239,16 @@ def own_of(person: Person, known: list[DatasetRecord]) -> list[DatasetRecord]:
     return [each for each in known if each.owner == person.name]
 
 
-def sign(
-    datasets: Datasets, key: SigningKey, record: DatasetRecord, known: list[DatasetRecord], choice: Choice
-) -> None:
+def sign(datasets: Datasets, key: SigningKey, record: DatasetRecord, known: Alike, choice: Choice) -> None:
     """Write what the owner chose into the ledger of the dataset, and into those whose people are said to be others."""
-    beside = [each for each in known if each.owner == record.owner]
+    beside = [each for each in known.all if each.owner == record.owner]
     if choice.people is None:
         return
     whose = f"those of {_listed(beside)}" if beside else "those of the owner's other datasets"
     if choice.people == "same":
         words = f"the people of {record.name!r} are the same people as {whose}"
     else:
-        words = f"the people of {record.name!r} are others than {whose}, however their ids look: {choice.reason}"
+        words = f"the people of {record.name!r} are others than {whose}, however their data looks: {choice.reason}"
     for each in {each.family: each for each in [*beside, record]}.values():
         ledger = datasets.ledger(each)
         ledger.state(words, by=record.owner, key=key)

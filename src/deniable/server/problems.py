@@ -34,7 +34,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "key_reused": (409, "The idempotency key was used for another request"),
     "key_pending": (409, "The first request with this idempotency key has no answer"),
     "exists": (409, "There is one of this name already"),
-    "same_people": (409, "Most of these ids are known; say whether they are the same people"),
+    "same_people": (409, "Most of these ids or rows are known; say whether they are the same people"),
     "ledger_mismatch": (409, "The ledger was made for something else"),
     "too_large": (413, "The request is too large"),
     "media_type": (415, "The request must be JSON"),

@@ -34,6 +34,7 @@ class Registration:
     """A keyed hash of its files and of how they are read."""
     marks: set[str]
     sketches: dict[str, str]
+    profiles: dict[str, str]
     overlaps: set[str]
 
     @classmethod
@@ -45,12 +46,14 @@ class Registration:
         sketches: Mapping[str, Sketch],
         alike: Iterable[DatasetRecord],
     ) -> Registration:
-        """From what was found in the files; `alike` are the datasets of anybody that have many of the same ids."""
+        """From what was found in the files; `alike` are the datasets of anybody that have many of the same ids
+        or rows."""
         return cls(
             replace(record, form=FORM),
             version,
             set().union(*(each.all for each in marks.values())),
             {table: each.text for table, each in sketches.items()},
+            {table: each.profile.text for table, each in marks.items() if each.profile.groups},
             {each.name for each in alike if each.owner != record.owner},
         )
 
@@ -65,11 +68,11 @@ class Registration:
         """As it was written."""
         found = json.loads(text)
         record, marks, overlaps = DatasetRecord(**found["record"]), set(found["marks"]), set(found["overlaps"])
-        return cls(record, found["version"], marks, found["sketches"], overlaps)
+        return cls(record, found["version"], marks, found["sketches"], found.get("profiles", {}), overlaps)
 
     def add(self, catalogue: Catalogue) -> None:
         """Let the catalogue know it, and forget the intention."""
-        catalogue.add_dataset(self.record, self.marks, self.sketches, self.overlaps)
+        catalogue.add_dataset(self.record, self.marks, self.sketches, self.profiles, self.overlaps)
 
 
 def check_new_name(name: str, known: Iterable[str]) -> None:

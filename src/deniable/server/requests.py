@@ -15,13 +15,12 @@ from typing import Any, Final, final
 from deniable.server.problems import Problem
 from deniable.server.quick import Quick
 
-_BEGIN: Final = """
-    INSERT INTO curator_requests (person, key, body, made) VALUES ({person}, {key}, {body}, {made})
-    ON CONFLICT DO NOTHING"""
-_BEGUN: Final = "SELECT body, status, response FROM curator_requests WHERE person = {person} AND key = {key}"
-_END: Final = """
-    UPDATE curator_requests SET status = {status}, response = {response}
-    WHERE person = {person} AND key = {key} AND status IS NULL"""
+_KNOWN: Final = "SELECT body, status, response FROM curator_requests WHERE person = {person} AND key = {key}"
+_KEEP: Final = """
+    INSERT INTO curator_requests (person, key, body, made, status, response)
+    VALUES ({person}, {key}, {body}, {made}, {status}, {response})
+    ON CONFLICT (person, key) DO UPDATE SET status = excluded.status, response = excluded.response
+    WHERE curator_requests.status IS NULL AND curator_requests.body = excluded.body"""
 _FORGET: Final = "DELETE FROM curator_requests WHERE made < {made}"
 _UNDO: Final = "ROLLBACK"
 
@@ -43,30 +42,29 @@ class Requests:
         self._quick = quick
         self._looked = 0.0
 
-    def begin(self, person: str, key: str, body: str) -> tuple[int, bytes] | None:
-        """Note that a request begins; what is kept of its response if it was answered before.
+    def known(self, person: str, key: str, body: str) -> tuple[int, bytes] | None:
+        """What is kept of the response to a request that was answered before. Nothing is written: what has begun and
+        not ended is known to the ledger, which charges once for a key.
 
         Problem `key_reused` where the key stood for another body.
         """
-        who = {"person": person, "key": key}
         with self._quick.cursor() as run:
-            if run(_BEGIN, {**who, "body": body, "made": time.time()}).rowcount:
-                return None
-            before, status, response = run(_BEGUN, who).fetchone()
-        if before != body:
-            raise Problem("key_reused", "use a new Idempotency-Key for each request")
-        return None if status is None else (status, bytes(response))
+            found = run(_KNOWN, {"person": person, "key": key}).fetchone()
+        return None if found is None else _told(body, *found)
 
-    def end(self, person: str, key: str, status: int, response: bytes, *, whole: bool) -> tuple[int, bytes]:
-        """Keep the `whole` response, or what is needed to tell the same again; what is kept, where another process with
-        the key was faster.
+    def keep(
+        self, person: str, key: str, body: str, status: int | None, response: bytes, *, whole: bool
+    ) -> tuple[int, bytes] | None:
+        """Keep the `whole` response, or what is needed to tell the same again; without a status, only what the key
+        stands for. What is kept, where another process with the key was faster, or came with another body.
         """
-        who = {"person": person, "key": key}
+        kept = None if status is None else response if whole else outline(response)
+        values = {"person": person, "key": key, "body": body, "made": time.time(), "status": status, "response": kept}
         with self._quick.cursor() as run:
-            if run(_END, {**who, "status": status, "response": response if whole else outline(response)}).rowcount:
-                return status, response
-            _, status, kept = run(_BEGUN, who).fetchone()
-        return status, bytes(kept)
+            if run(_KEEP, values).rowcount:
+                return None if status is None else (status, response)
+            found = run(_KNOWN, {"person": person, "key": key}).fetchone()
+        return _told(body, *found)
 
     def forget(self, days: float) -> None:
         """Forget keys that are older than so many days: now and then, whenever this is called."""
@@ -79,9 +77,15 @@ class Requests:
     def writable(self) -> bool:
         """Whether something could be written now. Nothing is; Problem where the database is away."""
         with self._quick.cursor() as run:
-            run(_BEGIN, {"person": "", "key": "", "body": "", "made": 0.0})
+            run(_KEEP, {"person": "", "key": "", "body": "", "made": 0.0, "status": None, "response": None})
             run(_UNDO, {})
         return True
+
+
+def _told(body: str, before: str, status: int | None, response: Any) -> tuple[int, bytes] | None:
+    if before != body:
+        raise Problem("key_reused", "use a new Idempotency-Key for each request")
+    return None if status is None else (status, bytes(response))
 
 
 def outline(response: bytes) -> bytes:

@@ -13,12 +13,13 @@ import sys
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
+from queue import SimpleQueue
 from typing import Final, TypeVar, final
 
+from deniable.queries.engines.tokens import Tokens
 from deniable.server.events import logged
 from deniable.server.problems import Problem
 
@@ -48,7 +49,9 @@ class Turns:
     def __init__(self, name: str, *, most: int, each: int, waiting: int) -> None:
         self._most, self._each, self._waiting = most, min(each, most), waiting
         self._alone = most - max(1, most // _SHARE)
-        self._pool = ThreadPoolExecutor(most, thread_name_prefix=name)
+        self._name = name
+        self._threads: list[threading.Thread] = []
+        self._work = SimpleQueue[Callable[[], None] | None]()
         self._running: Counter[str] = Counter()
         self._queues: OrderedDict[str, deque[Callable[[], None]]] = OrderedDict()
         """Who waits, whoever had no turn for longest first, each with their own work in the order it came."""
@@ -56,7 +59,11 @@ class Turns:
 
     def close(self) -> None:
         """Wait for what still runs."""
-        self._pool.shutdown(wait=True)
+        for _ in self._threads:
+            self._work.put(None)
+        for each in self._threads:
+            each.join()
+        self._threads.clear()
 
     @property
     def busy(self) -> bool:
@@ -92,17 +99,29 @@ class Turns:
         self, loop: asyncio.AbstractEventLoop, person: str, done: asyncio.Future[Made], work: Callable[[], Made]
     ) -> None:
         self._running[person] += 1
-        running = loop.run_in_executor(self._pool, work)
-        running.add_done_callback(partial(self._ended, person, done))
+        if self._running.total() > len(self._threads):
+            name = f"{self._name}_{len(self._threads)}"
+            self._threads.append(threading.Thread(target=_worked_off, args=(self._work,), name=name, daemon=True))
+            self._threads[-1].start()
 
-    def _ended(self, person: str, done: asyncio.Future[Made], running: asyncio.Future[Made]) -> None:
+        def run() -> None:  # in a thread: an executor and its futures would take several times as long
+            made, error = None, None
+            try:
+                made = work()
+            except BaseException as raised:
+                error = raised
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(self._ended, person, done, made, error)
+
+        self._work.put(run)
+
+    def _ended(self, person: str, done: asyncio.Future[Made], made: Made | None, error: BaseException | None) -> None:
         self._running[person] -= 1
         if not self._running[person]:
             del self._running[person]
         if not done.cancelled():
-            error = running.exception()
             if error is None:
-                done.set_result(running.result())
+                done.set_result(made)  # type: ignore[arg-type]
             else:
                 done.set_exception(error)
         self._next()
@@ -123,13 +142,19 @@ class Turns:
             run()
 
 
+def _worked_off(work: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (each := work.get()) is not None:
+        each()
+        del each
+
+
 @final
 class Places:
     """Places in an engine, of which one person has `each` at most. Whoever wants more waits for their own."""
 
     def __init__(self, each: int) -> None:
         self._each = each
-        self._people: dict[str, tuple[threading.Semaphore, list[None]]] = {}
+        self._people: dict[str, tuple[Tokens, list[None]]] = {}
         """The places of each person who has or wants one, and a mark for each of these."""
         self._turn = threading.Lock()
 
@@ -138,7 +163,7 @@ class Places:
         """A place for whoever this thread works for. One that becomes free wakes one of those who wait for it."""
         person = WHO.get()
         with self._turn:
-            places, here = self._people.setdefault(person, (threading.Semaphore(self._each), []))
+            places, here = self._people.setdefault(person, (Tokens(self._each), []))
             here.append(None)
         try:
             with places:

@@ -78,6 +78,8 @@ class Law:
             common = [i for i in source.columns if i in kept]
             outside = size_of(self.sizes, [i for i in source.columns if i not in kept])
             loads = [(a, w) for a, w in source.loads if kept.issuperset(a)]
+            if not loads:  # most sources tell nothing about most tables
+                continue
             in_all = math.fsum(w for a, w in loads if not a)
             largest = max((abs(w) for _, w in loads), default=0.0)
             for differs in subsets(common):

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, final
 
 import numpy as np
@@ -94,13 +95,18 @@ class Workload:
                 found[residual] += weight * size_of(self.sizes, table) * by
         return found
 
-    def spread(self, table: Columns) -> dict[Columns, float]:
+    def spread(self, table: Columns) -> Mapping[Columns, float]:
         """By how much the variance of a cell of a table grows with each σ_A²: p_A / n_{S∖A}²."""
-        kept = [i for i in table if self.sizes[i] > 1]
-        return {
-            a: float(moved_by_row(self.sizes, a)) / size_of(self.sizes, [i for i in table if i not in a]) ** 2
-            for a in subsets(kept)
-        }
+        return _spread(self.sizes, table)
+
+
+@lru_cache(maxsize=1024)  # many rounds of weights ask for the same tables
+def _spread(sizes: tuple[int, ...], table: Columns) -> Mapping[Columns, float]:
+    kept = [i for i in table if sizes[i] > 1]
+    found = {
+        a: float(moved_by_row(sizes, a)) / size_of(sizes, [i for i in table if i not in a]) ** 2 for a in subsets(kept)
+    }
+    return MappingProxyType(found)
 
 
 @lru_cache(maxsize=256)

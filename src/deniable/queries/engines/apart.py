@@ -24,12 +24,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from queue import Empty, SimpleQueue
 from typing import Any, Final, final
 
 from deniable.errors import DeniableError, EngineFailed, InvalidOperation, InvalidParameter
 from deniable.queries.engines.base import Engine, Numbers, Progress, complete
 from deniable.queries.engines.folders import Folder, sweep
 from deniable.queries.engines.report import Registration
+from deniable.queries.engines.tokens import Tokens
 from deniable.tables.files import files_of
 from deniable.tables.schema import Table
 from deniable.tables.statistics import Collect, Group
@@ -75,7 +77,7 @@ class Apart(Engine):
         self._reports: dict[str, Registration] = {}
         self._turn = threading.Lock()
         self._counting = threading.Lock()
-        self._places, self._inside = threading.Semaphore(_AT_ONCE), 0
+        self._places, self._inside = Tokens(_AT_ONCE), 0
         self._worker: _Worker | None = None
         self._closed = False
 
@@ -250,7 +252,7 @@ class _Worker:
         there.close()
         self._connection = here
         self._numbers = count()
-        self._waiting: dict[int, tuple[Future[Any], Progress | None]] = {}
+        self._waiting: dict[int, tuple[SimpleQueue[Any], Progress | None]] = {}
         self._sending, self._gone = threading.Lock(), False
         self._met: Counter[str] = Counter()
         self._remove = weakref.finalize(self, _clear, self._process, here, folder)
@@ -275,17 +277,21 @@ class _Worker:
         limit: float | None = None,
     ) -> Any:
         """What the worker answers. After `seconds` its process is ended, after `limit` the answer is None."""
-        future: Future[Any] = Future()
+        answer = SimpleQueue[Any]()  # a future takes several times as long
         number = next(self._numbers)
-        self._waiting[number] = (future, progress)
+        self._waiting[number] = (answer, progress)
         self._send(number, (number, verb, arguments))
+        patience = seconds if limit is None else limit
         try:
-            return future.result(seconds if limit is None else limit)
-        except Late:
+            found, error = answer.get(timeout=None if patience is None else min(patience, threading.TIMEOUT_MAX))
+        except Empty:
             if limit is not None:
                 return None
             self.end()
-        raise EngineFailed("time")
+            raise EngineFailed("time") from None
+        if error is not None:
+            raise error
+        return found
 
     def collect(self, question: Collect, seconds: float | None) -> dict[Group, Numbers]:
         """The whole question, or its numbers alone, once the worker has met others of its shape."""
@@ -311,7 +317,7 @@ class _Worker:
         except (OSError, ValueError):
             self.lost()
         if self._gone and number is not None and (waiting := self._waiting.pop(number, None)) is not None:
-            waiting[0].set_exception(EngineFailed("engine"))
+            waiting[0].put((None, EngineFailed("engine")))
 
     def heard(self, number: int, what: str, value: Any) -> None:
         if what == "progress":
@@ -323,16 +329,16 @@ class _Worker:
         if waiting is None:
             return
         if what == "done":
-            waiting[0].set_result(value)
+            waiting[0].put((value, None))
         else:
-            waiting[0].set_exception(value)
+            waiting[0].put((None, value))
 
     def lost(self) -> None:
         """Nothing more will come: whoever waits is told so."""
         self._gone = True
         while self._waiting:
             with contextlib.suppress(KeyError):
-                self._waiting.popitem()[1][0].set_exception(EngineFailed("engine"))
+                self._waiting.popitem()[1][0].put((None, EngineFailed("engine")))
 
     def end(self) -> None:
         self._gone = True
@@ -398,11 +404,15 @@ def serve(descriptor: int) -> None:
 
     # What reads no data has threads of its own: it neither waits for questions nor takes their time. What stands in for
     # answers has as many as there are questions that may need it at once.
-    with (
-        ThreadPoolExecutor(_AT_ONCE) as pool,
-        ThreadPoolExecutor(1) as aside,
-        ThreadPoolExecutor(_AT_ONCE) as instead,
-    ):
+    asked = SimpleQueue[tuple[Any, ...]]()  # an executor takes as long for each question as the pipe does
+
+    def answer() -> None:
+        while True:
+            work(*asked.get())
+
+    for _ in range(_AT_ONCE):
+        threading.Thread(target=answer, daemon=True).start()
+    with ThreadPoolExecutor(1) as aside, ThreadPoolExecutor(_AT_ONCE) as instead:
         pools = {"sql": aside, "nothing": instead}
         while True:
             try:
@@ -410,4 +420,7 @@ def serve(descriptor: int) -> None:
             except EOFError:
                 shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # whoever made it may have been killed
                 os._exit(0)  # whatever still runs, nobody waits for it
-            pools.get(message[1], pool).submit(work, *message)
+            if message[1] in pools:
+                pools[message[1]].submit(work, *message)
+            else:
+                asked.put(message)
