@@ -81,8 +81,10 @@ class OutputLaw(ABC):
 
 def centre(value: Any, *, is_whole: bool) -> float:
     """Where the noise on this number lies. Laws are read in floats, which tell whole numbers apart up to 2⁵³ only."""
-    number = values.whole(value) if is_whole else values.real(value)
-    if is_whole and abs(number) > LARGEST_WHOLE:
+    if not is_whole:
+        return float(values.real(value))
+    number = values.whole(value)
+    if abs(number) > LARGEST_WHOLE:
         raise values.refused(
             "must lie within ±2⁵² for its law to be worked out",
             "noise does not depend on where it lies: subtract the same whole number from all values",
