@@ -132,6 +132,41 @@ def test_rows_like_those_of_another_owner_are_told_to_auditors_alone(world: Worl
     assert ("theirs", "payroll") in {(each["dataset"], each["other"]) for each in seen.json()["overlaps"]}
 
 
+def wages(seed: int, ids: int, rows: int = 6000) -> pd.DataFrame:
+    """A payroll with ids, which were drawn by themselves."""
+    drawn = np.random.default_rng(ids).permutation(10**6)[:rows] + 10**6
+    return payroll(seed, rows).assign(number=drawn)
+
+
+def numbered(world: World, name: str, table: pd.DataFrame) -> Any:
+    table.to_csv(world.folder / f"{name}.csv", index=False)
+    schema = schema_of(table.drop(columns="number"), "paid")
+    del schema["tables"]["paid"]["neighbours"]
+    schema["tables"]["paid"] |= {"person": "number", "rows": 1}
+    body = {"name": name, "sources": {"paid": f"{name}.csv"}, "schema": schema, "budget": BUDGET}
+    return world.call("olga", "POST", "/v1/datasets", body)
+
+
+def test_the_same_rows_under_new_ids_had_a_fresh_budget(world: World) -> None:
+    """As an extract has whose pseudonyms are drawn anew each time: whole, or in part."""
+    assert numbered(world, "wages", wages(20, 1)).status_code == 201
+    for part in (1, 0.5):
+        told = numbered(world, "again", wages(20, 2).sample(frac=part, random_state=3))
+        assert (told.status_code, told.json().get("code")) == (409, "same_people"), (part, told.text)
+        assert (told.json()["datasets"], told.json()["by"]) == (["wages"], "rows")
+
+
+def test_other_people_of_one_design_under_other_ids_are_not_asked_about(world: World) -> None:
+    """Everybody comes in the same weeks, with one of few results: such rows come often, in whichever study."""
+    chance = np.random.default_rng(30)
+    for name in ("a study", "another study"):
+        weeks = pd.DataFrame(
+            {"week": np.tile(np.arange(50), 40), "number": np.repeat(chance.integers(10**9, size=40), 50)}
+        )
+        assert numbered(world, name, weeks).status_code == 201
+    assert numbered(world, "other wages", wages(21, 4)).status_code == 201
+
+
 # -- the profile itself ------------------------------------------------------------------------------------------------
 
 

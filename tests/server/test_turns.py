@@ -325,3 +325,53 @@ def test_threads_take_shorter_turns_while_something_large_is_made() -> None:
 def _made_large(large: Large) -> None:
     with large.work():
         large.add(SMALL + 1)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_thread_that_could_not_be_started_kept_its_place_for_ever(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(_a_thread_that_could_not_be_started_kept_its_place_for_ever(at, monkeypatch))
+
+
+async def _a_thread_that_could_not_be_started_kept_its_place_for_ever(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has no room for the first thread, or for the second; later it has."""
+    bench, turns = Bench(), Turns("t", most=2, each=2, waiting=100)
+    before = [turns.start("ana", bench.work(f"before{i}")) for i in range(at)]
+    with monkeypatch.context() as full:
+
+        def refused(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        full.setattr(threading.Thread, "start", refused)
+        during = turns.start("bob", bench.work("during"))
+        waiting = [turns.start("eve", bench.work(f"waiting{i}")) for i in range(2 * at)]
+    for gate in bench.gates.values():
+        gate.set()
+    if at:
+        told = await asyncio.wait_for(asyncio.gather(*before, during, *waiting), 30)
+        assert told == ["before0", "during", "waiting0", "waiting1"]
+    else:
+        with pytest.raises(Problem) as busy:
+            await asyncio.wait_for(during, 30)
+        assert busy.value.code == "busy"
+    assert not turns.busy
+    last = [turns.start("ana", bench.work("last0")), turns.start("bob", bench.work("last1"))]
+    await until(lambda: {"last0", "last1"} <= set(bench.began))  # both at once, as before
+    for gate in bench.gates.values():
+        gate.set()
+    assert await asyncio.wait_for(asyncio.gather(*last), 30) == ["last0", "last1"]
+    turns.close()
+
+
+def test_work_that_ended_by_stop_iteration_was_never_told_and_held_up_the_queue() -> None:
+    asyncio.run(_work_that_ended_by_stop_iteration_was_never_told_and_held_up_the_queue())
+
+
+async def _work_that_ended_by_stop_iteration_was_never_told_and_held_up_the_queue() -> None:
+    """A future takes no such error."""
+    turns, nothing = Turns("t", most=1, each=1, waiting=10), iter(())
+    wrong = turns.start("eve", next, nothing)
+    right = turns.start("ana", lambda: "right")
+    with pytest.raises(RuntimeError):
+        await asyncio.wait_for(wrong, 30)
+    assert await asyncio.wait_for(right, 30) == "right"
+    turns.close()

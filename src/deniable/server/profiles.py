@@ -15,7 +15,8 @@ with a chance of `CHANCE` at most. Rows of one person that are alike make b vary
 
 That is a chance under independent draws: two experiments of one design have some of their counts in common, and two
 lists of everybody in a town the same values. So only by whole rows data is linked, and that at a chance of `SURELY`. Of
-what is alike in part, the owner is asked. Where both tables have ids, these tell people apart, and nothing is asked.
+what is alike in part, the owner is asked. Where both tables have ids, these tell people apart, and the owner is asked
+only where the ids may have been drawn anew: where rows come about once each, and half of them are common.
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ _FEWEST: Final = 6
 _UNIQUE: Final = 0.98
 """The share of different values from which a column tells every row apart."""
 
+_ONCE: Final = 1 + 1 / 16
+"""How often a row comes that tells people apart, on average."""
+
 _NARROW: Final = (0.0, 0.1, 0.4)
 """τ: the same rows; with some of them missing; with many changed."""
 
@@ -65,7 +69,7 @@ _EXACT: Final = 64
 @dataclass(frozen=True, slots=True)
 class Group:
     """How often each value, pair or row comes, of those that come first in the order; all of them, if there is no
-    `reach`.
+    `reach`. As many as are kept may be all that are left of more.
     """
 
     kind: str
@@ -75,7 +79,7 @@ class Group:
     @classmethod
     def of(cls, kind: str, counts: dict[int, int]) -> Group:
         """The first of these."""
-        if len(counts) <= _KEPT:
+        if len(counts) < _KEPT:
             return cls(kind, counts)
         first = nsmallest(_KEPT, counts)
         return cls(kind, {each: counts[each] for each in first}, first[-1])
@@ -106,11 +110,24 @@ class Profile:
 
     def is_alike(self, other: Profile) -> bool:
         """Whether both have so much in common that they are no independent draws."""
+        if self.has_ids and other.has_ids:
+            return self._shares_rows(other)
         return self._evidence(other, {"row", "one", "two"}) >= 1 / CHANCE
 
     def is_same(self, other: Profile) -> bool:
         """Whether these are the same rows, but for some, whatever their constant columns say."""
         return self._evidence(other, {"whole"}) >= 1 / SURELY
+
+    def _shares_rows(self, other: Profile) -> bool:
+        """Whether rows come about once in each, and half of those of one are in the other. Rows that come often say
+        nothing here: people of one study have the same weeks and few results, and so have those of the next one.
+        """
+        wholes = [group for each in (self, other) for group in each.groups if group.kind == "whole"]
+        if len(wholes) < 2 or any(sum(each.cells.values()) > _ONCE * len(each.cells) for each in wholes):
+            return False
+        reach = min(each.reach for each in wholes)
+        mine, theirs = ({rank for rank in each.cells if rank <= reach} for each in wholes)
+        return len(mine & theirs) >= max(_FEWEST, min(len(mine), len(theirs)) / 2)
 
     def _evidence(self, other: Profile, kinds: Container[str]) -> float:
         if self.has_ids and other.has_ids:

@@ -98,22 +98,36 @@ class Turns:
     def _run(
         self, loop: asyncio.AbstractEventLoop, person: str, done: asyncio.Future[Made], work: Callable[[], Made]
     ) -> None:
+        if self._running.total() >= len(self._threads) and not self._one_more() and not self._threads:
+            done.set_exception(Problem("busy", headers={"Retry-After": "1"}))
+            return
         self._running[person] += 1
-        if self._running.total() > len(self._threads):
-            name = f"{self._name}_{len(self._threads)}"
-            self._threads.append(threading.Thread(target=_worked_off, args=(self._work,), name=name, daemon=True))
-            self._threads[-1].start()
 
         def run() -> None:  # in a thread: an executor and its futures would take several times as long
-            made, error = None, None
+            made: Made | None = None
+            error: BaseException | None = None
             try:
                 made = work()
+            except StopIteration as raised:  # which a future does not take
+                error = RuntimeError()
+                error.__cause__ = raised
             except BaseException as raised:
                 error = raised
             with suppress(RuntimeError):  # the loop is closed: nobody waits
                 loop.call_soon_threadsafe(self._ended, person, done, made, error)
 
         self._work.put(run)
+
+    def _one_more(self) -> bool:
+        """Start a thread, if the machine has room for it. Where it has not, those that are there do the work."""
+        name = f"{self._name}_{len(self._threads)}"
+        thread = threading.Thread(target=_worked_off, args=(self._work,), name=name, daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError):
+            return False
+        self._threads.append(thread)
+        return True
 
     def _ended(self, person: str, done: asyncio.Future[Made], made: Made | None, error: BaseException | None) -> None:
         self._running[person] -= 1
