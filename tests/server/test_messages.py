@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from deniable import cli, client
 from deniable.errors import InvalidParameter, LedgerDamaged, ServerRefused
 from deniable.server.roles import Role
+from deniable.server.settings import Settings
+from tests.queries.hospital import visits
 from tests.server.world import SCHEMA, WARDS, World
 
 
@@ -69,6 +71,62 @@ def test_a_name_that_looks_like_another_dataset_is_refused(world: World, name: s
         409,
         f"{name!r} looks like the dataset 'visits', which is here; choose another name",
     )
+
+
+def test_known_data_with_a_renamed_id_hears_whose_budget_it_has_and_what_to_declare(world: World) -> None:
+    """It said `open it as what it is`, and nothing of the dataset that has these people."""
+    visits().rename(columns={"patient_id": "pid"}).to_csv(world.folder / "renamed.csv", index=False)
+    body = {"name": "renamed", "sources": {"renamed": "renamed.csv"}}
+    schema = SCHEMA.replace("patient_id", "pid").replace("  visits:", "  renamed:")
+    answer = world.call("olga", "POST", "/v1/datasets", body | {"schema": schema})
+    assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (409, "ledger_mismatch", "unit")
+    assert answer.json()["detail"] == (
+        "asked to protect one person ('pid', at most 3 rows) added or removed, but this data is known, and the budget "
+        "that it has, of 'visits', protects one person ('patient_id', at most 3 rows) added or removed; declare the same "
+        "in the schema, and give the column of ids its old name in the file"
+    )
+
+
+def test_a_body_that_does_not_say_it_is_json_hears_which_header_to_send(world: World) -> None:
+    """`curl -d` alone sends a form; it heard that a body, which was one, must be an object."""
+    headers = {"Authorization": f"Bearer {world.tokens['ana']}", "Content-Type": "application/x-www-form-urlencoded"}
+    text = json.dumps({"dataset": "visits", "sql": WARDS, "epsilon": 0.1})
+    answer = world.client.request("POST", "/v1/questions:price", content=text, headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "body: must be an object in JSON, sent with Content-Type: application/json"
+
+
+def test_a_token_that_opens_nothing_hears_what_may_be_wrong_with_it(world: World) -> None:
+    """Who had sent one heard `send Authorization: Bearer ...`."""
+    said = "send Authorization: Bearer TOKEN; one that was sent may be mistyped, out of date or revoked: ask an admin"
+    for headers in ({}, {"Authorization": "Bearer dn_no"}):
+        answer = world.client.request("GET", "/v1/me", headers=headers)
+        assert (answer.status_code, answer.json()["detail"]) == (401, said)
+
+
+def test_a_method_that_an_address_does_not_take_hears_which_it_takes(world: World) -> None:
+    answer = world.call("ana", "GET", "/v1/questions")
+    assert (answer.status_code, answer.json()["detail"]) == (405, "GET is not for this address; it takes POST")
+
+
+def test_an_address_that_there_is_not_hears_where_they_are_listed(world: World) -> None:
+    answer = world.call("ana", "GET", "/v1/nothing")
+    said = "there is nothing at this address; /openapi.json lists all of them"
+    assert (answer.status_code, answer.json().get("detail")) == (404, said)
+
+
+def test_a_grant_that_is_not_there_is_named(world: World) -> None:
+    answer = world.call("olga", "DELETE", "/v1/datasets/visits/grants/nobody")
+    assert (answer.status_code, answer.json().get("detail")) == (404, "'nobody' has no grant for 'visits'")
+
+
+def test_a_state_that_is_a_file_is_named(tmp_path: Path) -> None:
+    """It said `File exists`, as if that were wrong."""
+    (tmp_path / "state").write_text("")
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "c.toml").write_text('state = "state"\ndata = ["tables"]\n')
+    with pytest.raises(InvalidParameter, match=r"state=.*: is a file; name a folder, which is made if there is none"):
+        Settings.read(tmp_path / "c.toml")
 
 
 def test_whoever_has_no_dataset_hears_whom_to_ask(served: tuple[World, str]) -> None:

@@ -169,8 +169,10 @@ def add(app: "typer.Typer") -> None:
 
         with plain_errors():
             if (ledger is None) == (config is None) or not reason:
-                remedy = "write deniable moved visits.csv.ledger --reason 'a new disk'"
-                raise InvalidParameter("ledger, --config, --reason", NOTHING, "a reason and one of the others", remedy)
+                which = "visits.csv.ledger" if config is None else "--config server.toml"
+                remedy = f"write deniable moved {which} --reason 'a new disk'"
+                rule = "give a reason, and either a ledger or --config"
+                raise InvalidParameter("ledger, --config, --reason", NOTHING, rule, remedy)
             if config is not None:
                 _say_moved(config, reason, as_json=as_json)
                 return
@@ -197,9 +199,8 @@ def _say_moved(config: Path, reason: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"moved": many > 0, "ledgers": many}))
     else:
-        print(
-            f"This server is at home here now, with {many} ledgers that were elsewhere. Do not use another copy of it."
-        )
+        ledgers = "1 ledger that was" if many == 1 else f"{many} ledgers that were"
+        print(f"This server is at home here now, with {ledgers} elsewhere. Do not use another copy of it.")
 
 
 def _rotated(

@@ -125,6 +125,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
     if any(each["type"] == "json_invalid" for each in wrong):
         return await _problem(request, Problem("unreadable", "the body must be JSON"))
     found = words.wrongs(wrong[:20], _model(request))
+    if [each["where"] for each in found] == ["body"] and "json" not in request.headers.get("Content-Type", "").lower():
+        found[0]["rule"] += " in JSON, sent with Content-Type: application/json"
     facts: dict[str, Any] = {"errors": found}
     if len(found) == 1:
         facts |= {"parameter": found[0]["where"].rpartition(".")[2], "rule": found[0]["rule"]}
@@ -143,7 +145,10 @@ async def _http(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == 405:
         headers["Allow"] = _methods(request) or headers.get("Allow", "")
-    return await _problem(request, Problem(_STATUSES.get(error.status_code, "unreadable"), headers=headers))
+        said = f"{request.method} is not for this address; it takes {headers['Allow']}"
+    else:
+        said = "there is nothing at this address; /openapi.json lists all of them" if error.status_code == 404 else ""
+    return await _problem(request, Problem(_STATUSES.get(error.status_code, "unreadable"), said, headers=headers))
 
 
 def _methods(request: Request) -> str:

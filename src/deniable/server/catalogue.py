@@ -342,7 +342,7 @@ class Catalogue(People):
         here = (_GRANTS.c.person == person) & _GRANTS.c.dataset.in_(datasets) & _GRANTS.c.active
         with _kept(self._engine.begin) as connection:
             if not connection.execute(update(_GRANTS).where(here).values(active=False)).rowcount:
-                raise Problem("not_found")
+                raise Problem("not_found", f"{person!r} has no grant for {' or '.join(map(repr, datasets))}")
 
     def granted(self, person: str, dataset: str) -> bool:
         """Whether they may."""

@@ -311,7 +311,7 @@ class Curator:
                 raise InvalidParameter("people", people, "their rows are known, not their ids alone", "leave it out")
             kin = kin_of(self.catalogue, person, families | named(self.catalogue, person, family))
             check_strays(lost, kin[0].family if kin else None, name, version)
-            limit = limit_of(kin, marks, budget)
+            limit = limit_of(kin, tables, marks, budget)
             begun_before = None
             if not kin:
                 check_ceiling(self.settings, limit, limit.limit)

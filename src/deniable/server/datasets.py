@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from deniable.server.turns import Large, Places
 from deniable.server.witness import Witness
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table, read_schema, write_schema
+from deniable.units import Unit
 
 if TYPE_CHECKING:
     from deniable.queries.engines.base import Engine
@@ -126,6 +127,14 @@ def ledger_place(settings: Settings, family: str) -> str | Path:
 def tables_of(schema: str | dict[str, Any]) -> dict[str, Table]:
     """The tables of a schema that came over the wire. Text is always text, never a path."""
     return read_schema(schema if isinstance(schema, dict) else schema + "\n")
+
+
+def unit_of(tables: Iterable[Table]) -> Unit:
+    """Whom the ledger of a dataset protects."""
+    units = [each.unit for each in tables if each.unit is not None]
+    if not units:
+        raise InvalidParameter("schema", NOTHING, "all tables are public", "nobody needs a budget for those")
+    return max(units, key=lambda unit: unit.rows)
 
 
 @final
@@ -276,14 +285,12 @@ class Datasets:
             return found
 
     def _ledger(self, record: DatasetRecord, named: DatasetRecord, version: str | None = None) -> Ledger:
-        units = [each.unit for each in tables_of(record.schema).values() if each.unit is not None]
-        if not units:
-            raise InvalidParameter("schema", NOTHING, "all tables are public", "nobody needs a budget for those")
+        unit = unit_of(tables_of(record.schema).values())
         place, known = ledger_place(self._settings, record.family), self.witness.known(record.family)
         ledger = Ledger.open(
             place,
             budget=Budget.from_dict(record.budget),
-            unit=max(units, key=lambda unit: unit.rows),
+            unit=unit,
             dataset=named.name,
             family=record.family,
             owner=self._key.public,

@@ -31,6 +31,11 @@ Cookie = Callable[[Scope], str | None]
 _STRANGE: Final = frozenset({"/redeem", "/console/invitation", "/console/sign-in"})
 """To where people without a token send something."""
 
+_NO_TOKEN: Final = (
+    "send Authorization: Bearer TOKEN; one that was sent may be mistyped, out of date or revoked: ask an admin"
+)
+"""The same with a token and without: nobody learns which ones there are."""
+
 _LITTLE: Final = 8192
 """Bytes that they may send: a token of an issuer has some thousand."""
 
@@ -105,7 +110,7 @@ class Keeper:
         if person is None and text is not None:
             person = await self._checked(text, scope)
         if person is None:
-            raise Problem("unauthorized", "send Authorization: Bearer ...", headers={"WWW-Authenticate": "Bearer"})
+            raise Problem("unauthorized", _NO_TOKEN, headers={"WWW-Authenticate": "Bearer"})
         if seconds := self._buckets.take(person.name):
             raise self._turned_away("requests", seconds, person=person.name)
         WHO.set(person.name)

@@ -14,7 +14,7 @@ from deniable.ledger import Budget
 from deniable.ledger.keys import SigningKey
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person
-from deniable.server.datasets import Datasets, budget_of, tables_of
+from deniable.server.datasets import Datasets, budget_of, tables_of, unit_of
 from deniable.server.families import FORM, KNOWN, Marks, Sketch, digest, id_columns, marks_of, sketch_of
 from deniable.server.problems import Problem
 from deniable.server.profiles import Profile
@@ -129,7 +129,9 @@ def _is_protected(catalogue: Catalogue, table: Table, content: str, path: Path, 
     )
 
 
-def limit_of(kin: list[DatasetRecord], marks: Mapping[str, Marks], budget: BudgetBody | None) -> Budget:
+def limit_of(
+    kin: list[DatasetRecord], tables: Mapping[str, Table], marks: Mapping[str, Marks], budget: BudgetBody | None
+) -> Budget:
     """The budget: of the family, or a new one."""
     asked = None if budget is None else budget_of(budget)
     if not kin:
@@ -145,6 +147,14 @@ def limit_of(kin: list[DatasetRecord], marks: Mapping[str, Marks], budget: Budge
     fixed = Budget.from_dict(kin[0].budget)
     if asked is not None and asked != fixed:
         raise Problem("ledger_mismatch", "this data has a budget already; leave the budget out, or adjust it")
+    unit, known = unit_of(tables[each] for each in marks), unit_of(tables_of(kin[0].schema).values())
+    if unit != known:
+        said = (
+            f"asked to protect {unit.describe()}, but this data is known, and the budget that it has, of "
+            f"{kin[0].name!r}, protects {known.describe()}; declare the same in the schema, and give the column of ids "
+            "its old name in the file"
+        )
+        raise Problem("ledger_mismatch", said, {"field": "unit"})
     return fixed
 
 

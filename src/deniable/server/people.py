@@ -178,7 +178,7 @@ class People(ABC):
                 raise Problem("invalid", f"{name} is the last admin here; invite another one first")
             done = connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(active=False))
             if not done.rowcount:
-                raise Problem("not_found")
+                raise Problem("not_found", f"there is nobody called {name!r}; GET /v1/people lists everybody")
             _end(connection, name, by)
             log.append(connection, Event.CLOSED, name, by, {})
 
@@ -217,7 +217,7 @@ class People(ABC):
         with self.writing() as connection:
             row = connection.execute(select(_TOKENS).where(_TOKENS.c.id == id)).first()
             if row is None:
-                raise Problem("not_found")
+                raise Problem("not_found", "there is no token with this id; GET /v1/people/NAME/tokens lists them")
             connection.execute(update(_TOKENS).where(_TOKENS.c.id == id).values(revoked=True))
             log.append(connection, Event.REVOKED, row.person, by, {"token": id})
 

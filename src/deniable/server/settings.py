@@ -122,6 +122,10 @@ class Settings:
         _check_ceiling(self.ceiling)
         proxies = (self.proxies,) if isinstance(self.proxies, str) else tuple(self.proxies)
         object.__setattr__(self, "proxies", tuple(str(network_of(each)) for each in proxies))
+        for name in ("state", "checkpoints"):
+            place = getattr(self, name)
+            if place.exists() and not place.is_dir():
+                raise InvalidParameter(name, str(place), "is a file", "name a folder, which is made if there is none")
         for name in _POSITIVE:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
