@@ -247,3 +247,30 @@ def test_a_survey_of_numbers_says_that_they_are_moved_into_their_bounds(tmp_path
     about = ["--question", "age", "--epsilon", "1", "--low", "0", "--high", "50"]
     said = asked("survey", str(tmp_path / "a.csv"), *about, "--out", str(tmp_path / "r.csv"))
     assert "An answer below 0 counts as 0, and one above 50 as 50." in said
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "told"),
+    [
+        (["--budget", "-1"], "--budget='-1'", "must be at least 1e-30"),
+        (["--budget", "1", "--delta", "-1"], "--delta='-1'", "must lie in [0, 1]"),
+        (["--budget", "1", "--delta", "2"], "--delta='2'", "must lie in [0, 1]"),
+        (["--budget", "1", "--delta", "0"], "--delta='0'", "without any δ leave --delta out"),
+    ],
+)
+def test_a_budget_that_cannot_be_is_named_as_it_was_typed(above, given, named, told) -> None:
+    """A negative --budget was called epsilon, as if --epsilon beside it were wrong; a δ of -1 had to be "below 1e300"."""
+    code, said = refused("ask", "p/a.parquet", COUNT, "--each-row", "--epsilon", "0.1", *given)
+    assert code == 2
+    assert named in plain(said)
+    assert told in plain(said)
+
+
+def test_columns_that_differ_by_case_alone_are_refused_where_a_schema_is_proposed(above) -> None:
+    """A schema was proposed that no question could use; what then refused it listed all columns and no way out."""
+    (above / "a.csv").write_text("id,ward,Ward\n1,A,B\n", encoding="utf-8")
+    for command in (["schema", "a.csv"], ["ask", "a.csv", COUNT, *FIRST]):
+        code, said = refused(*command)
+        assert code == 2
+        assert "'Ward': another column has this name, but for upper and lower case; rename one" in plain(said)
+        assert "id" not in plain(said).partition("deniable: ")[2].split()

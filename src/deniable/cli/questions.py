@@ -356,7 +356,13 @@ def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
             remedy = "say once how much may ever be spent: --budget 1.0 --delta 1e-6"
             raise InvalidParameter("--budget", NOTHING, f"there is no account yet in {kept}", remedy)
         return None
-    asked = Budget.pure(epsilon=budget) if delta is None else Budget(epsilon=budget, delta=delta)
+    try:
+        asked = Budget.pure(epsilon=budget) if delta is None else Budget(epsilon=budget, delta=delta)
+    except InvalidParameter as error:  # ε of the budget is not the --epsilon of the question, and nobody types Budget
+        if error.parameter == "epsilon":
+            raise InvalidParameter("--budget", budget, error.rule, error.remedy) from None
+        remedy = error.remedy and "without any δ leave --delta out"
+        raise InvalidParameter("--delta", delta, error.rule, remedy) from None
     # The δ was said when the account was opened; ε alone, said again, is no other budget.
     if known is None or asked == known or (delta is None and known.epsilon_units == asked.limit.units):
         return asked if known is None else None

@@ -49,10 +49,10 @@ def exact_amount(name: str, value: Amount, rule: str = "must be at least 0 and b
         exact = rational(value) if longer else _written(repr(float(value)))
     if exact is None:
         raise InvalidParameter(name, value, "must be a finite number, or one written as a decimal or a ratio")
+    if name == "delta" and not 0 <= exact <= 1:
+        raise InvalidParameter(name, value, "must lie in [0, 1]")
     if not 0 <= exact < 10**300 or 0 < exact <= _SMALLEST:
         raise InvalidParameter(name, value, rule)
-    if name == "delta" and exact > 1:
-        raise InvalidParameter(name, value, "must lie in [0, 1]")
     return exact
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 from deniable.errors import NOTHING, InvalidParameter, MissingExtra
 from deniable.tables.files import CSV, PARQUET, files_of, header, unknown_file
 from deniable.tables.kinds import BOUNDED, Kind
-from deniable.tables.schema import FILL_IN, NAME_IT, NAMELESS, Schema, read_schema, written
+from deniable.tables.schema import FILL_IN, NAME_IT, NAMELESS, Schema, read_schema, refuse_twins, written
 from deniable.units import Unit
 
 # The first pattern that begins the name of a type decides; all else is text. Decimals are reals: see `Kind`.
@@ -96,6 +96,7 @@ def propose_schema(source: object, *, name: str = "data") -> Proposal:
     types = {column: type_name for column, type_name in found.items() if has_kind(type_name)}
     if "" in types:
         raise InvalidParameter("columns", "", NAMELESS, NAME_IT)
+    refuse_twins(types)
     columns = {column: _facts(kind_of_type(type_name)) for column, type_name in types.items()}
     if not columns:
         shown = os.fspath(source) if isinstance(source, str | Path) else name

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -66,15 +66,12 @@ class Table:
             raise InvalidParameter("name", self.name, "a table has a name")
         if self.unit is not None and not isinstance(self.unit, Unit):
             raise InvalidParameter("unit", self.unit, "must be a Unit, or None for a public table")
-        names = [name for name, _ in self.columns]
         for name, domain in self.columns:
             if not isinstance(name, str) or not name:
                 raise InvalidParameter("columns", name, NAMELESS, NAME_IT)
             if not isinstance(domain, Domain):
                 raise InvalidParameter(name, domain, "must be a Domain", "write Domain.integer(0, 120), Domain.text()")
-        # SQL names are read without regard to case, so two that differ by case alone could not be told apart.
-        if len({name.casefold() for name in names}) < len(names):
-            raise InvalidParameter("columns", names, "must have different names, also without regard to case")
+        refuse_twins(name for name, _ in self.columns)
 
     @classmethod
     def of(cls, name: str, unit: Unit | None, /, **columns: Domain) -> Table:
@@ -325,3 +322,13 @@ def _facts(domain: Domain) -> dict[str, Any]:
     if not domain.nullable:
         facts["nullable"] = False
     return facts
+
+
+def refuse_twins(names: Iterable[str]) -> None:
+    """Names are read without regard to case, as in SQL, so two that differ by case alone could not be told apart."""
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            rule = "another column has this name, but for upper and lower case"
+            raise InvalidParameter("columns", name, rule, "rename one")
+        seen.add(name.casefold())
