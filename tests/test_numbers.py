@@ -137,3 +137,14 @@ def test_steps_of_a_grid_are_counted_with_a_few_roundings_more() -> None:
     for k in (3, 8, 1000, 2**20 + 1):
         assert steps(Fraction(math.nextafter(k, 0))) == k
         assert steps(k - Fraction(k, 2**40)) == k - 1
+
+
+@pytest.mark.parametrize("kind", [Fraction, Decimal, np.longdouble])
+def test_a_fraction_of_a_float_that_was_single_precision_was_read_without_its_roundings(kind) -> None:
+    for k in (27, 53, 156, 199):
+        below = float(np.nextafter(np.float32(k), np.float32(0)))
+        assert whole(kind(below)) == whole(below) == k
+        assert square(kind(below)) == square(below) >= k * k
+    root = float(np.sqrt(np.float32(7)))
+    assert Fraction(root) ** 2 < 7 <= numbers.meant(kind(root)) ** 2
+    assert whole(kind(155.75)) == 155

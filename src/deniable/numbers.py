@@ -114,11 +114,12 @@ def _hair(given: Any) -> Fraction:
 
 
 def _was_single(given: Any) -> bool:
-    """Whether a float stores what single precision can: `float(x)` and `x.item()` forget that type, not its roundings.
-    Sixteen of them are granted then: 2192.75 is such a number as well, and means itself.
+    """Whether this is a number that single precision can store: `float(x)`, `x.item()` and a Fraction of either forget
+    that type, not its roundings. Sixteen of them are granted then: 2192.75 is such a number as well, and means itself.
     """
+    x = rational(given)
     try:
-        return isinstance(given, float) and struct.unpack("f", struct.pack("f", given))[0] == given
+        return Fraction(*struct.unpack("f", struct.pack("f", float(x)))) == x
     except OverflowError:
         return False
 

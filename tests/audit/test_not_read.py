@@ -11,6 +11,7 @@ import random
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass
+from email.message import EmailMessage
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -429,3 +430,22 @@ def test_a_traceback_is_no_part_of_an_error() -> None:
 
     found = audit.measure(told, neighbours=(0, 1), claim=CLAIM, trials=5000, confidence=SURE)
     assert found.verdict == "consistent", found.sentence
+
+
+# -- what stands behind something else -------------------------------------------------------------------------------
+
+
+def below_a_mask(value: int) -> Any:
+    return np.ma.array([1.0, float(value)], mask=[False, True])
+
+
+def in_a_header(value: int) -> Any:
+    message = EmailMessage()
+    message["Count"] = str(value)
+    return message
+
+
+@pytest.mark.parametrize("part", [below_a_mask, in_a_header], ids=lambda part: part.__name__)
+def test_a_value_behind_a_mask_or_a_name_was_not_read(part: Callable[[int], Any]) -> None:
+    found = beside(part, trials=300)
+    assert found.refuted, found.sentence

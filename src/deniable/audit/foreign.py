@@ -30,7 +30,9 @@ def opened(value: Any) -> Parts | None:
     if hasattr(type(value), "__array__") or hasattr(type(value), "__array_interface__"):
         return [((), _array(value))]
     if not isinstance(value, Mapping) and callable(getattr(value, "keys", None)) and hasattr(value, "__getitem__"):
-        return [((), dict(zip(value.keys(), value, strict=True)))]  # a row of sqlite3
+        if type(value).__module__ != "sqlite3":  # it may give its names where a row gives its values
+            return [((), {key: value[key] for key in list(value.keys())})]
+        return [((), dict(zip(value.keys(), value, strict=True)))]
     return None
 
 

@@ -470,7 +470,7 @@ def _bytes(found: Read, path: Path, value: bytes, kind: str = "bytes") -> None:
 def _array(found: Read, path: Path, value: Any) -> Parts:
     if isinstance(value, np.ma.MaskedArray):
         found.type(path, "masked")
-        return [(path, value.filled(value.fill_value)), ((*path, ".mask"), np.asarray(value.mask))]
+        return [(path, value.data), *_below(path, [((".mask",), value.mask), ((".fill_value",), value.fill_value)])]
     kind, letter = type(value).__name__, value.dtype.kind
     if isinstance(value, np.ndarray):
         kind = f"array {value.dtype.str}"
