@@ -63,8 +63,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what has passed; a page is left out whole or not at all, as its blocks need those before them."""
-    path = os.environ.get("DENIABLE_PASSED")
+    """Leave out what has passed; a page is left out whole or not at all, as its blocks need those before them.
+
+    The setting ends here: a test may start a pytest of its own, which must find every test.
+    """
+    path = os.environ.pop("DENIABLE_PASSED", None)
     if not path:
         return
     passed = set(Path(path).read_text(encoding="utf-8").splitlines())

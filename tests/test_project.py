@@ -34,8 +34,7 @@ def named(path: Path) -> str:
 @pytest.mark.slow
 def test_no_test_got_lost() -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
-    every = {name: value for name, value in os.environ.items() if name != "DENIABLE_PASSED"}
-    run = subprocess.run(command, cwd=ROOT, env=every, capture_output=True, text=True, check=False)
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     # With -qq pytest prints one "path: count" per file.
     found = Counter[str]()
@@ -160,7 +159,8 @@ def test_only_tests_that_passed_are_not_run_again(tmp_path: Path) -> None:
     (tmp_path / "test_few.py").write_text(
         "import os, pytest\n"
         "def test_quick(): pass\n"
-        "def test_elsewhere():\n    if 'DENIABLE_PASSED' not in os.environ: pytest.skip('not here')\n"
+        "def test_elsewhere():\n    if 'AGAIN' not in os.environ: pytest.skip('not here')\n"
+        "    assert 'DENIABLE_PASSED' not in os.environ, 'a pytest that this test starts would leave tests out'\n"
         "@pytest.mark.parametrize('word', ['a b', 'c'])\ndef test_words(word): pass\n"
     )
     (tmp_path / "whole.md").write_text("```python\n>>> 1 + 1\n2\n```\n")
@@ -179,7 +179,7 @@ def test_only_tests_that_passed_are_not_run_again(tmp_path: Path) -> None:
     names = passed.read_text(encoding="utf-8").splitlines()
     first_block = next(name for name in names if name.startswith("part.md"))
     passed.write_text("\n".join(name for name in names if name != first_block), encoding="utf-8")
-    again = run(DENIABLE_PASSED=str(passed))
+    again = run(DENIABLE_PASSED=str(passed), AGAIN="yes")
     assert "3 passed" in again  # both blocks of part.md, and
     assert "test_elsewhere" in again
 
