@@ -148,7 +148,7 @@ def test_a_ledger_older_than_its_checkpoint_does_not_open(tmp_path: Path) -> Non
         Ledger.open(path, **ABOUT, checkpoint=note)
     assert found.value.number == 2
     path.unlink()
-    with pytest.raises(InvalidParameter, match="there is no ledger"):
+    with pytest.raises(LedgerDamaged, match="there is no ledger"):
         Ledger.open(path, **ABOUT, checkpoint=note)
     assert not path.exists()  # nor is a new one made in its place
     with Ledger.open(path, **ABOUT), pytest.raises(LedgerMismatch, match="serial number"):

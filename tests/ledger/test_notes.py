@@ -121,7 +121,7 @@ def test_all_notes_are_compared(tmp_path: Path) -> None:
     ):
         with pytest.raises(error):
             opened(tmp_path / "ledger", checkpoint=[heads[2], wrong])
-    with pytest.raises(InvalidParameter, match="there is no ledger"):
+    with pytest.raises(LedgerDamaged, match="there is no ledger"):
         opened(tmp_path / "another", checkpoint=[bare])
     assert not (tmp_path / "another").exists()
 
