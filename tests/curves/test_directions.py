@@ -8,11 +8,14 @@ from __future__ import annotations
 import itertools
 import math
 import secrets
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from mpmath import mp
 
 from deniable import curves
+from deniable.curves.laws import tabulated
 from deniable.errors import InvalidParameter
 from tests.curves import directions
 
@@ -431,3 +434,41 @@ def test_the_smallest_loss_counts_in_a_moment(scale: float, order: float) -> Non
         assert low <= truth * (1 + 1e-12)
         assert high >= truth * (1 - 1e-12)
         assert high - low <= 5e-3 * high
+
+
+def test_lines_through_near_points_do_not_carry_their_roundings_across_a_long_cell():
+    """The upper end of β was 1e-14 below β: a line through two near points was extended over a cell of width 285."""
+    p = np.array([1881835, 1463 * 16, 166977055400433, 247659841815 * 16, 106991049, 110535254944891]) / 2.0**48
+    q = np.array([911246061 * 4, 1193861835, 475881449587, 63360183907947 * 4, 13776760391601 * 2, 0]) / 2.0**48
+    low, high = curves.from_pmf(p, q, tied=True).backward.beta_bounds(alpha=0.553342638585247)
+    assert low <= 0.0054531153019084065 <= high
+    assert high - low < 1e-13
+
+
+def profile_of(outcomes: list[tuple[Fraction, Fraction]], x: Fraction) -> Fraction:
+    return sum((max(a - x * b, Fraction(0)) for a, b in outcomes), Fraction(0))
+
+
+def test_a_polygon_below_a_profile_is_below_it_where_near_points_precede_a_long_cell():
+    """Its vertices were not rounded down: the chord of two points 1e-12 apart was extended as if it were exact."""
+    seed = secrets.randbits(64)
+    rng = np.random.default_rng(seed)
+    for _ in range(20 * PAIRS):
+        size = int(rng.integers(2, 6))
+        outcomes = [(Fraction(float(a)), Fraction(float(b))) for a, b in rng.dirichlet(np.ones(size), 2).T]
+        starts = np.sort(rng.uniform(-2, 4, 6))
+        points = np.unique(np.concatenate((starts, starts + 1.5e-12 * (1 + np.abs(starts)))))
+        exact = [profile_of(outcomes, _exact_exp(each)) for each in points]
+        near = np.array([float(each) for each in exact])
+        above = np.array([Fraction(float(a)) > b for a, b in zip(near, exact, strict=True)])
+        low, high = np.where(above, np.nextafter(near, 0), near), np.where(above, near, np.nextafter(near, 2))
+        at, below = tabulated.vertices_below(points, low, high)
+        for place, found in zip(at, below, strict=True):
+            truth = profile_of(outcomes, _exact_exp(place))
+            # The place itself is a rounded number: a profile has slopes of -1 and flatter.
+            assert Fraction(float(found)) <= truth + Fraction(2) ** -52 * _exact_exp(place) * 2, f"seed {seed}"
+
+
+def _exact_exp(value: float) -> Fraction:
+    with mp.workdps(40):
+        return Fraction(mp.nstr(mp.exp(mp.mpf(float(value))), 35))

@@ -52,7 +52,7 @@ ERRATA: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "programming.md": (
         ("Erratum: sets, not single answers",),
-        ("Erratum: δ is not the probability that the bound ε fails", "Erratum: there is no c"),
+        ("Erratum: δ is not the probability that the bound ε fails", "Erratum: no finite c exists"),
         ("Erratum: 10e-5 is not 10⁻⁵",),
         ("Erratum: the worked example is false", "Erratum: the second plot"),
         ("Erratum: the formula has a range",),

@@ -98,8 +98,7 @@ def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Float
         low[i] = max(float(value[best]) - 4 * UNIT_ROUNDOFF, 0.0)
         over = 1 - profile.delta(points, "lower") - np.exp(points) * a
         ends = (ahead.infinity("lower"), back.infinity("lower"))
-        # Lines through near points magnify the roundings of their ends.
-        high[i] = _concave_bound(points, over, value, a, ends) + 64 * UNIT_ROUNDOFF
+        high[i] = _concave_bound(points, over, value, a, ends)
     return ordered(low, np.clip(high, 0.0, np.minimum(1 - alpha + UNIT_ROUNDOFF, 1.0)))
 
 
@@ -151,13 +150,18 @@ def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float, en
 
 def _by_lines(points: Floats, over: Floats, under: Floats, alpha: float, ends: tuple[float, float]) -> float:
     x = np.exp(points)
+    # A value 1 - δ - xα is rounded by a few units of 1 + xα. Its bounds move apart by that before lines are drawn: a
+    # line through near points magnifies the roundings of its ends, and a long cell carries them far.
+    slack = 8 * UNIT_ROUNDOFF * (1 + x * alpha)
+    over, under = over + slack, under - slack
+    gap = np.diff(x)
+    shortest = gap - 4 * UNIT_ROUNDOFF * x[1:]
     left = np.full(len(x) - 1, np.inf)
     right = np.full(len(x) - 1, np.inf)
-    slope = (over[1:] - under[:-1]) / np.diff(x)
+    slope = np.where(shortest > 0, (over[1:] - under[:-1]) / shortest, np.inf)
     left[1:] = slope[:-1]
-    back = (over[:-1] - under[1:]) / np.diff(x)
+    back = np.where(shortest > 0, (over[:-1] - under[1:]) / shortest, np.inf)
     right[:-1] = back[1:]
-    gap = np.diff(x)
     # In cell i: value <= over[i] + left*(x - x_i) and value <= over[i+1] + right*(x_(i+1) - x); best of the worst
     # crossing.
     at_left = over[:-1] + np.maximum(left, 0.0) * gap
@@ -165,6 +169,8 @@ def _by_lines(points: Floats, over: Floats, under: Floats, alpha: float, ends: t
     with np.errstate(invalid="ignore", divide="ignore"):
         crossing = (over[1:] - over[:-1] + right * gap) / (left + right)
         inside = over[:-1] + left * crossing
+        # Where the lines meet is rounded by units of the cell, and the height there by the flatter slope times that.
+        inside += 8 * UNIT_ROUNDOFF * (np.abs(over[:-1]) + np.abs(over[1:]) + np.minimum(left, right) * gap)
     usable = np.isfinite(inside) & (crossing >= 0) & (crossing <= gap) & (left > 0) & (right > 0)
     cells = np.where(usable, inside, np.minimum(at_left, at_right))
     # Left of the first point δ(x) >= δ(x_0), because δ falls, and δ(x) >= 1 - x. Right of the last one a concave
@@ -172,7 +178,7 @@ def _by_lines(points: Floats, over: Floats, under: Floats, alpha: float, ends: t
     beyond_left = min(float(over[0] + x[0] * alpha), float(x[0]) * (1 - ends[1] - alpha))
     falls = float(np.max(under[:-1])) >= float(over[-1])
     beyond_right = float(over[-1]) if falls else 1 - ends[0] - float(x[-1]) * alpha
-    return float(max(np.max(cells), np.max(over), beyond_left, beyond_right, 0.0))
+    return float(max(np.max(cells), np.max(over), beyond_left, beyond_right, 0.0)) + 8 * UNIT_ROUNDOFF
 
 
 @quietly

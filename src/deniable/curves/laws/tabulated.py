@@ -44,8 +44,11 @@ def vertices_below(points: Floats, low: Floats, high: Floats) -> tuple[Floats, F
     """
     x = np.exp(points)
     gap = np.diff(x)
-    fall = (low[1:] - high[:-1]) / gap  # steepest slope the chord of a cell can have
-    rise = (high[1:] - low[:-1]) / gap  # flattest slope
+    # Every number is rounded, x too: the chord of two near points magnifies that, and a long cell carries it far.
+    rounding = 8 * UNIT_ROUNDOFF
+    shortest = np.maximum(gap - rounding * x[1:], np.finfo(float).tiny)
+    fall = (low[1:] * (1 - rounding) - high[:-1] * (1 + rounding)) / shortest  # steepest slope a chord can have
+    rise = (high[1:] * (1 + rounding) - low[:-1] * (1 - rounding)) / (gap + rounding * x[1:])  # flattest slope
     left_slope = np.concatenate(([-1.0], fall[:-1]))
     left_value = low[:-1]
     right_slope = np.minimum(np.append(rise[1:], 0.0), 0.0)
@@ -55,6 +58,7 @@ def vertices_below(points: Floats, low: Floats, high: Floats) -> tuple[Floats, F
     # Any place in the cell is valid with the smaller of the two lines; where they meet is best.
     meet = np.clip(np.where(np.isnan(meet), 0.5 * gap, meet), 0.0, gap)
     value = np.minimum(left_value + left_slope * meet, right_value - right_slope * (gap - meet))
+    value -= rounding * (left_value - left_slope * meet + right_value)
     return np.log(x[:-1] + meet), value
 
 
