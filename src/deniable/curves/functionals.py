@@ -31,6 +31,8 @@ PIECES = 480
 MOST_JUMPS = 2000
 REACH = 1e-40
 """Mass beyond which a law is not looked at."""
+CERTAIN = 1e-14
+"""A probability this near to 1 is read as 1."""
 MOST_TURNS = 200
 """Weights tried for factors that may flip; beyond, each moment is bounded by itself."""
 MOST_WAYS = 64
@@ -116,7 +118,10 @@ def expectation(
     half = 0.5 * np.diff(edges)[:, None]
     at = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes).ravel()
     first = law.tails(at).first
-    share = np.where(at >= 0, first, first - 1)
+    # 1 - P(L > l) is known to some roundings of 1: less than that, over a long range of l without mass, would outweigh
+    # the moments of nearly equal laws.
+    below = np.where(1 - first > CERTAIN, first - 1, 0.0)
+    share = np.where(at >= 0, first, below)
     return float(function(np.array([0.0]))[0]) + float(np.sum((half * weights).ravel() * slope(at) * share))
 
 
