@@ -484,3 +484,9 @@ def test_moments_of_nearly_equal_laws_that_are_sampled_are_not_drowned_by_roundi
         square = float(sum(a * mp.log(a / b) ** 2 for a, b in zip(without, mixed, strict=True)))
     assert near.kappa2() == pytest.approx(square, rel=1e-5)
     assert near.clt().mu == pytest.approx(math.sqrt(square), rel=1e-5)
+
+
+def test_a_rare_answer_that_tells_much_counts_in_the_moments_of_a_sampled_law():
+    """A mass of 3.6e-15 makes a twentieth of E L² here: it is more than rounding."""
+    p, q = (2.0**-48, 1 - 2.0**-48), (5624722723 / 2.0**48, 1 - 5624722723 / 2.0**48)
+    assert curves.from_pmf(p, q, tied=True).sampled(rate=0.296875).clt().mu == pytest.approx(1.95597432955542, rel=1e-6)

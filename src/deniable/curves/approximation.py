@@ -83,7 +83,7 @@ def _clt_of(curve: Curve, known: list[tuple[Moments, int]]) -> GaussianApproxima
             "no finite moments of the privacy loss are known (some outcome reveals everything, or cannot be shown not "
             "to), so there is no limit theorem"
         )
-    if square == 0:
+    if square <= 0:  # nearly equal laws, by rounding
         return GaussianApproximation(0.0, 0.0, 0.0, 0.0, 0.0)
     # A variance whose power leaves the floating-point numbers says nothing about the error.
     power = variance * math.sqrt(max(variance, 0.0))

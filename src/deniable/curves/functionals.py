@@ -31,8 +31,6 @@ PIECES = 480
 MOST_JUMPS = 2000
 REACH = 1e-40
 """Mass beyond which a law is not looked at."""
-CERTAIN = 1e-14
-"""A probability this near to 1 is read as 1."""
 MOST_TURNS = 200
 """Weights tried for factors that may flip; beyond, each moment is bounded by itself."""
 MOST_WAYS = 64
@@ -56,7 +54,7 @@ def moments(atom: Atom, is_forward: bool) -> tuple[Moments, ...]:
     """The functionals of one atom in one direction, of each pair of laws that it may have."""
     pairs = atom.possible_pairs() or (pair_of(atom),)
     sides = [(p.forward, p.backward) if is_forward else (p.backward, p.forward) for p in pairs]
-    return tuple(_moments(ahead.upper, back.upper.infinity) for ahead, back in sides)
+    return tuple(_moments(ahead.upper, back.upper.infinity, -back.upper.highest) for ahead, back in sides)
 
 
 @lru_cache(maxsize=4096)
@@ -71,22 +69,24 @@ def covering(atom: Atom, is_forward: bool) -> tuple[Moments, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _moments(law: Law, missing: float) -> Moments:
-    """The functionals of a law; `missing` is the Q-mass of answers that P never gives."""
+def _moments(law: Law, missing: float, least: float) -> Moments:
+    """The functionals of a law; `missing` is the Q-mass of answers that P never gives, `least` a loss that every loss
+    reaches: minus the largest loss of the other direction.
+    """
     if law.infinity > 1e-50:
         return Moments(*[math.inf] * 6)  # some answer reveals everything
-    kl = _mean_of(law, missing)
+    kl = _mean_of(law, missing, least)
     return Moments(
         kl,
-        expectation(law, lambda x: x * x, lambda x: 2 * x),
-        expectation(law, lambda x: np.abs(x) ** 3, lambda x: 3 * x * np.abs(x)),
-        expectation(law, lambda x: np.abs(x - kl) ** 3, lambda x: 3 * (x - kl) * np.abs(x - kl), kl),
-        expectation(law, lambda x: (x - kl) ** 3, lambda x: 3 * (x - kl) ** 2),
-        expectation(law, lambda x: (x - kl) ** 4, lambda x: 4 * (x - kl) ** 3),
+        expectation(law, lambda x: x * x, lambda x: 2 * x, least),
+        expectation(law, lambda x: np.abs(x) ** 3, lambda x: 3 * x * np.abs(x), least),
+        expectation(law, lambda x: np.abs(x - kl) ** 3, lambda x: 3 * (x - kl) * np.abs(x - kl), least, kl),
+        expectation(law, lambda x: (x - kl) ** 3, lambda x: 3 * (x - kl) ** 2, least),
+        expectation(law, lambda x: (x - kl) ** 4, lambda x: 4 * (x - kl) ** 3, least),
     )
 
 
-def _mean_of(law: Law, missing: float) -> float:
+def _mean_of(law: Law, missing: float, least: float) -> float:
     """E L as Q-mass `missing` + E (L - 1 + e^-L): no term is negative, so that nothing cancels for nearly equal laws.
 
     Far negative losses, of which P sees little and Q much, are read as they are.
@@ -97,18 +97,26 @@ def _mean_of(law: Law, missing: float) -> float:
         near = masses * (losses + np.expm1(-losses))
         far = masses * (losses - 1) + np.exp(np.log(masses) - losses)
         return math.fsum(np.where(np.abs(losses) < 1, near, far)) + missing
-    if lattice.reach(law, REACH)[0] < -1:
-        return expectation(law, lambda x: x, np.ones_like)
-    return missing + expectation(law, lambda x: x + np.expm1(-x), lambda x: -np.expm1(-x))
+    if max(lattice.reach(law, REACH)[0], least) < -1:
+        return expectation(law, lambda x: x, np.ones_like, least)
+    return missing + expectation(law, lambda x: x + np.expm1(-x), lambda x: -np.expm1(-x), least)
 
 
 def expectation(
-    law: Law, function: Callable[[Floats], Floats], slope: Callable[[Floats], Floats], kink: float = 0.0
+    law: Law,
+    function: Callable[[Floats], Floats],
+    slope: Callable[[Floats], Floats],
+    least: float,
+    kink: float = 0.0,
 ) -> float:
-    """E_P function(L), by parts: function(0) + ∫_0^∞ slope(l) P(L > l) dl - ∫_{-∞}^0 slope(l) P(L <= l) dl."""
+    """E_P function(L), by parts: function(0) + ∫_0^∞ slope(l) P(L > l) dl - ∫_{-∞}^0 slope(l) P(L <= l) dl.
+
+    Below `least` there is no loss: roundings of P(L <= l) there would outweigh the moments of nearly equal laws.
+    """
     if isinstance(law, FiniteLaw):
         return math.fsum(law.masses * function(law.losses))
     low, high = lattice.reach(law, REACH)
+    low = min(max(low, least), 0.0)
     jumps = law.jumps if len(law.jumps) <= MOST_JUMPS else law.atoms
     cuts = np.array(sorted({low, min(max(kink, low), high), 0.0, high, *(a for a in jumps if low < a < high)}))
     pieces = max(2, PIECES // len(cuts))
@@ -118,10 +126,7 @@ def expectation(
     half = 0.5 * np.diff(edges)[:, None]
     at = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes).ravel()
     first = law.tails(at).first
-    # 1 - P(L > l) is known to some roundings of 1: less than that, over a long range of l without mass, would outweigh
-    # the moments of nearly equal laws.
-    below = np.where(1 - first > CERTAIN, first - 1, 0.0)
-    share = np.where(at >= 0, first, below)
+    share = np.where(at >= 0, first, first - 1)
     return float(function(np.array([0.0]))[0]) + float(np.sum((half * weights).ravel() * slope(at) * share))
 
 
@@ -250,9 +255,10 @@ def _cubes(ahead: list[tuple[Sided, int]], back: list[tuple[Sided, int]]) -> flo
     """E |L|³ of a product of laws: E L³, a polynomial of cumulants, and twice the part of negative losses."""
     product = views.product_of_sides(ahead)
     if not product.needs_panels and isinstance(law := product.single(product.upper), FiniteLaw):
-        return _or_inf(_moments(law, views.product_of_sides(back).infinity("upper")).kappa3)
+        other = views.product_of_sides(back)
+        return _or_inf(_moments(law, other.infinity("upper"), -other.highest).kappa3)
     each = [
-        (_cumulants(_moments(one.upper, other.upper.infinity)), n)
+        (_cumulants(_moments(one.upper, other.upper.infinity, -other.upper.highest)), n)
         for (one, n), (other, _) in zip(ahead, back, strict=True)
     ]
     mean, variance, third = (math.fsum(n * known[i] for known, n in each) for i in range(3))
