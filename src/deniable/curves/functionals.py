@@ -20,6 +20,7 @@ from deniable.curves import lattice, views
 from deniable.curves.covering import covering_moments, negative_cubes
 from deniable.curves.laws.base import Law, Pair, Sided
 from deniable.curves.laws.finite import FiniteLaw
+from deniable.curves.laws.shaped import MixedLaw
 from deniable.curves.promise import Atom, pair_of
 from deniable.curves.rounding import Floats, quietly
 
@@ -91,6 +92,8 @@ def _mean_of(law: Law, missing: float, least: float) -> float:
 
     Far negative losses, of which P sees little and Q much, are read as they are.
     """
+    if isinstance(law, MixedLaw):
+        return missing + math.fsum(w * _mean_of(one, 0.0, least) for w, one in zip(law.weights, law.parts, strict=True))
     if isinstance(law, FiniteLaw):
         kept = law.masses > 0
         losses, masses = law.losses[kept], law.masses[kept]
@@ -115,6 +118,9 @@ def expectation(
     """
     if isinstance(law, FiniteLaw):
         return math.fsum(law.masses * function(law.losses))
+    if isinstance(law, MixedLaw):
+        each = (expectation(one, function, slope, least, kink) for one in law.parts)
+        return math.fsum(w * value for w, value in zip(law.weights, each, strict=True))
     low, high = lattice.reach(law, REACH)
     low = min(max(low, least), 0.0)
     jumps = law.jumps if len(law.jumps) <= MOST_JUMPS else law.atoms
