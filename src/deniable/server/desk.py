@@ -124,7 +124,7 @@ class Desk:
         kept, ledger_key = self.curator.catalogue.requests, sha256(f"{person}\0{key}".encode()).hexdigest()
         try:
             kept.forget(self.curator.settings.key_days)
-            known = kept.known(person, key, body)
+            known = kept.claim(person, key, body)
             if known is None:
                 status, told, keeps = self._told(work, ledger_key)
                 # An answer that cannot be kept does not leave; the ledger has it, for whoever comes with the key again.
