@@ -94,7 +94,7 @@ else:
 olga = Person("olga", Role.OWNER)
 sql = "SELECT COUNT(*) AS n FROM visits"
 work = lambda key: curator.ask(olga, "visits", sql, {"epsilon": 0.5}, key)
-Desk(curator)._keyed("olga", "dead", body, work, False)
+Desk(curator)._keyed(olga, "visits", "dead", body, work, False)
 """
 
 
@@ -111,3 +111,18 @@ def test_a_server_that_dies_with_a_key_in_hand_charges_once(at: str, tmp_path: P
         assert world.ask(COUNT, who="olga", key="dead", epsilon=0.5).content == again.content
         assert charged(world, "visits") == 1
         assert world.ask(COUNT, who="olga", key="dead", epsilon=0.6).json()["code"] == "key_reused"
+
+
+def test_whoever_may_not_ask_any_more_was_told_what_is_kept_under_their_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deniable.server.curator.FRESH", -1.0)
+    world = made(tmp_path)
+    with world.client:
+        answer = world.ask(key="mine", epsilon=0.5)
+        assert answer.status_code == 200
+        assert world.call("olga", "DELETE", "/v1/datasets/visits/grants/ana").status_code == 204
+        told = world.ask(key="mine", epsilon=0.5)
+        assert (told.status_code, told.content) == (404, world.ask(epsilon=0.5).content)
+        assert world.call("olga", "POST", "/v1/datasets/visits/grants", {"analyst": "ana"}).status_code == 201
+        assert world.ask(key="mine", epsilon=0.5).content == answer.content
