@@ -84,6 +84,16 @@ def test_without_a_schema_names_and_types_are_taken_and_json_says_it_all(served:
             2,
             "--grant='nobody': is no analyst of this server",
         ),
+        (
+            ["{}", "--each-row", "--budget", "1", "--people", "same"],
+            2,
+            "--people='same': fits where the ids or rows are those of one dataset of yours; leave it out, or name the "
+            "dataset with --family",
+        ),
+        (["{}", "--each-row"], 2, "--budget: must be given"),
+        (["{}", "--each-row", "--budget", "-1"], 2, "--budget=-1"),
+        (["{}", "--each-row", "--budget", "1", "--delta", "2"], 2, "--delta=2"),
+        (["{}", "--each-row", "--budget", "1", "--people", "nobody"], 2, "--people='nobody'"),
         (["{}", "--each-row", "--budget", "1", "--token", "dn_x"], 1, "does not take this token"),
         (["{}", "--each-row", "--budget", "1", "--url", "http://example.org"], 2, "must be https"),
         (

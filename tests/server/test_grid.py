@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deniable.errors import EngineFailed, InvalidParameter, UnreadableRecord
+from deniable.errors import DeniableError, EngineFailed, InvalidParameter, UnreadableRecord
 from deniable.queries.engines.duckdb import DuckDBEngine
 from deniable.server.catalogue import Person
 from deniable.server.grid import Grid
@@ -194,3 +194,21 @@ def test_settings_in_another_encoding_are_refused(tmp_path: Path) -> None:
 def test_memory_is_said_as_duckdb_reads_it(memory: str, tmp_path: Path) -> None:
     Settings(state=tmp_path, data=[tmp_path], memory=memory)
     DuckDBEngine(memory=memory).close()
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("prot = 80", "has no entry 'prot'; did you mean 'port'? choose from "),
+        ('proxy = ["10.0.0.7"]', "has no entry 'proxy'; did you mean 'proxies'?"),
+        ("Processes = 2", "did you mean 'processes'?"),
+        ("zzz = 2", "has no entry 'zzz'; choose from at_once, body,"),
+        ("[ceiling]\nepsilom = 1.0\ndelta = 1e-6", "ceiling='epsilom': is not an entry; did you mean 'epsilon'?"),
+    ],
+)
+def test_a_misspelt_setting_was_told_a_list_of_thirty(written: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(f'state = "state"\ndata = ["tables"]\n{written}\n')
+    with pytest.raises(DeniableError) as told:
+        Settings.read(file)
+    assert said in str(told.value)

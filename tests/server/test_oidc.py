@@ -288,3 +288,9 @@ def test_what_was_done_in_a_name_is_told_until_the_day_after_it_was_seen(
         if day == 3:
             kept.add_token("ab", "ollie", "x", 9e9, by="adam")
     assert told == [[], ["issued"], [], ["issued"]]
+
+
+def test_a_misspelt_entry_was_told_as_one_that_is_missing(world: World) -> None:
+    settings = {"issuer": "https://x", "audiance": "deniable", "keys": "keys.json"}
+    with pytest.raises(InvalidParameter, match="did you mean 'audience'"):
+        oidc.configured(world.curator.catalogue, settings)

@@ -347,13 +347,13 @@ def test_a_bug_says_nothing_and_stays_charged(world: World) -> None:
 
 def test_processes_that_answer_one_key_at_once_tell_the_same_bytes(world: World) -> None:
     kept, mine = world.curator.catalogue.requests, ("ana", "raced", "b" * 64)
-    assert kept.known(*mine) is None
-    assert kept.known(*mine) is None  # another process, before the first has answered
+    assert kept.claim(*mine) is None
+    assert kept.claim(*mine) is None  # another process, before the first has answered
     assert kept.keep(*mine, 200, b"first", whole=False) == (200, b"first")
     assert kept.keep(*mine, 200, b"the same, as a replay", whole=False) == (200, b"first")
     assert kept.keep(*mine, None, b"a failure that is not kept", whole=False) == (200, b"first")
-    assert kept.known(*mine) == (200, b"first")
-    for again in (kept.known, lambda *who: kept.keep(*who, 200, b"another question", whole=False)):
+    assert kept.claim(*mine) == (200, b"first")
+    for again in (kept.claim, lambda *who: kept.keep(*who, 200, b"another question", whole=False)):
         with pytest.raises(Problem) as conflict:
             again("ana", "raced", "c" * 64)
         assert conflict.value.code == "key_reused"
@@ -362,11 +362,11 @@ def test_processes_that_answer_one_key_at_once_tell_the_same_bytes(world: World)
 def test_a_key_whose_request_failed_stands_for_its_body_and_takes_the_answer_that_comes_later(world: World) -> None:
     kept, mine = world.curator.catalogue.requests, ("ana", "failed", "b" * 64)
     assert kept.keep(*mine, None, b"", whole=False) is None
-    assert kept.known(*mine) is None
+    assert kept.claim(*mine) is None
     with pytest.raises(Problem):
-        kept.known("ana", "failed", "c" * 64)
+        kept.claim("ana", "failed", "c" * 64)
     assert kept.keep(*mine, 200, b"answer", whole=False) == (200, b"answer")
-    assert kept.known(*mine) == (200, b"answer")
+    assert kept.claim(*mine) == (200, b"answer")
 
 
 def test_a_bug_after_the_answer_was_sealed_is_told_as_charged_and_heals(

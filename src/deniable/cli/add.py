@@ -98,11 +98,20 @@ def add(app: "typer.Typer") -> None:
                 said = str(error).removeprefix("same_people: ").partition(". Say")[0]
                 raise InvalidParameter("--people", NOTHING, said, remedy) from None
             except InvalidParameter as error:
-                options = {"name": ("--name", name or table), "grants": ("--grant", error.asked)}
+                options: dict[str, tuple[str, Any]] = {
+                    "name": ("--name", name or table),
+                    "grants": ("--grant", error.asked),
+                    "family": ("--family", family),
+                    "people": ("--people", people),
+                    "reason": ("--reason", NOTHING),
+                    "budget": ("--budget", NOTHING if budget is None else budget),
+                    "epsilon": ("--budget", budget),
+                    "delta": ("--delta", delta),
+                }
                 if error.parameter not in options:
                     raise
                 option, asked = options[error.parameter]
-                remedy = error.remedy or f"choose another with {option}"
+                remedy = (error.remedy or f"choose another with {option}").replace("with family", "with --family")
                 raise InvalidParameter(option, asked, error.rule, remedy) from None
             if as_json:
                 print(json.dumps(made, ensure_ascii=False, indent=2))

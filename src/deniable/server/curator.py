@@ -27,7 +27,7 @@ from deniable.server import wire
 from deniable.server.auth import FRESH, Gate
 from deniable.server.bodies import BudgetBody
 from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
-from deniable.server.datasets import Datasets, Open, check_ceiling, cost_of, declared, share_of, tables_of
+from deniable.server.datasets import TOLD, Datasets, Open, check_ceiling, cost_of, declared, share_of, tables_of
 from deniable.server.dummy import dummy_rows
 from deniable.server.events import of_dataset
 from deniable.server.families import marks_of, sketch_of, version_of
@@ -544,7 +544,7 @@ class Curator:
             return self.datasets.get(record)
         except Problem as problem:
             if person.name != record.owner:
-                raise Problem(problem.code) from None
+                raise Problem(problem.code, TOLD.get(problem.code, "")) from None
             raise
 
     def paying(self, person: Person, dataset: str, key: str | None = None) -> Session:

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.curves.filters import units_of_limit
-from deniable.errors import NOTHING, DeniableError, InvalidParameter, LedgerDamaged, LedgerUnavailable
+from deniable.errors import (
+    NOTHING,
+    DeniableError,
+    InvalidParameter,
+    LedgerDamaged,
+    LedgerUnavailable,
+    UnreadableRecord,
+)
 from deniable.ledger import Budget, Cost, Ledger
 from deniable.ledger.growing import Growing
 from deniable.ledger.keys import SigningKey
@@ -55,6 +62,20 @@ _EVALUATIONS: Final = 300_000
 _LOG: Final = logging.getLogger("deniable.server")
 _GONE: Final = "a file is missing: put it back where it was registered"
 _CHANGED: Final = "a file changed since it was registered; register it under a new name"
+_UNREAD: Final = (
+    "it could be read when it was registered, and cannot be now, though its files are what they were: whoever runs the "
+    "server finds the reason in its log"
+)
+_NO_LEDGER: Final = (
+    "what is in the place of its ledger is none that can be read: whoever runs the server must put the newest copy back"
+)
+TOLD: Final = {
+    "dataset_unavailable": "a file of it is missing, changed, or cannot be read, so that nothing is answered; tell its "
+    "owner, who is told what to do",
+    "ledger_damaged": "what was spent on it is not known for sure, so that nothing is answered; tell its owner, who "
+    "has whoever runs the server put the newest copy of the ledger, or of its checkpoint, back",
+}
+"""What everybody but the owner hears of a dataset that cannot be opened, by the code of the problem."""
 
 
 @final
@@ -221,7 +242,10 @@ class Datasets:
                     raise
                 except (DeniableError, OSError) as error:
                     # Why is for the owner alone, see `Curator.open`: it was readable when it was registered.
-                    why = str(error) if isinstance(error, _Changed) else ""
+                    why = str(error) if isinstance(error, _Changed) else _UNREAD
+                    if why is _UNREAD:
+                        said = str(error) if isinstance(error, DeniableError) else type(error).__name__
+                        _LOG.error("dataset %s cannot be opened: %s", record.name, said)
                     raise Problem("dataset_unavailable", why) from None
                 self._open[record.name] = found
                 if old is not None:
@@ -287,16 +311,19 @@ class Datasets:
     def _ledger(self, record: DatasetRecord, named: DatasetRecord, version: str | None = None) -> Ledger:
         unit = unit_of(tables_of(record.schema).values())
         place, known = ledger_place(self._settings, record.family), self.witness.known(record.family)
-        ledger = Ledger.open(
-            place,
-            budget=Budget.from_dict(record.budget),
-            unit=unit,
-            dataset=named.name,
-            family=record.family,
-            owner=self._key.public,
-            checkpoint=known,
-            version=version,
-        )
+        try:
+            ledger = Ledger.open(
+                place,
+                budget=Budget.from_dict(record.budget),
+                unit=unit,
+                dataset=named.name,
+                family=record.family,
+                owner=self._key.public,
+                checkpoint=known,
+                version=version,
+            )
+        except UnreadableRecord:
+            raise Problem("ledger_damaged", _NO_LEDGER) from None
         try:
             self.witness.opened(record.family, ledger)
         except BaseException:

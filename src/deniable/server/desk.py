@@ -93,17 +93,25 @@ class Desk:
         return await self._left(request, self._start(lambda: self._told(lambda key: work(), None)[:2]))
 
     async def once(
-        self, request: Request, person: Person, key: str | None, body: str, work: Work, *, whole: bool = False
+        self,
+        request: Request,
+        person: Person,
+        dataset: str,
+        key: str | None,
+        body: str,
+        work: Work,
+        *,
+        whole: bool = False,
     ) -> Response:
-        """The same; with an idempotency key it happens once, and the answer is the same bytes each time. The answer is
-        kept `whole` where the ledger alone cannot tell it again.
+        """The same; with an idempotency key it happens once, and the answer is the same bytes each time, as long as
+        the dataset may be seen. The answer is kept `whole` where the ledger alone cannot tell it again.
         """
         if key is None:
             return await self._left(request, self._start(lambda: self._told(work, None)[:2]))
         name = (person.name, key, body)
         running = self._running.get(name)
         if running is None:
-            running = self._start(lambda: self._keyed(*name, work, whole))
+            running = self._start(lambda: self._keyed(person, dataset, key, body, work, whole))
             self._running[name] = running
             running.add_done_callback(lambda _: self._running.pop(name, None))
         return await self._left(request, running)
@@ -120,11 +128,13 @@ class Desk:
         await self._grid.leave(request.scope["arrived"])
         return Response(body, status, media_type="application/json" if status == 200 else MEDIA_TYPE)
 
-    def _keyed(self, person: str, key: str, body: str, work: Work, whole: bool) -> tuple[int, bytes]:
-        kept, ledger_key = self.curator.catalogue.requests, sha256(f"{person}\0{key}".encode()).hexdigest()
+    def _keyed(self, who: Person, dataset: str, key: str, body: str, work: Work, whole: bool) -> tuple[int, bytes]:
+        person, kept = who.name, self.curator.catalogue.requests
+        ledger_key = sha256(f"{person}\0{key}".encode()).hexdigest()
         try:
+            self.curator.visible(who, dataset)  # what is kept is told to nobody whose grant was revoked
             kept.forget(self.curator.settings.key_days)
-            known = kept.known(person, key, body)
+            known = kept.claim(person, key, body)
             if known is None:
                 status, told, keeps = self._told(work, ledger_key)
                 # An answer that cannot be kept does not leave; the ledger has it, for whoever comes with the key again.

@@ -87,7 +87,7 @@ _NUMBER_BEFORE: Final = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)\.?([0-9]*)(?:e(
 _OF_ROWS: Final = "rows that are people"
 _OF_PEOPLE: Final = "rows of people"
 
-FORM: Final = 5
+FORM: Final = 6
 """Which form cells and ids have in marks and sketches, see `forms`; those of datasets from before are made anew."""
 
 KNOWN: Final = 0.4
@@ -325,13 +325,14 @@ def _without_ids(
     many, found, profiling = 0, dict[str, int](), Profiling(key, has_ids=has_ids)
     for row in _rows(path, names):
         cells = [plain(each) for each in row]
-        profiling.add(cells)
         if many < _FIRST:
             for counter, cell in zip(common, cells, strict=True):
                 counter[cell] += 1
         many += 1
         said = "\0".join(sorted(cells)).encode("utf-8", "surrogatepass")
-        mark = blake2b(said, key=secret, digest_size=16).hexdigest()
+        hashed = blake2b(said, key=secret, digest_size=16).digest()
+        profiling.add(cells, hashed)
+        mark = hashed.hex()
         found[mark] = found.get(mark, 0) | (1 + many % 2)
         if len(found) > 64 * _PEOPLE:
             found = {each: found[each] for each in nsmallest(_PEOPLE, found)}

@@ -61,7 +61,7 @@ def renew(catalogue: Catalogue, secret: bytes) -> None:
                         made = marks_of(path, schema, secret)
                         marks |= made.all
                         sketches[table] = sketch_of(path, schema, secret).text
-                        if made.profile.groups:
+                        if made.profile.tells:
                             profiles[table] = made.profile.text
             whole = sketches.keys() == record.sources.keys()
             catalogue.renew(record, marks, sketches, profiles, FORM if whole else record.form)
@@ -122,6 +122,8 @@ def _is_protected(catalogue: Catalogue, table: Table, content: str, path: Path, 
             ):
                 return True
     rows = replace(marks_of(path, replace(table, unit=Unit.row()), key), sure=frozenset())
+    if _with_profiles(catalogue, {table.name: rows}, lambda new, old: new.is_same(old)):
+        return True
     return any(
         each.related(known)
         for each in chain([rows], _by_ids(catalogue, table, path, key))
@@ -212,7 +214,7 @@ def _with_profiles(
     catalogue: Catalogue, marks: Mapping[str, Marks], test: Callable[[Profile, Profile], bool]
 ) -> set[str]:
     """The datasets one of whose profiles passes a test with one of the new ones."""
-    new = [each.profile for each in marks.values() if each.profile.groups]
+    new = [each.profile for each in marks.values() if each.profile.tells]
     olds = ((dataset, Profile.read(text)) for (dataset, _), text in catalogue.guards.profiles().items() if new)
     return {dataset for dataset, old in olds if any(test(each, old) for each in new)}
 

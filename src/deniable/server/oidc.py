@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.errors import InvalidParameter, MissingExtra, UnreadableRecord
+from deniable.queries.rules import choices
 from deniable.server.catalogue import Catalogue, Person
 from deniable.server.people import issued_to
 
@@ -146,11 +147,11 @@ def fetched(url: str) -> bytes:
 def configured(catalogue: Catalogue, settings: Mapping[str, Any]) -> Issuer:
     """The issuer that the operator's settings describe: `[oidc]` with issuer, audience, keys and perhaps a claim."""
     known = {"issuer", "audience", "keys", "claim"}
-    for name in known - {"claim"}:
+    if unknown := set(settings) - known:
+        raise InvalidParameter("oidc", min(unknown), f"is not an entry; {choices(min(unknown), sorted(known))}")
+    for name in sorted(known - {"claim"}):
         if not isinstance(settings.get(name), str) or not settings[name]:
             raise InvalidParameter(f"oidc.{name}", settings.get(name), "must be text", "see docs/server.md")
-    if unknown := set(settings) - known:
-        raise InvalidParameter("oidc", min(unknown), f"is not an entry; choose from {', '.join(sorted(known))}")
     place: str | Path = settings["keys"]
     if not str(place).startswith("https://"):
         place = Path(place)

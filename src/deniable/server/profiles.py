@@ -13,6 +13,8 @@ law at most √(2π (n+m) r (1-r)) times the product, so that is divided by. A m
 of columns is one again, however they depend on each other; by Markov's inequality unrelated tables reach 1/`CHANCE`
 with a chance of `CHANCE` at most. Rows of one person that are alike make b vary more, and e smaller.
 
+Of exact copies there is a hash of all rows, see `copies`: it knows tables of few values, which have few cells to count.
+
 That is a chance under independent draws: two experiments of one design have some of their counts in common, and two
 lists of everybody in a town the same values. So only by whole rows data is linked, and that at a chance of `SURELY`. Of
 what is alike in part, the owner is asked. Where both tables have ids, these tell people apart, and the owner is asked
@@ -32,6 +34,8 @@ from itertools import combinations
 from math import exp, fsum, inf, isinf, lgamma, log, pi
 from typing import Final, final
 from zlib import crc32
+
+from deniable.server.copies import Whole, Wholes
 
 CHANCE: Final = 1e-6
 """That unrelated tables whose rows are independent draws of one distribution are taken for the same rows."""
@@ -94,29 +98,47 @@ class Profile:
     groups: tuple[Group, ...] = ()
     has_ids: bool = True
     """Whether a column, which is not in it, says whose each row is."""
+    whole: Whole | None = None
+    """All of its rows; None of no rows or columns, and of tables from before this was kept."""
+
+    @property
+    def tells(self) -> bool:
+        """Whether another table may be known by it."""
+        return bool(self.groups) or self.whole is not None
 
     @property
     def text(self) -> str:
         """To be kept."""
         groups = [[each.kind, None if isinf(each.reach) else each.reach, *each.cells.items()] for each in self.groups]
-        return json.dumps([self.rows, self.has_ids, *groups], separators=(",", ":"))
+        wholes = [] if self.whole is None else [["all", self.whole.evidence, self.whole.digest]]
+        return json.dumps([self.rows, self.has_ids, *groups, *wholes], separators=(",", ":"))
 
     @classmethod
     def read(cls, text: str) -> Profile:
         """As it was written."""
         rows, has_ids, *groups = json.loads(text)
-        found = tuple(Group(kind, dict(cells), inf if reach is None else reach) for kind, reach, *cells in groups)
-        return cls(rows, found, has_ids)
+        found = tuple(
+            Group(kind, dict(cells), inf if reach is None else reach) for kind, reach, *cells in groups if kind != "all"
+        )
+        wholes = [Whole(said[0], evidence) for kind, evidence, *said in groups if kind == "all"]
+        return cls(rows, found, has_ids, wholes[0] if wholes else None)
 
     def is_alike(self, other: Profile) -> bool:
         """Whether both have so much in common that they are no independent draws."""
         if self.has_ids and other.has_ids:
             return self._shares_rows(other)
-        return self._evidence(other, {"row", "one", "two"}) >= 1 / CHANCE
+        return self._is_copy(other) or self._evidence(other, {"row", "one", "two"}) >= 1 / CHANCE
 
     def is_same(self, other: Profile) -> bool:
         """Whether these are the same rows, but for some, whatever their constant columns say."""
-        return self._evidence(other, {"whole"}) >= 1 / SURELY
+        sure = self.whole is not None and self.whole.evidence >= -log(SURELY)
+        return (sure and self._is_copy(other)) or self._evidence(other, {"whole"}) >= 1 / SURELY
+
+    def _is_copy(self, other: Profile) -> bool:
+        """Whether all rows are the same, which two small tables may be by chance."""
+        if self.whole is None or other.whole is None or (self.has_ids and other.has_ids):
+            return False
+        return self.whole.digest == other.whole.digest
 
     def _shares_rows(self, other: Profile) -> bool:
         """Whether rows come about once in each, and half of those of one are in the other. Rows that come often say
@@ -213,6 +235,8 @@ class Profiling:
         secret = blake2b(b"profiles of rows", key=key, digest_size=16).digest()
         self._start, self._factor = int.from_bytes(secret[:4]), int.from_bytes(secret[4:12]) | 1
         self._batch: list[Sequence[str]] = []
+        self._marks: list[bytes] = []
+        self._wholes = Wholes(key)
         self._rows = 0
         self._ones: dict[int, _Counts] = {}
         self._numbers: dict[int, tuple[int, int]] = {}
@@ -223,9 +247,10 @@ class Profiling:
         self._core: list[int] = []
         self._whole, self._rest = _Counts(), _Counts()
 
-    def add(self, cells: Sequence[str]) -> None:
-        """One more row."""
+    def add(self, cells: Sequence[str], mark: bytes) -> None:
+        """One more row, with a keyed hash of its sorted cells."""
         self._batch.append(cells)
+        self._marks.append(mark)
         if len(self._batch) >= _BATCH:
             self._count()
 
@@ -241,7 +266,8 @@ class Profiling:
             *(Group.of("one", each) for each in ones),
             *(Group.of("two", each) for each in twos),
         ]
-        return Profile(self._rows, tuple(each for each in groups if len(each.cells) >= _FEWEST), self._has_ids)
+        kept = tuple(each for each in groups if len(each.cells) >= _FEWEST)
+        return Profile(self._rows, kept, self._has_ids, self._wholes.whole(self._whole.kept.values()))
 
     def _rank(self, text: str) -> int:
         return (crc32(text.encode("utf-8", "surrogatepass"), self._start) * self._factor >> 16) & 0xFFFFFFFF
@@ -254,10 +280,11 @@ class Profiling:
         if not self._batch:
             return
         columns = list(zip(*self._batch, strict=True))
+        self._wholes.add(self._batch, self._marks)
         if not self._rows:
             self._look(columns)
         self._rows += len(self._batch)
-        self._batch = []
+        self._batch, self._marks = [], []
         for at, counts in self._ones.items():
             found = Counter(columns[at])
             counts.add(self._ranked(found))

@@ -1,6 +1,7 @@
 """Whether this server can answer questions now: for whoever decides where to send people.
 
-`/health` says that the process runs. `/ready` looks at the database, the disk and the key, at most once a second. Of
+`/health` says that the process runs. `/ready` looks at the database, the disk, the key and the ledgers, at most once a
+second; one ledger that is as it was left is enough, since its data can be asked. Of
 engines it tells what was found when somebody last looked, which happens beside the requests. One that is gone is
 started again then: only one that cannot be started is told. That one died, and how long it takes to start, may depend
 on who is in a table; neither can be seen here.
@@ -19,6 +20,7 @@ from typing import Final, final
 
 from deniable.server.curator import Curator
 from deniable.server.events import logged
+from deniable.server.strays import any_ledger
 
 _FRESH: Final = 1.0
 _PATIENCE: Final = 5.0
@@ -70,7 +72,12 @@ class Readiness:
 
     def __init__(self, curator: Curator) -> None:
         self._curator = curator
-        checks = {"database": self._database, "disk": self._disk, "key": self._curator.watch.holds}
+        checks = {
+            "database": self._database,
+            "disk": self._disk,
+            "key": self._curator.watch.holds,
+            "ledgers": self._ledgers,
+        }
         self._rest, self._engines = _Look("ready", checks), _Look("ready-engines", {"engine": self._engine})
 
     def close(self) -> None:
@@ -96,6 +103,10 @@ class Readiness:
         with tempfile.TemporaryFile(dir=settings.state) as file:
             os.write(file.fileno(), bytes(4096))
         return True
+
+    def _ledgers(self) -> bool:
+        curator = self._curator
+        return any_ledger(curator.settings, curator.catalogue, curator.datasets.witness)
 
     def _engine(self) -> bool:
         found = [each.revived() for each in self._curator.datasets.engines()]  # each of them is looked at

@@ -53,7 +53,7 @@ class Registration:
             version,
             set().union(*(each.all for each in marks.values())),
             {table: each.text for table, each in sketches.items()},
-            {table: each.profile.text for table, each in marks.items() if each.profile.groups},
+            {table: each.profile.text for table, each in marks.items() if each.profile.tells},
             {each.name for each in alike if each.owner != record.owner},
         )
 

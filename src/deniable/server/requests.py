@@ -1,8 +1,10 @@
 """Requests that came with an Idempotency-Key: what was told, so that whoever comes again is told the same.
 
-After a power cut the newest may be missing. Then a retry meets the ledger, which knows the same key and charges once.
-So nothing here need be kept for ever, or whole: of a long answer only its digest and its short parts are kept, and the
-numbers come from the ledger again. Keys are forgotten after some days.
+A key is claimed for its request before anything is charged: two ledgers know nothing of each other, and would both
+charge for one key that comes to both at the same moment. After a power cut the newest may be missing. Then a retry
+meets the ledger, which knows the same key and charges once. So nothing here need be kept for ever, or whole: of a long
+answer only its digest and its short parts are kept, and the numbers come from the ledger again. Keys are forgotten
+after some days.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from deniable.server.problems import Problem
 from deniable.server.quick import Quick
 
 _KNOWN: Final = "SELECT body, status, response FROM curator_requests WHERE person = {person} AND key = {key}"
+_CLAIM: Final = """
+    INSERT INTO curator_requests (person, key, body, made) VALUES ({person}, {key}, {body}, {made})
+    ON CONFLICT (person, key) DO NOTHING"""
 _KEEP: Final = """
     INSERT INTO curator_requests (person, key, body, made, status, response)
     VALUES ({person}, {key}, {body}, {made}, {status}, {response})
@@ -42,14 +47,17 @@ class Requests:
         self._quick = quick
         self._looked = 0.0
 
-    def known(self, person: str, key: str, body: str) -> tuple[int, bytes] | None:
-        """What is kept of the response to a request that was answered before. Nothing is written: what has begun and
-        not ended is known to the ledger, which charges once for a key.
+    def claim(self, person: str, key: str, body: str) -> tuple[int, bytes] | None:
+        """What is kept of the response to a request that was answered before; from now on the key stands for this body.
+        What has begun with it and not ended is known to its ledger, which charges once for a key.
 
-        Problem `key_reused` where the key stood for another body.
+        Problem `key_reused` where the key stands for another body, in whichever process.
         """
+        who = {"person": person, "key": key}
         with self._quick.cursor() as run:
-            found = run(_KNOWN, {"person": person, "key": key}).fetchone()
+            found = run(_KNOWN, who).fetchone()
+            if found is None and not run(_CLAIM, {**who, "body": body, "made": time.time()}).rowcount:
+                found = run(_KNOWN, who).fetchone()  # claimed by another process since
         return None if found is None else _told(body, *found)
 
     def keep(

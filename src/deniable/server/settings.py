@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord, masked
+from deniable.queries.rules import choices
 from deniable.server.addresses import network_of
 from deniable.server.people import checked_name, look
 
@@ -161,7 +162,7 @@ class Settings:
         known = {each.name for each in fields(cls)}
         for name in record:
             if name not in known:
-                raise UnreadableRecord(f"{file.name}: has no entry {name!r}; choose from {', '.join(sorted(known))}")
+                raise UnreadableRecord(f"{file.name}: has no entry {name!r}; {choices(name, sorted(known))}")
         if "state" not in record:
             raise UnreadableRecord(f"{file.name}: needs the entry 'state'")
         if "data" not in record and "owners" not in record:
@@ -227,7 +228,10 @@ def _check_owner(name: str, other: str) -> None:
 def _check_ceiling(ceiling: Any) -> None:
     if ceiling is None:
         return
-    both = isinstance(ceiling, dict) and set(ceiling) == {"epsilon", "delta"}
+    known = {"epsilon", "delta"}
+    if isinstance(ceiling, dict) and (wrong := set(ceiling) - known):
+        raise InvalidParameter("ceiling", min(wrong), f"is not an entry; {choices(min(wrong), sorted(known))}")
+    both = isinstance(ceiling, dict) and set(ceiling) == known
     if not both or any(isinstance(each, bool) or not isinstance(each, int | float) for each in ceiling.values()):
         raise InvalidParameter("ceiling", NOTHING, "must have the numbers epsilon and delta, and nothing else")
     if not (0 < ceiling["epsilon"] < 1e9 and 0 <= ceiling["delta"] < 1):

@@ -48,18 +48,27 @@ def _check_known(settings: Settings, catalogue: Catalogue, witness: Witness) -> 
     Read anew each time: what a handle has open may lie elsewhere by now.
     """
     for family, record in _families(catalogue).items():
-        place = ledger_place(settings, family)
-        try:
-            with Ledger.inspect(place, dataset=record.name, checkpoint=witness.known(family)) as ledger:
-                fits = ledger.family == family
-        except (DeniableError, Problem):
-            fits = False
-        if not fits:
+        if not _is_newest(settings, witness, record):
             _LOG.error(
                 "nothing is registered: the ledger of family %s is missing, unreadable or not the newest", family
             )
             where = "in the database" if settings.database else f"ledgers/{family}.ledger in the folder `state`"
             raise Problem("ledger_damaged", _UNSURE.format(family, where))
+
+
+def _is_newest(settings: Settings, witness: Witness, record: DatasetRecord) -> bool:
+    place = ledger_place(settings, record.family)
+    try:
+        with Ledger.inspect(place, dataset=record.name, checkpoint=witness.known(record.family)) as ledger:
+            return ledger.family == record.family
+    except (DeniableError, Problem):
+        return False
+
+
+def any_ledger(settings: Settings, catalogue: Catalogue, witness: Witness) -> bool:
+    """Whether the ledger of some family is there, and no older one; also where there is no family yet."""
+    families = _families(catalogue).values()
+    return not families or any(_is_newest(settings, witness, record) for record in families)
 
 
 def check_strays(lost: Strays, family: str | None, name: str, version: str) -> None:

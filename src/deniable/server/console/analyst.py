@@ -189,7 +189,7 @@ async def _answered(visit: Visit, verb: str) -> Response:
         return await _refused(visit, told(as_problem(error)), 422)
     key = f"console-{visit.text('key')[:100]}" if visit.text("key") else None
     response = await visit.desk.once(
-        visit.request, visit.person, key, body_hash(verb, body),
+        visit.request, visit.person, body.dataset, key, body_hash(verb, body),
         lambda key: work(visit.person, body.dataset, body.question, body.cost(), key),
     )  # fmt: skip
     return await _result(visit, response, body.question, _cost(visit), verb)

@@ -213,7 +213,7 @@ async def _register(visit: Visit) -> Response:
 async def _paid(visit: Visit, dataset: str, body: BoundsBody, key: str) -> Response:
     """Through the desk, as the API does it: charged before data is read, on the time grid."""
     return await visit.desk.once(
-        visit.request, visit.person, f"console-{key[:100]}", body_hash(f"bounds of {dataset}", body),
+        visit.request, visit.person, dataset, f"console-{key[:100]}", body_hash(f"bounds of {dataset}", body),
         lambda key: visit.curator.bounds(visit.person, dataset, body.column, body.table, body.cover, body.cost(), key),
         whole=True,
     )  # fmt: skip

@@ -148,7 +148,7 @@ async def _buy(visit: Visit) -> Response:
         return await _shown(visit, told(as_problem(error)), 422)
     key = f"console-{visit.text('key')[:100]}" if visit.text("key") else None
     response = await visit.desk.once(
-        visit.request, visit.person, key, body_hash(f"synthetic of {visit.dataset}", body),
+        visit.request, visit.person, visit.dataset, key, body_hash(f"synthetic of {visit.dataset}", body),
         lambda key: visit.curator.synthetics.buy(visit.person, visit.dataset, body.said, body.cost(), key),
     )  # fmt: skip
     record = json.loads(bytes(response.body))

@@ -36,7 +36,7 @@ def router(desk: Desk) -> APIRouter:
     async def ask(request: Request, body: Question, person: Person = may("ask"), idempotency_key: Key = None) -> Any:
         """Answer a question. It is charged before any data is read, and stays charged if the run fails."""
         return await desk.once(
-            request, person, idempotency_key, body_hash("ask", body),
+            request, person, body.dataset, idempotency_key, body_hash("ask", body),
             lambda key: curator.ask(person, body.dataset, body.question, body.cost(), key),
         )  # fmt: skip
 
@@ -44,7 +44,7 @@ def router(desk: Desk) -> APIRouter:
     async def refine(request: Request, body: Question, person: Person = may("ask"), idempotency_key: Key = None) -> Any:
         """Spend more on a question that was answered: both answers are merged by inverse variance."""
         return await desk.once(
-            request, person, idempotency_key, body_hash("refine", body),
+            request, person, body.dataset, idempotency_key, body_hash("refine", body),
             lambda key: curator.refine(person, body.dataset, body.question, body.cost(), key),
         )  # fmt: skip
 
@@ -52,7 +52,7 @@ def router(desk: Desk) -> APIRouter:
     async def batch(request: Request, body: Batch, person: Person = may("ask"), idempotency_key: Key = None) -> Any:
         """Several questions for one cost that they share: all are paid for, or none."""
         return await desk.once(
-            request, person, idempotency_key, body_hash("batch", body),
+            request, person, body.dataset, idempotency_key, body_hash("batch", body),
             lambda key: curator.batch(person, body.dataset, body.texts, body.cost(), key),
         )  # fmt: skip
 

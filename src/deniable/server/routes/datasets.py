@@ -70,7 +70,7 @@ def router(desk: Desk) -> APIRouter:
     ) -> Any:
         """Buy bounds of a number, a date or a timestamp that has none: they are public from then on."""
         return await desk.once(
-            request, person, idempotency_key, body_hash(f"bounds of {name}", body),
+            request, person, name, idempotency_key, body_hash(f"bounds of {name}", body),
             lambda key: curator.bounds(person, name, body.column, body.table, body.cover, body.cost(), key),
             whole=True,  # once they are declared, they cannot be bought again
         )  # fmt: skip

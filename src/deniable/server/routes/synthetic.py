@@ -62,7 +62,7 @@ def router(desk: Desk) -> APIRouter:
         noise, and the counts in row-major order of `values`. `dn.connect(...).synthesize(...)` fits and draws from it.
         """
         return await desk.once(
-            request, person, idempotency_key, body_hash(f"synthetic of {name}", body),
+            request, person, name, idempotency_key, body_hash(f"synthetic of {name}", body),
             lambda key: made.buy(person, name, body.said, body.cost(), key),
         )  # fmt: skip
 
