@@ -1,9 +1,9 @@
 """Reading one answer, whatever it is: every number and word in it, each under the path at which it stands.
 
 Numbers, texts (with the numbers in them), JSON, base64, bytes, dates, lists, dicts, sets, arrays, frames, tensors, rows
-of a database, and objects by their items and attributes, however deep. Lengths, types and the order of keys are read too: a
-mechanism may leak by any of them. What may hold more than can be read (a function, a lock) is named as not read, and
-what it shows (the variables of a function, the object of a method) is read all the same.
+of a database, and objects by their items and attributes, however deep. Lengths, types and the order of keys are read
+too: a mechanism may leak by any of them. What may hold more than can be read (a function, a lock) is named as not read,
+and what it shows (the variables of a function, the object of a method) is read all the same.
 """
 
 from __future__ import annotations
