@@ -250,6 +250,7 @@ def _cost(given: dict[str, Any]) -> dict[str, Any]:
 
 def check_fits(price: Any) -> None:
     """Refuse what a new account could not pay: opened for a refusal, it would fix the budget that was too small."""
+    price.to_dict()  # its noise, which may need a δ
     if not price.fits:
         asked, left = price.cost.describe(price.budget), price.left.describe_rest(price.budget)
         raise BudgetExceeded(asked, left, "no account was opened; lower the cost, or give a larger --budget")
