@@ -73,7 +73,8 @@ def test_delta_may_be_asked_instead() -> None:
     text = asked("curve", "laplace(scale=1)", "--epsilon", "0.5")
     assert "δ at ε = 0.5" in text
     assert "0.2212" in text
-    assert "0.99" in asked("curve", "laplace(scale=1)", "--epsilon", "-5")
+    code, said = refused("curve", "laplace(scale=1)", "--epsilon", "-5")  # δ is no promise there
+    assert (code, said) == (2, "deniable: --epsilon=-5.0: must be 0 or more; try --epsilon 1\n")
 
 
 def test_json_is_for_machines() -> None:

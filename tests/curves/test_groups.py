@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import mpmath as mp
 import numpy as np
 import pytest
 
 from deniable import curves
-from deniable.curves import views
+from deniable.curves import order, views
 from deniable.curves.laws import chain
 from deniable.curves.laws.finite import FiniteLaw
 
@@ -104,3 +105,23 @@ def test_noise_in_a_polygon_does_not_become_a_revealing_outcome() -> None:
         first, second, _ = law.tails(np.array([at]))
         exact = max(math.exp(p) - math.exp(at + s) for s, p in zip(level, power, strict=True))
         assert first[0] - second[0] <= exact * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("side", "factor"), [("lower", 2.0), ("upper", 0.25)])
+def test_an_order_was_certified_from_bounds_that_contradict_each_other(
+    side: str, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lower bound of the larger curve that is too large, or an upper bound of the smaller one that is too small:
+    each was used without its other half, and "<=" held in both directions.
+    """
+    honest = order.SearchedProfile.delta
+
+    def wrong(self: Any, epsilon: Any, asked: Any) -> Any:
+        found = honest(self, epsilon, asked)
+        return np.minimum(factor * found, 1.0) if asked == side else found
+
+    first, second = curves.laplace(scale=1), curves.laplace(scale=0.9)
+    assert first <= second
+    monkeypatch.setattr(order.SearchedProfile, "delta", wrong)
+    assert not first <= second
+    assert not second <= first

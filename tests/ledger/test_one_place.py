@@ -13,8 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter, LedgerUnavailable, UnreadableRecord
-from deniable.ledger import Budget, Ledger, State, verify_export
+from deniable.errors import (
+    BudgetExceeded,
+    InvalidOperation,
+    InvalidParameter,
+    LedgerDamaged,
+    LedgerMismatch,
+    LedgerUnavailable,
+    UnreadableRecord,
+)
+from deniable.ledger import Budget, Ledger, State, keys, verify_export
 from deniable.ledger.places import is_network_path, same_place
 from deniable.units import Unit
 
@@ -279,3 +287,23 @@ def test_the_file_of_a_ledger_is_no_database_for_a_second_one(tmp_path: Path) ->
         ledger.verify()
         with pytest.raises(BudgetExceeded):
             spend(ledger, 2)
+
+
+@KINDS
+def test_a_closed_ledger_that_was_renamed_away_is_shown_by_a_checkpoint_alone(tmp_path: Path, kind: str) -> None:
+    """As docs/ledger.md says: a new ledger under the old name has all of its budget, and only what is kept elsewhere
+    knows of the first.
+    """
+    path, key = tmp_path / "ledger", keys.new(tmp_path / "owner.key")
+    with Ledger.open(address(path, kind), owner=key.public, **ABOUT) as ledger:
+        spend(ledger)
+        kept = ledger.checkpoint(key)
+    path.rename(tmp_path / "away")
+    with pytest.raises(LedgerDamaged):
+        Ledger.open(address(path, kind), owner=key.public, checkpoint=kept, **ABOUT)
+    with Ledger.open(address(path, kind), owner=key.public, **ABOUT) as ledger:
+        spend(ledger)  # not seen
+    with pytest.raises(LedgerMismatch):
+        Ledger.open(address(path, kind), owner=key.public, checkpoint=kept, **ABOUT)
+    with pytest.raises(LedgerUnavailable):
+        Ledger.open(address(tmp_path / "away", kind), owner=key.public, **ABOUT)

@@ -91,6 +91,60 @@ def test_counts_of_unlisted_keys_near_the_threshold_hold_what_they_say(kind: str
     assert float(chance[np.abs(off) < high - far].sum()) < 0.95 <= float(chance[np.abs(off) <= high - far].sum())
 
 
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_twice_a_count_near_the_threshold_holds_what_the_count_does(kind: str) -> None:
+    """Exactly, by every value that is shown. Where expressions forgot the threshold, 1500 random keys of each
+    size did not tell.
+    """
+    budget = BUDGETS[kind]
+    made, cost = planned("2 * COUNT(*) AS b"), costs(budget)
+    drawn = noise(made, budget, cost)
+    assert drawn.threshold is not None
+    off, chance = law(drawn.mechanisms[0])
+    doubled = _Interval(made, dict(made.question.post.columns)["b"], made.question.domains, 0.95)
+    for true in shown_sometimes(drawn.threshold, drawn.spread(0)):
+        shown = (off >= drawn.threshold - true) & (chance > 1e-12)
+        held = 0.0
+        for value, probability in zip((off + true)[shown].tolist(), chance[shown].tolist(), strict=True):
+            there = Released((("x",),), (np.array([value]),), cost, cost, (cost.units,), drawn.threshold)
+            [numbers] = there.drawn(made, budget)
+            ends = doubled.around({"count": value}, {}, numbers)
+            assert ends is not None
+            held += probability * (ends[0] - 1e-9 <= 2 * true <= ends[1] + 1e-9)
+        assert held / float(chance[shown].sum()) >= 0.945, (true, held)
+
+
+def test_an_average_of_a_key_that_noise_has_lifted_holds_what_it_says() -> None:
+    """Far below the threshold, given that it is shown: without the threshold in its interval an average held 83 %. Of
+    1000 draws, intervals that hold 94.5 % are blamed once in 1e12. (Gaussian noise leaves such an average untold.)
+    """
+    budget, rng = BUDGETS["pure"], np.random.default_rng()
+    made, cost = planned("AVG(cost) AS a"), costs(budget)
+    drawn = noise(made, budget, cost)
+    assert drawn.threshold is not None
+    assert made.people is not None
+    true = round(drawn.threshold - 2.5 * drawn.spread(made.people))
+    exact, columns = cells(made, true), []
+    for place, mechanism in enumerate(drawn.mechanisms):
+        if place == made.people:
+            off, chance = law(mechanism)
+            chance = np.where(off >= drawn.threshold - true, chance, 0.0)
+            columns.append(exact[place] + rng.choice(off, size=1000, p=chance / chance.sum()))
+        else:
+            spread = drawn.deviation(place)
+            wide = rng.laplace(0, spread / 2**0.5, 1000)
+            columns.append(exact[place] + np.rint(wide).astype(np.int64))
+    groups = tuple((f"{i:04}",) for i in range(1000))
+    there = Released(groups, tuple(columns), cost, cost, (cost.units,) * 1000, drawn.threshold)
+    held = 0
+    for numbers in there.drawn(made, budget):
+        found = made.recipes[0].estimate([numbers[i] for i in made.uses[0]], 0.95)
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low - 1e-9 <= 70 <= found.high + 1e-9
+    assert statistics.at_most(held, 1000, probability=0.945) > FALSE_ALARM, held
+
+
 def interval(
     made: Plan, budget: Budget, cost: Cost, threshold: int, value: int, confidence: float
 ) -> tuple[float, float]:

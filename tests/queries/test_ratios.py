@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 
 import deniable as dn
-from deniable.queries.answers import Answer, Receipt
+from deniable.queries.answers import Answer, Receipt, _Interval
 from deniable.queries.intervals import Shape, Share, reach
 from deniable.queries.planner import noise, plan
 from deniable.queries.ratios import Move, Quotient, interval
+from deniable.queries.recipes import Drawn
 from deniable.queries.release import release
 from deniable.queries.sql import parse
 from deniable.testing import statistics
@@ -91,3 +92,33 @@ def test_intervals_of_a_line_hold_where_the_noise_is_a_third_of_the_variance() -
             assert len(told) > trials / 2
             assert all(math.isfinite(low) and low <= high < math.inf for low, high in told)
             assert statistics.at_most(held, len(told), probability=0.95) > 1e-9 / 4, (text, held, len(told))
+
+
+def _held(shape: Shape, a: float, b: float, draws: int) -> int:
+    """How many 95 % intervals of AVG(x)·AVG(y) hold the product a·b of two numbers with noise of deviation 1 each."""
+    domains = {name: dn.Domain.real(-1, 1, nullable=False) for name in "xy"}
+    frame = pd.DataFrame({"x": [0.5], "y": [0.5]})
+    budget = dn.Budget.gaussian(mu=1) if shape is Shape.NORMAL else dn.Budget.pure(epsilon=1)
+    with dn.session({"t": frame}, unit=dn.Unit.row(), budget=budget, schema=domains) as s:
+        made = plan(parse("SELECT SUM(x) * SUM(y) AS p FROM t", s.tables))
+    reader = _Interval(made, made.question.post.columns[0][1], made.question.domains, 0.95)
+    step = 2.0 ** made.parts[0].statistic.exponent  # type: ignore[attr-defined]
+    rng = np.random.default_rng()
+    noisy = rng.normal(size=(draws, 2)) if shape is Shape.NORMAL else rng.laplace(scale=math.sqrt(0.5), size=(draws, 2))
+    held = 0
+    for x, y in (noisy + np.array([a, b])).tolist():
+        drawn = [Drawn(round(each / step), 1 / step, shape) for each in (x, y)]
+        found = reader.around({"sum": x, "sum_2": y}, {}, drawn)
+        assert found is not None
+        held += found[0] <= a * b <= found[1]
+    return held
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "near"), [(Shape.NORMAL, 1.5), (Shape.LAPLACE, 2.0)])
+def test_intervals_of_a_product_held_90_percent_where_both_numbers_are_near_their_noise(
+    shape: Shape, near: float
+) -> None:
+    """Slopes alone: 90.3 % and 92.9 %. Intervals that hold 94.8 % are blamed once in 1e9."""
+    held = _held(shape, near, near, 12_000)
+    assert statistics.at_most(held, 12_000, probability=0.948) > 1e-9 / 2, held / 12_000

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.audit import reading, table
+from deniable.audit.holding import Kept
 from deniable.audit.reading import Raised, look
 from deniable.audit.signs import is_stored, widened, with_signs
 from deniable.audit.table import Dense, Floats, Ints, Path, Table
@@ -296,7 +297,8 @@ def _of_list(listed: list[Any]) -> Answers:
         words.append(found.words)
         keys[i], kinds[i] = _single(answer) or (hash(found.identity), hash(found.kind))
         forms[i] = places.setdefault(shape, len(places))
-        types[type(answer).__name__ if not isinstance(answer, Raised) else str(answer)] += 1
+        came = answer.answer if isinstance(answer, Kept) else answer
+        types[type(came).__name__ if not isinstance(came, Raised) else str(came)] += 1
         shut.update(found.shut)
         if len(looks) < NAMEABLE:
             looks.update({int(code): said for code, said in zip(found.words, found.looks, strict=True)})

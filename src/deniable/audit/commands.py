@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib.util
 import json
 import math
 import os
+import pkgutil
 import shutil
 import sys
 import textwrap
@@ -177,12 +179,30 @@ def imported(target: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise InvalidParameter("target", target, f"cannot be imported: {said_by(error)}") from None
+        rule = f"cannot be imported: {said_by(error)}"
+        raise InvalidParameter("target", target, rule, _nearest(module, name)) from None
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module is a program: it may raise anything, or leave
         raise _not_imported(target, error) from None
     return found
+
+
+def _nearest(module: str, name: str) -> str:
+    """The targets that a misspelt one may mean: other names in its module, or modules beside where it should be."""
+    found = sys.modules.get(module)
+    if found is not None:
+        names = [each for each in dir(found) if not each.startswith("_") and callable(getattr(found, each, None))]
+        close = [f"{module}:{each}" for each in difflib.get_close_matches(name, names)]
+    else:
+        package, _, last = module.rpartition(".")
+        inside = getattr(sys.modules.get(package), "__path__", []) if package else None
+        modules = [each.name for each in pkgutil.iter_modules(inside)]
+        above = f"{package}." if package else ""
+        close = [f"{above}{each}:{name}" for each in difflib.get_close_matches(last, modules)]
+    return (
+        f"did you mean {' or '.join(close)}?" if close else "check the spelling; modules of this folder are found too"
+    )
 
 
 def _not_imported(target: str, error: BaseException) -> InvalidParameter:

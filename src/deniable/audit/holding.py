@@ -13,7 +13,7 @@ import functools
 import sys
 import types
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, final
 
 Parts = list[tuple[tuple[str | int, ...], Any]]
 HEAP: Final = 1 << 9
@@ -46,6 +46,19 @@ def attributes(value: Any) -> Parts:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         stored.update({one.name: getattr(value, one.name) for one in dataclasses.fields(value)})
     return [*(((f".{name}",), stored[name]) for name in sorted(stored, key=str)), *of_class(type(value))]
+
+
+@final
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kept:
+    """An answer of which a copy would say something else, with what was read of it when it came."""
+
+    answer: Any
+    said: Any
+    """What `reading.read` found."""
+
+    def __repr__(self) -> str:
+        return repr(self.answer)
 
 
 # -- functions and classes -------------------------------------------------------------------------------------------
@@ -131,8 +144,8 @@ def _of_method(function: Any, around: set[int]) -> Parts:
 
 
 def of_error(error: BaseException) -> Parts:
-    """What an error says: arguments, message, cause. The traceback is left out: in every error it holds
-    all that the function knew.
+    """What an error says: arguments, message, cause and context, shown or not. The traceback is left out: in every
+    error it holds all that the function knew.
     """
     parts: Parts = [((".args",), error.args)]
     if type(error).__str__ is not BaseException.__str__:
@@ -143,5 +156,5 @@ def of_error(error: BaseException) -> Parts:
             if is_stored and not name.startswith("__") and name not in LEFT_OUT:
                 held = getattr(error, name, None)
                 parts += [] if held is None else [((f".{name}",), held)]
-    before = error.__cause__ if error.__suppress_context__ else error.__cause__ or error.__context__
-    return parts if before is None else [*parts, ((".cause",), before)]
+    before: Parts = [((".cause",), error.__cause__), ((".context",), error.__context__)]
+    return [*parts, *(each for each in before if each[1] is not None), ((".hidden",), error.__suppress_context__)]

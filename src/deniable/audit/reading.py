@@ -1,15 +1,14 @@
 """Reading one answer, whatever it is: every number and word in it, each under the path at which it stands.
 
-Numbers, texts (with the numbers in them), JSON, bytes, dates, lists, dicts, sets, arrays, frames, tensors, rows of a
-database, and objects by their items and attributes, however deep. Lengths, types and the order of keys are read too: a
-mechanism may leak by any of them. What may hold more than can be read (a function, a lock) is named as not read, and
-what it shows (the variables of a function, the object of a method) is read all the same.
+Numbers, texts (with the numbers in them), JSON, base64, bytes, dates, lists, dicts, sets, arrays, frames, tensors, rows
+of a database, and objects by their items and attributes, however deep. Lengths, types and the order of keys are read
+too: a mechanism may leak by any of them. What may hold more than can be read (a function, a lock) is named as not read,
+and what it shows (the variables of a function, the object of a method) is read all the same.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
 import math
 import re
 from array import array
@@ -25,7 +24,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from deniable.audit import foreign, holding
+from deniable.audit import foreign, holding, texts
 from deniable.audit.signs import widened
 from deniable.audit.table import Path
 from deniable.errors import NotCertifiable
@@ -37,6 +36,7 @@ LENGTH: Final = "length"
 ORDER: Final = "order"
 PATTERN: Final = "pattern"
 JSON: Final = "json"
+BASE64: Final = "base64"
 LONGEST: Final = 40
 """Letters of an answer that are shown."""
 MESSAGE: Final = 200
@@ -388,9 +388,11 @@ def _text(found: Read, path: Path, value: str, kind: str = "str") -> None:
     text = value.replace("\N{MINUS SIGN}", "-").strip()
     if _one_number(found, path, text, f"{kind} number"):
         return
-    if (loaded := _loaded(text)) is not None:
+    if (loaded := texts.loaded(text)) is not None:
         found.inner((*path, JSON), read(loaded[0]))
         return
+    if (decoded := texts.decoded(text)) is not None:
+        found.inner((*path, BASE64), read(decoded))
     matches = list(NUMBER.finditer(text))
     if not matches:
         return
@@ -416,19 +418,6 @@ def _one_number(found: Read, path: Path, text: str, kind: str) -> bool:
             found.word((*path, "digits"), kind, hash(value), value)
     found.exact(path, kind, value)
     return True
-
-
-def _loaded(text: str) -> tuple[Any] | None:
-    """What a JSON text says; None if it is none. Several lines may be a JSON text each."""
-    if not text.startswith(("{", "[", '"')):
-        return None
-    try:
-        return (json.loads(text),)
-    except (ValueError, RecursionError):
-        try:
-            return ([json.loads(line) for line in text.splitlines() if line.strip()],)
-        except (ValueError, RecursionError):
-            return None
 
 
 def _lines(found: Read, path: Path, text: str) -> None:
@@ -476,6 +465,7 @@ def _array(found: Read, path: Path, value: Any) -> Parts:
         kind = f"array {value.dtype.str}"
         if value.ndim > 1 and not value.flags.c_contiguous:
             kind += " F" if value.flags.f_contiguous else " strided"
+        kind += "" if value.flags.writeable else " fixed"
         if value.ndim:
             found.number((*path, LENGTH), LENGTH, float(value.size))
     if value.dtype.names:
@@ -585,6 +575,7 @@ SIMPLE: Final[dict[type, Callable[[Read, Path, Any], None]]] = {
     type(...): lambda found, path, value: found.word(path, "ellipsis", "", ...),
     type(NotImplemented): lambda found, path, value: found.word(path, "NotImplemented", "", value),
     Raised: _raised,
+    holding.Kept: lambda found, path, value: found.inner(path, value.said),
     Decimal: _decimal,
     Fraction: _fraction,
     datetime.datetime: _datetime,

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from deniable.audit import foreign, reading
 from deniable.audit.answers import UNREADABLE, Answers, Raised
 from deniable.audit.game import Sample
+from deniable.audit.holding import Kept
 from deniable.errors import NOTHING, InvalidParameter, NotCertifiable
 from deniable.local import CohortReports, Protocol
 from deniable.mechanisms import Mechanism, values
@@ -89,7 +90,9 @@ def _kept(value: Any) -> Any:
     if _is_fixed(value):
         return value
     if type(value) is np.ndarray and value.dtype.kind != "O":
-        return value.copy(order="K")
+        copied = value.copy(order="K")
+        copied.flags.writeable = value.flags.writeable
+        return copied
     try:
         return copy.deepcopy(value)
     except Exception:  # its own __deepcopy__ may raise anything
@@ -140,11 +143,30 @@ def _rows(columns: list[Any]) -> Any:
 
 def _answer(call: Callable[[Any], Any], value: Any) -> Any:
     try:
-        return _kept(_asked(call(value)))
+        return _as_it_came(_asked(call(value)))
     except reading.Endless:
         raise
     except BaseException as error:  # an error is an output, and leaving is one too
         return Raised.by(error)
+
+
+def _as_it_came(answer: Any) -> Any:
+    """An answer as it is now. Of what a copy leaves out (the cause of an error), what was read of the answer itself."""
+    kept = _kept(answer)
+    if kept is answer or _is_copied_whole(answer):
+        return kept
+    said = reading.read(answer)
+    # Reading may use an answer up (an iterator in a list), so that another copy is compared.
+    return kept if reading.read(_kept(kept)).identity == said.identity else Kept(answer, said)
+
+
+def _is_copied_whole(value: Any) -> bool:
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):
+        return all(map(_is_copied_whole, value))
+    if kind is dict:
+        return all(map(_is_fixed, value)) and all(map(_is_copied_whole, value.values()))
+    return _is_fixed(value) or (kind is np.ndarray and value.dtype.kind != "O" and value.flags.writeable)
 
 
 def _asked(answer: Any) -> Any:
@@ -242,7 +264,8 @@ def _batch(batch: Many, value: Any, count: int) -> Any:
 def _done_to(block: Any, functions: list[Callable[[Any], Any]]) -> list[Any]:
     found = block.tolist() if isinstance(block, np.ndarray) and block.ndim == 1 else list(block)
     for function in functions:
-        found = [answer if isinstance(answer, Raised) else _answer(function, answer) for answer in found]
+        came = (answer.answer if isinstance(answer, Kept) else answer for answer in found)
+        found = [answer if isinstance(answer, Raised) else _answer(function, answer) for answer in came]
     return found
 
 

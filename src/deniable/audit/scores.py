@@ -25,6 +25,7 @@ import numpy as np
 
 from deniable.audit.answers import NAMEABLE, Answers, Floats, Ints, Raised, each_last_digit, last_digits, look
 from deniable.audit.columns import named, worded
+from deniable.audit.holding import Kept
 from deniable.audit.table import BLOCK, Dense, Path
 from deniable.errors import NOTHING, InvalidParameter
 
@@ -425,7 +426,8 @@ class Given(Score):
     def __call__(self, answers: Answers) -> Floats:
         """NaN where the user says so, and for a call that raised: that is no answer to ask about."""
         try:
-            found = [math.nan if isinstance(y, Raised) else float(self.function(y)) for y in answers.raw]
+            raw = (y.answer if isinstance(y, Kept) else y for y in answers.raw)
+            found = [math.nan if isinstance(y, Raised) else float(self.function(y)) for y in raw]
         except Exception as error:  # the user's own function may raise anything; its message may show an answer
             rule = f"must give a number for every answer, and met {type(error).__name__}"
             raise InvalidParameter("likelihood_ratio", NOTHING, rule) from None

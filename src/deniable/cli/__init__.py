@@ -322,6 +322,8 @@ def show_curve(expression: str, delta: float | None, epsilon: float | None, plot
     if (delta is None) == (epsilon is None):
         said = "neither was given" if delta is None else "both were given"
         raise InvalidParameter("--delta, --epsilon", NOTHING, f"give exactly one of them; {said}", "try --delta 1e-6")
+    if epsilon is not None and epsilon < 0:
+        raise InvalidParameter("--epsilon", epsilon, "must be 0 or more", "try --epsilon 1")
     curve = parse(expression)
     if plot is not None:
         from deniable import plots

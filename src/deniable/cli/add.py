@@ -58,6 +58,7 @@ def add(app: "typer.Typer") -> None:
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
     ) -> None:
         """Register a file with a running server, under a budget for its lifetime."""
+        from deniable.cli.questions import budget_of
         from deniable.client import register
 
         given = {"unit": unit, "rows": rows, "each_row": each_row, "schema": schema}
@@ -72,6 +73,8 @@ def add(app: "typer.Typer") -> None:
                 raise InvalidParameter("--reason", NOTHING, "say why they are other people", "auditors read it")
             if reason and people != "others":
                 raise InvalidParameter("--reason", NOTHING, "is for --people others", "leave it out")
+            if budget is not None:
+                budget_of(budget, delta)
             limit = {"epsilon": budget, "delta": delta}
             tables = _described(source, given)
             [table] = tables

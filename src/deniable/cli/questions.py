@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from deniable.errors import NOTHING, DeniableError, InvalidParameter, QuestionRefused
+from deniable.errors import NOTHING, BudgetExceeded, DeniableError, InvalidParameter, QuestionRefused
 
 if TYPE_CHECKING:
     import typer
@@ -83,7 +83,7 @@ def add(app: "typer.Typer") -> None:
         given = dict(locals())
         with plain_errors():
             _must_be_there(source)
-            _before_there_is_an_account(given)
+            _before_there_is_an_account(given, must_fit=True)
             _not_without_its_schema(given)
             with _opened(given, reads=True) as session, _in_options(given):
                 answer = session.sql(question, **_cost(given))
@@ -125,11 +125,14 @@ def add(app: "typer.Typer") -> None:
         """Buy bounds of a column: a noisy count by public bins, and the line for the schema that is read off it."""
         given = dict(locals()) | {"question": ""}
         with plain_errors():
+            from deniable.queries.bounds import checked_cover
+
             _must_be_there(source)
+            checked_cover(cover)
             given["declared"] = _declared(given)
             if not _account(given).exists():
                 with _opened(given, reads=False) as session:
-                    session.price_bounds(column, **_cost(given)).to_dict()
+                    check_fits(session.price_bounds(column, **_cost(given)))
             with _opened(given, reads=True) as session:
                 found = session.bounds(column, cover=cover, **_cost(given))
                 print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found)
@@ -157,11 +160,10 @@ def add(app: "typer.Typer") -> None:
         """Propose a schema from the types of a file; what only its owner can know is left to fill in."""
         from deniable.queries.engines.unread import Unread
         from deniable.tables import propose_schema
-        from deniable.tables.propose import types_of
 
         with plain_errors():
             [(name, found)] = _named(source, table).items()
-            types = types_of(found, once=True) if isinstance(found, Path) else Unread().types(found)
+            types = found if isinstance(found, Path) else Unread().types(found)
             print(propose_schema(types, name=name).text("json" if as_json else form), flush=True)
             if sys.stderr.isatty():
                 said = (
@@ -246,20 +248,29 @@ def _cost(given: dict[str, Any]) -> dict[str, Any]:
     return asked | {"confidence": given["confidence"]}
 
 
-def _before_there_is_an_account(given: dict[str, Any]) -> None:
+def check_fits(price: Any) -> None:
+    """Refuse what a new account could not pay: opened for a refusal, it would fix the budget that was too small."""
+    price.to_dict()  # its noise, which may need a δ
+    if not price.fits:
+        asked, left = price.cost.describe(price.budget), price.left.describe_rest(price.budget)
+        raise BudgetExceeded(asked, left, "no account was opened; lower the cost, or give a larger --budget")
+
+
+def _before_there_is_an_account(given: dict[str, Any], *, must_fit: bool = False) -> None:
     """Whatever is wrong with the question or its cost is wrong now. One that needs a δ gets one, and that is said."""
     if _account(given).exists():
         return
+    check = check_fits if must_fit else lambda price: price.to_dict()
     try:
         with _opened(given, reads=False) as session, _in_options(given):
-            session.price(given["question"], **_cost(given)).to_dict()
+            check(session.price(given["question"], **_cost(given)))
         return
     except QuestionRefused as refused:
         if refused.code != "key" or given["budget"] is None or given["delta"] is not None:
             raise
     given["delta"] = FOR_KEYS
     with _opened(given, reads=False) as session, _in_options(given):
-        session.price(given["question"], **_cost(given)).to_dict()
+        check(session.price(given["question"], **_cost(given)))
     said = f"keys that nobody listed need a δ, and none was given: the budget gets --delta {FOR_KEYS}"
     print(said, file=sys.stderr)
 
@@ -345,9 +356,20 @@ def _same(given: dict[str, Any], asked: "Unit", known: "Unit | None") -> "Unit":
     raise InvalidParameter(name, NOTHING, rule, "leave it out: whom an account protects is fixed once")
 
 
-def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
+def budget_of(budget: str | float, delta: str | float | None) -> "Budget":
+    """The budget of --budget and --delta. Its ε is not the --epsilon of the question, and nobody types Budget."""
     from deniable.ledger import Budget
 
+    try:
+        return Budget.pure(epsilon=budget) if delta is None else Budget(epsilon=budget, delta=delta)
+    except InvalidParameter as error:
+        if error.parameter == "epsilon":
+            raise InvalidParameter("--budget", budget, error.rule, error.remedy) from None
+        remedy = error.remedy and "without any δ leave --delta out"
+        raise InvalidParameter("--delta", delta, error.rule, remedy) from None
+
+
+def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
     budget, delta, kept = given["budget"], given["delta"], _account(given).name
     if budget is None:
         if delta is not None:
@@ -356,13 +378,7 @@ def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
             remedy = "say once how much may ever be spent: --budget 1.0 --delta 1e-6"
             raise InvalidParameter("--budget", NOTHING, f"there is no account yet in {kept}", remedy)
         return None
-    try:
-        asked = Budget.pure(epsilon=budget) if delta is None else Budget(epsilon=budget, delta=delta)
-    except InvalidParameter as error:  # ε of the budget is not the --epsilon of the question, and nobody types Budget
-        if error.parameter == "epsilon":
-            raise InvalidParameter("--budget", budget, error.rule, error.remedy) from None
-        remedy = error.remedy and "without any δ leave --delta out"
-        raise InvalidParameter("--delta", delta, error.rule, remedy) from None
+    asked = budget_of(budget, delta)
     # The δ was said when the account was opened; ε alone, said again, is no other budget.
     if known is None or asked == known or (delta is None and known.epsilon_units == asked.limit.units):
         return asked if known is None else None

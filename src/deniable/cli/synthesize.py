@@ -96,7 +96,7 @@ def add(app: "typer.Typer") -> None:
         given = dict(locals()) | {"rows": unit_rows, "rows_option": "--unit-rows"}
         with plain_errors(), _in_options(source):
             from deniable.cli.accounts import apart_from_the_table, must_be_there
-            from deniable.cli.questions import _account
+            from deniable.cli.questions import _account, check_fits
             from deniable.queries.synthetic_records import check_form, write_rows
 
             must_be_there(source)
@@ -115,7 +115,9 @@ def add(app: "typer.Typer") -> None:
             if out is None or not _account(given).exists():  # whatever is wrong is wrong before there is one
                 with _opened(given, reads=False) as session:
                     before = session.price_synthesis(**said, **spent)
-                if out is None:
+                if out is not None:
+                    check_fits(before)
+                else:
                     print(json.dumps(before.to_dict(), ensure_ascii=False, indent=2) if as_json else before)
                     return
             with _opened(given, reads=True) as session:
@@ -155,7 +157,10 @@ def _check_place(out: Path, overwrite: bool) -> None:
     if out.exists() and not overwrite:
         raise InvalidParameter("--out", out.name, "is there already", "choose another name, or write --overwrite")
     if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
-        raise InvalidParameter("--out", str(out), "is in a folder that is not there, or cannot be written to")
+        rule, remedy = "is in a folder that is not there", f"make it first: mkdir -p {shlex.quote(str(out.parent))}"
+        if out.parent.is_dir():
+            rule, remedy = "is in a folder that cannot be written to", "choose another, or change its permissions"
+        raise InvalidParameter("--out", str(out), rule, remedy)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from deniable.curves.atoms import Gaussian
 from deniable.curves.attacker import SearchedProfile
 from deniable.curves.laws import tabulated
 from deniable.curves.reading import Product
-from deniable.curves.rounding import quietly
+from deniable.curves.rounding import ordered, quietly
 from deniable.curves.views import product_of
 from deniable.errors import NotCertifiable
 
@@ -53,12 +53,12 @@ def _is_shown(big: Curve, small: Curve, tolerance: float) -> bool:
         points = np.unique(np.concatenate((theirs.grid(POINTS), ours.grid(POINTS))))
         # Points that nearly coincide would only magnify rounding.
         points = points[np.concatenate(([True], np.diff(points) > 1e-8 * (points[-1] - points[0])))]
-        high = theirs.delta(points, "upper")
-        low = ours.delta(points, "lower")
+        _, high = ordered(theirs.delta(points, "lower"), theirs.delta(points, "upper"))
+        low, above = ordered(ours.delta(points, "lower"), ours.delta(points, "upper"))
         if np.any(high > low * (1 + tolerance) + FLOOR * tolerance):
             return False
         # Between points: the small profile is below its chord, the big one above its extended chords.
-        at, value = tabulated.vertices_below(points, low, ours.delta(points, "upper"))
+        at, value = tabulated.vertices_below(points, low, above)
         if np.any(np.interp(np.exp(at), np.exp(points), high) > value * (1 + tolerance) + FLOOR * tolerance):
             return False
     return True

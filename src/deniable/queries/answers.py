@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, final
@@ -13,7 +14,7 @@ from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.queries.intervals import Estimate, Share, smooth_reach
 from deniable.queries.notes import cost_said, empty_note, left_out_notes, rest_said, rows_note, threshold_note
 from deniable.queries.pricing import rank_note
-from deniable.queries.ratios import Move, Quotient, interval, is_linear, moved_reach, quotient
+from deniable.queries.ratios import Move, Quotient, bend, curved, interval, is_linear, is_smooth, moved_reach, quotient
 from deniable.queries.recipes import Counted, is_cut, possible
 from deniable.queries.shown import Cell, Interval, Shown, held, portable
 from deniable.tables.expressions import Call, Column, Expression, columns_used, same
@@ -414,6 +415,7 @@ class _Interval:
         "_confidence",
         "_expression",
         "_far",
+        "_is_smooth",
         "_made",
         "_parts",
         "_plan",
@@ -433,6 +435,7 @@ class _Interval:
         self._quotient = quotient(expression, domains)
         # The law of whole noise takes some milliseconds, once for all rows.
         self._far = moved_reach if is_linear(expression) else smooth_reach
+        self._is_smooth = is_smooth(expression)
         root = _squared(expression)
         self._root = None if root is None else _Interval(plan, root, domains, confidence)
 
@@ -481,24 +484,34 @@ class _Interval:
     def _moved(
         self, row: Mapping[str, Any], drawn: Sequence[Drawn], parts: Sequence[int], confidence: float
     ) -> Interval:
-        """How far these statistics move the result, to first order: measures that share one move together."""
+        """How far these statistics move the result: measures that share one move together."""
         middle = self._at(row, drawn)
+        if middle is None:
+            return None
+        # Whole steps: a linear expression then moves exactly.
+        steps = {part: max(1, round(drawn[part].deviations)) for part in parts}
         moves: list[Move] = []
-        for part in parts:
+        ends: dict[int, Quotient] = {}
+        bends: list[Quotient] = []
+        for part, step in steps.items():
             one = drawn[part]
-            step = max(1, round(one.deviations))  # a whole one: a linear expression then moves exactly
-            ends = []
-            for sign in (-1, 1):
-                numbers = [*drawn]
-                numbers[part] = replace(one, values=one.values + sign * step)
-                ends.append(self._at(row, numbers))
-            low, high = ends
+            low, high = (self._at(row, _shifted(drawn, {part: sign * step})) for sign in (-1, 1))
             if low is None or high is None:
                 return None
             move = Quotient((high.above - low.above) / (2 * step), (high.below - low.below) / (2 * step))
             shares = one.shares or [Share.between(one.shape, length) for length in one.noises()]
             moves += [Move(move, share) for share in shares]
-        return None if middle is None else interval(middle, moves, drawn[self._parts[0]].shape, confidence, self._far)
+            if self._is_smooth:
+                continue
+            bends.append(bend(low, middle, high, middle, math.sqrt(0.5)))  # of a square, which deviates by √2·σ²
+            for other, end in ends.items():
+                corner = self._at(row, _shifted(drawn, {part: step, other: steps[other]}))
+                if corner is None:
+                    return None
+                bends.append(bend(middle, high, corner, end, 1.0))
+            ends[part] = high
+        shape = drawn[self._parts[0]].shape
+        return interval(middle, [*moves, *curved(middle, moves, bends, shape)], shape, confidence, self._far)
 
     def _by_measures(self, row: Mapping[str, Any], drawn: Sequence[Drawn], middle: float) -> Interval:
         """With a quantile among them: from the smallest to the largest result that the ends of all intervals give.
@@ -521,6 +534,11 @@ class _Interval:
             return None  # a denominator that may be 0
         results = [middle, *(each.above / each.below for each in quotients)]
         return min(results), max(results)
+
+
+def _shifted(drawn: Sequence[Drawn], steps: Mapping[int, int]) -> list[Drawn]:
+    """The same noisy statistics, some of them moved."""
+    return [replace(one, values=one.values + steps[i]) if i in steps else one for i, one in enumerate(drawn)]
 
 
 def _squared(expression: Expression) -> Expression | None:

@@ -3,7 +3,8 @@
 Of N/D, the true value t makes N - t·D zero without noise. N - t·D is nearly linear in the noisy numbers, so its noise
 has a known law for every t; the interval holds each t for which N - t·D may be noise alone. It is not symmetric around
 N/D: a small denominator may be far smaller still. Where D itself may be noise alone, no t is too large, and there is no
-interval.
+interval: the stated probability counts this as held. What is left of second order (products of noise, `curved`) widens
+it.
 """
 
 from __future__ import annotations
@@ -109,6 +110,46 @@ def is_linear(expression: Expression) -> bool:
 def moved_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> float:
     """`merged_reach` of shares that differ by roundings from one row to the next: it is worked out once."""
     return merged_reach(shape, tuple(each._replace(weight=float(f"{each.weight:.11e}")) for each in shares), confidence)
+
+
+def is_smooth(expression: Expression) -> bool:
+    """Whether an expression is linear, or one linear expression over another: such quotients are exact by Fieller."""
+    if isinstance(expression, Call) and expression.operator == "divide":
+        return all(map(is_linear, expression.arguments))
+    return is_linear(expression)
+
+
+_SECOND: Final = 2.0
+"""How often the deviation of second-order terms counts. The slopes of a product are read at noisy numbers, and are too
+small where noise has made these small: at 0 times, 95 % intervals of a product of two noisy numbers hold 90.2 % at
+worst (both are 1.5 standard deviations), at 1 time 93.2 %, at 2 times 94.8 %.
+"""
+_SLIGHT: Final = 1 / 50
+"""Second-order terms below this part of the first-order ones widen an interval by less than 1/1000."""
+
+
+def bend(a: Quotient, b: Quotient, c: Quotient, d: Quotient, weight: float) -> Quotient:
+    """a - b + c - d, part by part: what two steps do beyond what each does alone, if these are the corners in turn."""
+    return Quotient(weight * (a.above - b.above + c.above - d.above), weight * (a.below - b.below + c.below - d.below))
+
+
+def curved(middle: Quotient, moves: Sequence[Move], bends: Sequence[Quotient], shape: Shape) -> list[Move]:
+    """The draws that second-order terms count as: `bends` says how far each pair of draws moves a quotient's parts
+    beyond what the two do alone, if both move by a standard deviation.
+
+    Their sum of squares at N - t·D is a quadratic in t, which two draws have as well.
+    """
+    squares = math.fsum(each.above**2 for each in bends)
+    both = math.fsum(each.above * each.below for each in bends)
+    under = math.fsum(each.below**2 for each in bends)
+    t = middle.above / middle.below if middle.below else 0.0
+    first = math.hypot(*(each.at(t).deviation(shape) for each in moves))
+    if squares - 2 * t * both + t * t * under <= (_SLIGHT * first) ** 2:
+        return []
+    one, share = math.sqrt(squares), Share.between(shape, _SECOND)
+    beside = both / one if one else 0.0
+    rest = math.sqrt(max(under - beside * beside, 0.0))
+    return [Move(each, share) for each in (Quotient(one, beside), Quotient(0.0, rest)) if any(each)]
 
 
 Reach = Callable[[Shape, tuple[Share, ...], float], float]

@@ -180,5 +180,6 @@ def unknown_file(path: str) -> InvalidParameter:
     if path.lower().endswith(DATABASES):
         remedy = "say which one: deniable.queries.DatabaseTable(path, table)"
         return InvalidParameter("source", path, "a database has several tables", remedy)
-    known = f"known endings: {', '.join(CSV + PARQUET)}"
-    return InvalidParameter("source", path, "must be CSV or Parquet by its ending", known)
+    databases = f"of a DuckDB file, of which one table is read, {', '.join(DATABASES)}"
+    known = f"known endings: {', '.join(CSV + PARQUET)}, and {databases}"
+    return InvalidParameter("source", path, "must be CSV, Parquet or DuckDB by its ending", known)

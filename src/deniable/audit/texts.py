@@ -1,0 +1,48 @@
+"""What a text holds that is written in another way: JSON, and bytes in base64."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any, Final
+
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{6,}={0,2}")
+
+
+def loaded(text: str) -> tuple[Any] | None:
+    """What a JSON text says; None if it is none. Several lines may be a JSON text each."""
+    if not text.startswith(("{", "[", '"')):
+        return None
+    try:
+        return (_json(text),)
+    except (ValueError, RecursionError):
+        try:
+            return ([_json(line) for line in text.splitlines() if line.strip()],)
+        except (ValueError, RecursionError):
+            return None
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_pairs)
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> Any:
+    """An object; where it has a key twice, of which most readers see the last, all that is written as well."""
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else [found, pairs]
+
+
+def decoded(text: str) -> bytes | None:
+    """The bytes that a text is in base64, by either alphabet; None if it is rather a word.
+
+    Four letters are three bytes, so that most words are some: these are seldom letters themselves, nor filled up by =.
+    """
+    if len(text) % 4 or not _BASE64.fullmatch(text):
+        return None
+    try:
+        found = base64.b64decode(text.translate(str.maketrans("-_", "+/")), validate=True)
+    except ValueError:
+        return None
+    is_text = found.isascii() and found.decode("ascii", "replace").isprintable()
+    return found if text.endswith("=") or is_text else None

@@ -1,0 +1,170 @@
+"""Options of all commands: numbers that mean nothing, and files that cannot be written, are refused before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from deniable import cli
+
+COUNT = "SELECT COUNT(*) AS n FROM visits"
+OPENED = ("--each-row", "--budget", "1")
+PAID = ("--epsilon", "0.1")
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "curve": ("curve", "laplace(scale=1)"),
+    "curve at a delta": ("curve", "laplace(scale=1)", "--delta", "1e-6"),
+    "survey": ("survey", "{folder}/visits.csv", "--question", "smokes", "--out", "{folder}/reports.csv"),
+    "survey of numbers": (
+        "survey", "{folder}/visits.csv", "--question", "age", "--epsilon", "1", "--out", "{folder}/reports.csv",
+    ),
+    "survey paid": ("survey", "{folder}/visits.csv", "--question", "smokes", "--epsilon", "1"),
+    "attack": ("attack", "differencing"),
+    "audit": ("audit", "builtins:abs", "--neighbours", "0", "1", "--claim", "pure(epsilon=1)"),
+    "ask": ("ask", "{folder}/visits.csv", COUNT, *OPENED),
+    "ask paid": ("ask", "{folder}/visits.csv", COUNT, *OPENED, *PAID),
+    "ask unpaid": ("ask", "{folder}/visits.csv", COUNT, "--each-row", *PAID),
+    "price": ("price", "{folder}/visits.csv", COUNT, *OPENED),
+    "price paid": ("price", "{folder}/visits.csv", COUNT, *OPENED, *PAID),
+    "bounds": ("bounds", "{folder}/visits.csv", "age", "--kind", "integer", *OPENED),
+    "bounds paid": ("bounds", "{folder}/visits.csv", "age", "--kind", "integer", *OPENED, *PAID),
+    "synthesize": (
+        "synthesize", "{folder}/visits.csv", "--schema", "{folder}/visits.yaml", *OPENED,
+        "--out", "{folder}/rows.csv",
+    ),
+    "synthesize paid": (
+        "synthesize", "{folder}/visits.csv", "--schema", "{folder}/visits.yaml", *OPENED, *PAID,
+    ),
+    "add": ("add", "{folder}/visits.csv", "--token", "dn_x", "--each-row"),
+    "serve": ("serve", "--demo"),
+}  # fmt: skip
+ODD = ("-1", "nan", "inf", "-inf")
+NUMBERS: list[tuple[str, str, tuple[str, ...]]] = [
+    ("curve", "--epsilon", ("-1", "nan", "-inf")),
+    ("curve", "--delta", ODD),
+    ("survey", "--epsilon", ODD),
+    ("survey of numbers", "--low", ("nan", "inf", "-inf")),
+    ("survey of numbers", "--high", ("nan", "inf", "-inf")),
+    ("attack", "--epsilon", ("-1", "nan", "-inf")),
+    ("attack", "--delta", (*ODD, "2")),
+    ("attack", "--trials", (*ODD, "0")),
+    ("attack", "--confidence", (*ODD, "1.5")),
+    ("audit", "--trials", (*ODD, "0")),
+    ("audit", "--confidence", (*ODD, "1.5")),
+    ("audit", "--delta", (*ODD, "2")),
+    ("audit", "--seconds", ("-1", "nan", "-inf", "0")),
+    *((command, f"--{cost}", ODD) for command in ("ask", "price", "bounds") for cost in ("epsilon", "mu", "rho", "share", "within")),
+    *((command, "--confidence", (*ODD, "1.5")) for command in ("ask paid", "price paid", "bounds paid")),
+    ("ask unpaid", "--budget", ODD),
+    ("ask paid", "--delta", (*ODD, "2")),
+    ("bounds paid", "--cover", (*ODD, "0", "1.5")),
+    *(("synthesize", f"--{cost}", ODD) for cost in ("epsilon", "mu", "rho", "share")),
+    ("synthesize", "--rows", ("-1", "0", "nan", "inf")),
+    ("add", "--budget", ODD),
+    ("add", "--delta", ODD),
+    ("serve", "--port", ("-1", "nan", "70000")),
+]  # fmt: skip
+FILES: list[tuple[str, str, str]] = [
+    ("curve at a delta", "--plot", "x.png"),
+    ("attack", "--plot", "x.png"),
+    ("audit", "--plot", "x.png"),
+    ("survey paid", "--out", "x.csv"),
+    ("synthesize paid", "--out", "x.csv"),
+    ("ask paid", "--ledger", "x.ledger"),
+    ("bounds paid", "--ledger", "x.ledger"),
+]
+SCHEMA = """tables:
+  visits:
+    columns:
+      smokes: {kind: text, keys: ["yes", "no"]}
+      age: {kind: integer, low: 0, high: 100}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "visits.csv").write_text("smokes,age\n" + "yes,30\nno,40\n" * 20, encoding="utf-8")
+    (tmp_path / "visits.yaml").write_text(SCHEMA, encoding="utf-8")
+    return tmp_path
+
+
+def refused(folder: Path, command: str, *more: str) -> str:
+    """What is said; nothing is printed, and no file is there that was not there before."""
+    before = sorted(folder.rglob("*"))
+    result = CliRunner().invoke(cli.build(), [each.format(folder=folder) for each in COMMANDS[command]] + list(more))
+    assert result.exit_code in {1, 2}, (result.exit_code, result.output)
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert sorted(folder.rglob("*")) == before
+    return result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [(command, option, value) for command, option, values in NUMBERS for value in values],
+)
+def test_a_number_that_means_nothing_is_refused(folder: Path, command: str, option: str, value: str) -> None:
+    """`curve --epsilon -1` told a δ."""
+    said = refused(folder, command, option, value)
+    assert option.lstrip("-") in said
+
+
+@pytest.mark.parametrize(("command", "option", "name"), FILES)
+def test_a_file_in_a_folder_that_is_not_there_is_refused_before_anything_is_charged(
+    folder: Path, command: str, option: str, name: str
+) -> None:
+    said = refused(folder, command, option, str(folder / "nodir" / name))
+    assert "folder" in said
+
+
+def test_a_refusal_for_want_of_budget_opens_no_account(folder: Path) -> None:
+    """The first `ask` at more than its --budget made the ledger, and so fixed the budget for good."""
+    for command in ("ask", "bounds", "synthesize"):
+        said = refused(folder, command, "--epsilon", "2")
+        assert "asked epsilon 2, left epsilon 1, delta 0; no account was opened; lower the cost, or give" in said
+    larger = [each.format(folder=folder) for each in COMMANDS["ask unpaid"]] + ["--budget", "3"]
+    assert CliRunner().invoke(cli.build(), larger).exit_code == 0
+
+
+def test_a_price_above_the_budget_is_still_told(folder: Path) -> None:
+    asked = [each.format(folder=folder) for each in COMMANDS["price"]] + ["--epsilon", "2"]
+    assert CliRunner().invoke(cli.build(), asked).exit_code == 0
+
+
+def test_the_folder_of_synthetic_rows_is_to_be_made_first(folder: Path) -> None:
+    said = refused(folder, "synthesize paid", "--out", str(folder / "nodir" / "rows.csv"))
+    assert f"is in a folder that is not there; make it first: mkdir -p {folder}/nodir" in said
+
+
+@pytest.mark.parametrize("form", ["yaml", "toml"])
+def test_the_schema_of_a_csv_says_in_itself_that_kinds_are_to_be_chosen(folder: Path, form: str) -> None:
+    """It was said on the terminal alone, which whoever reads the file does not see."""
+    done = CliRunner().invoke(cli.build(), ["schema", str(folder / "visits.csv"), "--form", form])
+    assert done.exit_code == 0
+    assert done.stdout.startswith("# A CSV file has no types, so all is text until you say otherwise. A kind is one of")
+
+
+def test_an_unknown_ending_is_told_all_that_are_known(folder: Path) -> None:
+    from deniable.tables.files import CSV, DATABASES, PARQUET
+
+    (folder / "visits.xyz").write_text("age\n30\n", encoding="utf-8")
+    for command in (["schema"], ["report", "--each-row"], ["ask", COUNT, *OPENED, *PAID]):
+        done = CliRunner().invoke(cli.build(), [command[0], str(folder / "visits.xyz"), *command[1:]])
+        assert done.exit_code == 2, done.output
+        assert all(f" {each}" in done.stderr for each in (*CSV, *PARQUET, *DATABASES)), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "meant"),
+    [
+        ("deniable.mechanisms:Laplas", "deniable.mechanisms:Laplace"),
+        ("deniable.mechanism:Laplace", "deniable.mechanisms:Laplace"),
+        ("deniabel:Budget", "deniable:Budget"),
+        ("no_such_thing_at_all:x", "check the spelling; modules of this folder are found too"),
+    ],
+)
+def test_a_misspelt_target_is_told_the_nearest(target: str, meant: str) -> None:
+    done = CliRunner().invoke(cli.build(), ["audit", target, "--neighbours", "0", "1"])
+    assert done.exit_code == 2
+    assert meant in done.stderr
