@@ -350,7 +350,8 @@ def _prepared(
         if not isinstance(each, Answer):
             raise InvalidParameter(
                 parameter, type_of(each), "must be answers of a local session, which tell the law of their noise",
-                "of a server, ask for tables that belong together in one batch: they add up",
+                "declare totals that are public by invariants=; of a server, ask for tables that belong together in "
+                "one batch: they add up",
             )  # fmt: skip
         joint = each._joint
         if each._touched or (joint is not None and joint[0].done):

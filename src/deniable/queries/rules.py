@@ -234,7 +234,7 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits WHERE cost < 1e999", "SELECT COUNT(*) FROM visits WHERE cost < 1e9",
     ),
     "window": Rule(
-        "window", "a window looks across people",
+        "window", "a window looks across people, but for the total of COUNT(*) * 1.0 / SUM(COUNT(*)) OVER ()",
         "SELECT SUM(cost) OVER (PARTITION BY ward) FROM visits", "SELECT ward, SUM(cost) FROM visits GROUP BY ward",
     ),
     "subquery": Rule(
