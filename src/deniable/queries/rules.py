@@ -97,8 +97,10 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits USING SAMPLE 10", "SELECT COUNT(*) FROM visits WHERE age % 10 = 0",
     ),
     "grouping": Rule(
-        "clause", "GROUP BY takes columns, expressions, positions and aliases; no ROLLUP, CUBE, sets or ALL",
-        "SELECT ward, COUNT(*) FROM visits GROUP BY ROLLUP (ward)", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
+        "clause",
+        "GROUP BY takes columns, expressions, positions and aliases; of a whole question also ROLLUP, CUBE and "
+        "GROUPING SETS; not ALL",
+        "SELECT ward, COUNT(*) FROM visits GROUP BY ALL", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
     ),
     "limit": Rule(
         "clause", "LIMIT and OFFSET take a whole number, and stand at the outermost SELECT, over what is noisy",
