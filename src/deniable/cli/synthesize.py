@@ -214,7 +214,7 @@ def _lines(made: "Synthetic", out: Path, count: int, notes: tuple[str, ...]) -> 
         f"promise  {made.guarantee.unit.describe()}: {made.guarantee.curve.expression()}",
         *(f"assumes  {each}" for each in made.guarantee.assumptions),
         *(f"note     {each}" for each in notes),
-        f"saved    {count:,} synthetic rows of {', '.join(made.columns)} in {out}",
+        f"saved    {count:,} synthetic row{'s' * (count > 1)} of {', '.join(made.columns)} in {out}",
     ]
 
 
