@@ -120,10 +120,10 @@ def add(app: "typer.Typer") -> None:
                     return
             with _opened(given, reads=True) as session:
                 before = session.price_synthesis(**said, **spent)
-                if not as_json:
-                    print(before, flush=True)
                 with _spinning("counting"):
                     made = session.synthesize(**said, **spent)
+                if not as_json:
+                    print(before, flush=True)  # not before it is paid for: a refusal is one message and nothing else
                 with _spinning("fitting"):
                     count = made.count if rows is None else rows
                     notes = made.notes
