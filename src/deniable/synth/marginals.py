@@ -96,7 +96,7 @@ def checked(sizes: Sequence[int], measured: Sequence[Marginal]) -> None:
 
 def total_deviation(measured: Sequence[Marginal]) -> float:
     """The standard deviation of the noise in `total`."""
-    return math.fsum(_precision(measured)) ** -0.5
+    return 1 / math.sqrt(math.fsum(_precision(measured)))
 
 
 def _precision(measured: Sequence[Marginal]) -> list[float]:
