@@ -82,7 +82,8 @@ RULES: Final = {
         "WITH a AS (SELECT * FROM stays WHERE days > 1) SELECT COUNT(*) FROM a",
     ),
     "syntax": Rule(
-        "syntax", "the text must be SQL as DuckDB and PostgreSQL write it",
+        "syntax",
+        'the text must be SQL as DuckDB and PostgreSQL write it, with names that are words of SQL in quotes ("order")',
         "SELECT COUNT(* FROM visits", "SELECT COUNT(*) FROM visits",
     ),
     "statement": Rule(

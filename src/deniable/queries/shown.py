@@ -184,7 +184,7 @@ class Shown(ABC):
             for row in other._intervals
         )
         other._suppressed = other._touched = True
-        words = f"counts below {below:g} are not shown ({UNTOLD}), and intervals that reach below {below:g} begin at 0"
+        words = f"counts below {below:,} are not shown ({UNTOLD}), and intervals that reach below {below:,} begin at 0"
         other.adjustments = (*self.adjustments, words)
         return other
 
