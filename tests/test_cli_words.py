@@ -274,3 +274,16 @@ def test_columns_that_differ_by_case_alone_are_refused_where_a_schema_is_propose
         assert code == 2
         assert "'Ward': another column has this name, but for upper and lower case; rename one" in plain(said)
         assert "id" not in plain(said).partition("deniable: ")[2].split()
+
+
+def test_whom_an_account_protects_had_to_be_said_again_beside_a_schema(above) -> None:
+    """A schema may leave it open; the account knows. Where a schema says another, that is refused as before."""
+    Path("a.yaml").write_text(SCHEMA.replace("    neighbours: add/remove\n", ""), encoding="utf-8")
+    code, said = refused("ask", "p/a.parquet", COUNT, "--schema", "a.yaml", "--budget", "1", "--epsilon", "0.1")
+    assert (code, "does not say who is protected" in plain(said), "--each-row" in plain(said)) == (2, True, True)
+    asked("ask", "p/a.parquet", COUNT, "--schema", "a.yaml", "--each-row", "--budget", "1", "--epsilon", "0.1")
+    asked("ask", "p/a.parquet", COUNT, "--schema", "a.yaml", "--epsilon", "0.1")
+    asked("price", "p/a.parquet", COUNT, "--schema", "a.yaml", "--epsilon", "0.1")
+    Path("b.yaml").write_text(SCHEMA.replace("add/remove", "replace"), encoding="utf-8")
+    code, said = refused("ask", "p/a.parquet", COUNT, "--schema", "b.yaml", "--epsilon", "0.1")
+    assert (code, "say it once" in plain(said)) == (2, False)

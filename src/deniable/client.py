@@ -550,6 +550,13 @@ class RemoteAnswer(Shown):
         rule = "rollup() is for answers of a local session: an answer of a server does not tell the law of its noise"
         raise InvalidOperation(f"{rule}; ask for the coarser table: it is read off this one at no cost")
 
+    def adding_up_to(self, *totals: object, invariants: object = None) -> Never:
+        """Only an answer of a local session can be fitted: ask for tables that belong together in one batch."""
+        rule = (
+            "adding_up_to() is for answers of a local session: an answer of a server does not tell the law of its noise"
+        )
+        raise InvalidOperation(f"{rule}; ask for tables that belong together in one batch: they add up")
+
     def shares(self) -> RemoteAnswer:
         """Only an answer of a local session knows the noise of its sums: ask for the shares in SQL."""
         rule = "shares() is for answers of a local session: an answer of a server does not tell the law of its noise"

@@ -301,6 +301,9 @@ def require_path(name: str, given: object, example: str) -> str:
 
 def require_names(amounts: tuple[object, ...]) -> None:
     """InvalidParameter if what to spend was said without a name: 0.1 may be an ε, a μ or a share."""
+    if amounts and isinstance(amounts[0], list | tuple):
+        remedy = "write columns=[...], and epsilon=0.1 for what to spend"
+        raise InvalidParameter("columns", type_of(amounts[0]), "must be named", remedy)
     if amounts:
         raise InvalidParameter(
             "cost", amounts[0], "must be named", "write epsilon=0.1; or one of mu=, rho=, share=, within="

@@ -448,6 +448,11 @@ def test_bad_weights_and_targets_are_refused_and_nothing_is_charged() -> None:
         for within in ([1, 2], [None] * 4, [-1, 1, 1, 1], [1, 2, 3, "x"], 0, math.inf):
             with pytest.raises(InvalidParameter):
                 s.batch(TABLES, within=within)
+        for more in ({"weights": [1, 2], "mu": 1}, {"within": [1, 2]}):
+            with pytest.raises(InvalidParameter, match="there are 4 questions and 2 numbers"):
+                s.batch(TABLES, **more)
+        with pytest.raises(InvalidParameter, match="give a number for one of them"):
+            s.batch(TABLES, within=[None] * 4)
         with pytest.raises(InvalidParameter, match="exactly one"):
             s.batch(TABLES, within=10, mu=1)
         with pytest.raises(InvalidParameter, match="of its own"):

@@ -164,3 +164,27 @@ def test_every_file_says_how_people_are_protected(tables: Publication, tmp_path:
     about = [path.with_name(f"{path.name}-metadata.json") for path in tables.to_csv(tmp_path / "csv")]
     assert all(protection in path.read_text("utf-8") for path in about)
     assert protection in tables.to_html()
+
+
+def test_a_suppressed_count_was_said_to_be_divided_by_zero(tables: Publication) -> None:
+    """Below the table stood that "the noisy numbers give none", beside the note that small counts are not shown."""
+    done = tables.rounded().suppressed(below=10**9)
+    assert all(cell is None for cell in done[0]["n"])
+    assert not any("noisy numbers give none" in note for table in done for note in table.notes)
+    assert "counts below 1,000,000,000 are not shown (–)" in done.adjustments[-1]
+    assert "counts below 1,234,567.5 are" in tables.suppressed(below=1_234_567.5).adjustments[-1], "was 1.23457e+06"
+    assert "noisy numbers give none" not in done.to_latex()
+
+
+def test_a_page_without_a_title_is_called_after_its_tables(tables: Publication) -> None:
+    assert "<title>Visits by ward and sex; Visits by ward; Visits by sex; All</title>" in tables.to_html()
+    assert "<title>Visits</title>" in tables.to_html(title="Visits")
+
+
+def test_a_file_in_the_place_of_a_folder_is_named(tables: Publication, tmp_path: Path) -> None:
+    taken = tmp_path / "all.csv"
+    taken.write_text("mine")
+    for write in (tables.to_csv, tables.to_excel_csv, tables.to_parquet):
+        with pytest.raises(InvalidParameter, match="name a folder"):
+            write(taken)
+    assert taken.read_text() == "mine"

@@ -182,8 +182,10 @@ def test_what_cannot_be_rolled_up_is_refused() -> None:
             with pytest.raises(InvalidParameter, match="add up"):
                 s.sql(text, mu=1).rollup()
         fitted = fine.adding_up_to(s.sql(TOTAL, mu=1))
-        with pytest.raises(InvalidParameter, match="moved"):
+        with pytest.raises(InvalidParameter, match=r"moved .*; add up the answer as it came"):
             fitted.rollup("ward")
+        with pytest.raises(InvalidParameter, match=r"moved .*; take shares of the answer as it came"):
+            fitted.shares()
 
 
 @pytest.mark.parametrize("kind", BUDGETS)

@@ -180,11 +180,15 @@ def test_no_neighbours_of_a_tiny_table_are_told_apart_by_more(rows: int, relatio
         ({"forbid": [{"sex": "f", "age": (None, 50)}, {"age": (51, None)}, {"sex": "m"}]}, "every row"),
         ({"workload": [5]}, "must list columns"),
         ({"columns": [["sex"]]}, "by name"),
+        ({"columns": "sex"}, r'write columns=\["sex"\]'),
+        ({"bins": {"age": 1000}}, "those of age"),
+        ({"forbid": [{"at": ("2024-02-01", None)}]}, "with its time"),
         ({"unlisted": "city"}, "must be a list"),
         ({"unlisted": ["sex"]}, "has keys or bounds"),
         ({"unlisted": ["nowhere"]}, "none of the columns"),
         ({"rows": 0}, "about how many rows"),
         ({"rows": 3}, "noise drowns 3 rows"),
+        ({"rows": 1}, "noise drowns 1 row:"),
         ({"epsilon": None, "share": 1e-20}, "noise drowns"),
         ({"delta": 1e-9}, "nobody listed"),
         ({"bins": {"age": 100, "pay": 256, "at": 256}, "workload": [("age", "pay", "at")]}, "cells"),
@@ -196,6 +200,26 @@ def test_bad_input_is_refused_and_nothing_charged(asked: dict[str, Any], said: s
         with pytest.raises(InvalidParameter, match=said):
             s.synthesize(**given)
         assert s.ledger.charged.units == 0
+
+
+def test_whose_row_it_is_was_refused_with_advice_for_other_questions() -> None:
+    with opened(people(50).assign(who=range(50)), unit=dn.Unit.person("who", rows=1)) as s:
+        with pytest.raises(InvalidParameter, match="leave it out"):
+            s.synthesize(columns=["sex", "who"], epsilon=1)
+        with pytest.raises(InvalidParameter, match=r"write columns=\[...\]"):
+            s.synthesize("people", ["sex"], epsilon=1)
+        assert s.ledger.charged.units == 0
+
+
+def test_a_rule_up_to_the_last_day_of_all_was_an_error_of_python() -> None:
+    """Bins begin behind the end of a range, and behind the last day there is none."""
+    with opened(people(50)) as s:
+        for ends in ((None, dt.datetime.max), ("2024-07-01 00:00", dt.datetime.max)):
+            price = s.price_synthesis(columns=["sex", "at"], epsilon=1, forbid=[{"at": ends, "sex": "m"}])
+            assert price.asked.forbidden.boxes
+    table = pd.DataFrame({"day": [dt.date(2024, 5, 5)] * 9})
+    with opened(table, schema={"day": dn.Domain.date("2024-01-01", "9999-12-31", nullable=False)}) as s:
+        assert s.price_synthesis(epsilon=1, forbid=[{"day": (dt.date(2025, 1, 1), dt.date.max)}]).fits
 
 
 def test_a_price_for_no_rows_is_refused() -> None:
@@ -379,6 +403,11 @@ def test_tables_and_quality_tell_their_errors() -> None:
             ("sex", "age"),
             ("pregnant", "age"),
         }
+        assert made.quality["sex"] == made.quality["sex",]
+        assert made.quality["age", "sex"] == made.quality["sex", "age"]
+        for unknown in ("nowhere", ("sex", "pregnant", "age"), 5):
+            with pytest.raises(InvalidParameter, match="was not counted"):
+                made.quality[unknown]
         assert 0 < made.quality.mean < made.quality.mean_in_rows < 0.2
         assert set(made.quality.in_rows) == set(made.quality)
         assert "sex × age" in repr(made.quality)
@@ -433,6 +462,8 @@ def test_sql_is_answered_from_synthetic_rows_and_says_so() -> None:
         assert "synthetic rows" in repr(found)
         assert "synthetic rows" in found.to_pandas().attrs["note"]
         assert made.sql("SELECT COUNT(*) FROM people", count=7).rows == ((7,),)
+        with pytest.raises(InvalidParameter, match='the table is called "people"'):
+            made.sql("SELECT COUNT(*) FROM person")
 
 
 @pytest.mark.parametrize(
@@ -505,6 +536,32 @@ def test_a_fitted_table_calls_its_error_a_standard_error_and_says_what_a_bin_is(
     answered = str(made.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex ORDER BY sex")).splitlines()
     assert answered[0].split() == ["sex", "n"]
     assert answered[2].startswith("f ")
+
+
+def test_a_bin_of_one_value_is_that_value() -> None:
+    """Of a column of 0 and 1 it was said that each stands for a bin."""
+    table = pd.DataFrame({"yes": [0, 1] * 100, "age": [3, 40] * 100})
+    schema = {"yes": dn.Domain.integer(0, 1), "age": dn.Domain.integer(0, 99)}
+    made = opened(table, schema=schema).synthesize(epsilon=1)
+    assert made.table("yes").notes == ()
+    assert made.table("yes", "age").notes == ("A value of age stands for the bin that begins with it.",)
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=["pure", "gaussian", "zcdp"])
+def test_the_standard_error_of_a_count_left_out_that_of_the_number_of_rows(budget: Any) -> None:
+    """A column of one value: its count is the noisy number of rows, and was told with an error of 0."""
+    table, schema = pd.DataFrame({"only": ["a"] * 900}), {"only": dn.Domain.text("a", nullable=False)}
+    with opened(table, budget, schema=schema) as s:
+        noise = s.price_synthesis(share=0.01).deviations[0]
+        assert noise > 1
+        assert s.synthesize(share=0.01).table("only").cells[0].error == pytest.approx(noise, rel=1e-6)
+        assert s.synthesize(share=0.01, rows=900).table("only").cells[0].error == 0
+    with opened(budget=budget) as s:
+        price, made = s.price_synthesis(columns=FEW, share=0.1), s.synthesize(columns=FEW, share=0.1)
+        sums = [1 / (size * deviation**2) for size, deviation in zip((2, 2, 4), price.deviations, strict=True)]
+        for cell in made.table("sex").cells:
+            assert cell.error is not None
+            assert cell.error >= cell.count / made.count * sum(sums) ** -0.5
 
 
 def test_whole_numbers_stay_whole_where_some_are_missing() -> None:

@@ -19,7 +19,8 @@ import pytest
 import deniable as dn
 from deniable.errors import InvalidParameter
 from deniable.queries.answers import Answer
-from deniable.queries.written import _guarded, latex
+from deniable.queries.shown import Shown
+from deniable.queries.written import Sheet, _guarded, latex
 
 HOSTILE = (
     "=HYPERLINK(\"http://x\")", "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "＝1+1", "<script>alert(1)</script>",
@@ -185,3 +186,30 @@ def test_an_empty_table_is_a_table(answer: Answer, tmp_path: Path) -> None:
 def test_a_title_must_be_text(answer: Answer) -> None:
     with pytest.raises(InvalidParameter, match="text"):
         answer.to_html(title=5)  # type: ignore[arg-type]
+
+
+def test_the_name_of_a_column_was_written_with_a_capital() -> None:
+    """ "N: where no number is told" stood below a table whose column is n; other notes begin like sentences."""
+    sheet = Sheet("t", _Noted(["n", "m"], [[1, 2]], [[None, None]], 0.95, measured=frozenset(), counts=frozenset()))
+    assert sheet.notes == ("n: far off.", "m, n: none.", "Note that it is so.")
+
+
+class _Noted(Shown):
+    notes = ("n: far off", "m, n: none", "note that it is so")
+
+    def _papers(self) -> str:
+        return ""
+
+    def _entry(self) -> int:
+        return 1
+
+
+def test_one_row_was_called_rows() -> None:
+    one = _Noted(["n"], [[1]], [[None]], 0.95, measured=frozenset(), counts=frozenset())
+    assert repr(one) == "<_Noted: 1 row of n; entry 1>"
+
+
+def test_a_folder_that_is_not_there_is_said_of_the_file_that_was_named(answer: Answer, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as refused:
+        answer.to_csv(tmp_path / "nowhere" / "one.csv")
+    assert refused.value.filename == str(tmp_path / "nowhere" / "one.csv")

@@ -134,6 +134,8 @@ def test_the_price_of_a_list_and_weights_are_those_of_a_local_session(
     assert 0 <= served[0].ledger.budget.cost(epsilon=0.5).units - paid < 10  # each share is rounded down to whole units
     with pytest.raises(InvalidOperation, match="at no cost"):
         answers[0].rollup("sex")
+    with pytest.raises(InvalidOperation, match="ask for tables that belong together in one batch"):
+        answers[0].adding_up_to(answers[1])
     fair = session.price_batch(texts, epsilon=0.5, weights="fair")
     assert fair.cost == price.cost
     assert fair.split != price.split

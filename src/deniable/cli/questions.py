@@ -338,10 +338,22 @@ def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
         given_one = "--unit" if rows is None else most
         rule = f"--unit and {most} go together"
         raise InvalidParameter(given_one, NOTHING, rule, f"write --unit patient_id {most} 20")
-    if given["schema"] is not None or known is not None:
-        return known if given["schema"] is None else None
+    if given["schema"] is not None:
+        return _left_open(given, known)
+    if known is not None:
+        return known
     remedy = f"write --unit patient_id {most} 20, or --each-row if nobody has two rows, or name a --schema that says it"
     raise InvalidParameter("--unit", NOTHING, "must be given: it says who is protected", remedy)
+
+
+def _left_open(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
+    """Whom the account protects, where the schema does not say whom. Where it says another, the ledger refuses it."""
+    from deniable.tables.schema import read_schema
+
+    if known is None:
+        return None
+    table = read_schema(given["schema"], unit=known).get(next(iter(_named(given["source"], given["table"]))))
+    return known if table is not None and table.unit == known else None
 
 
 def _same(given: dict[str, Any], asked: "Unit", known: "Unit | None") -> "Unit":

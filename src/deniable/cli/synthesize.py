@@ -122,10 +122,10 @@ def add(app: "typer.Typer") -> None:
                     return
             with _opened(given, reads=True) as session:
                 before = session.price_synthesis(**said, **spent)
-                if not as_json:
-                    print(before, flush=True)
                 with _spinning("counting"):
                     made = session.synthesize(**said, **spent)
+                if not as_json:
+                    print(before, flush=True)  # not before it is paid for: a refusal is one message and nothing else
                 with _spinning("fitting"):
                     count = made.count if rows is None else rows
                     notes = made.notes
@@ -219,7 +219,7 @@ def _lines(made: "Synthetic", out: Path, count: int, notes: tuple[str, ...]) -> 
         f"promise  {made.guarantee.unit.describe()}: {made.guarantee.curve.expression()}",
         *(f"assumes  {each}" for each in made.guarantee.assumptions),
         *(f"note     {each}" for each in notes),
-        f"saved    {count:,} synthetic rows of {', '.join(made.columns)} in {out}",
+        f"saved    {count:,} synthetic row{'s' * (count > 1)} of {', '.join(made.columns)} in {out}",
     ]
 
 

@@ -145,9 +145,15 @@ class Answer(Shown):
         )
 
     def _missing_note(self) -> str:
-        """Which columns have no number where one was asked for: that too is made by noise, and no error."""
+        """Which columns have no number where one was asked for: that too is made by noise, and no error.
+
+        A count that is not told was suppressed, and the adjustments say so.
+        """
         columns = zip(self._names, self._noisy, strict=True)
-        missing = [name for name, noisy in columns if noisy and any(cell is None for cell in self[name])]
+        told = self._counts if self._suppressed else frozenset()
+        missing = [
+            name for name, noisy in columns if noisy and name not in told and any(cell is None for cell in self[name])
+        ]
         if not missing:
             return ""
         return (
@@ -245,7 +251,7 @@ class Answer(Shown):
         """
         from deniable.queries import rollups
 
-        rollups.check(self._plan, moved=self._was_moved)
+        rollups.check(self._plan, moved=self._was_moved, asked="add up")
         keep = rollups.places_of(self._plan, keys)
         plan = rollups.coarser(self._plan, keep, self._budget)
         summed = rollups.rolled_up(self._plan, plan, self._released, keep, self._budget)
@@ -269,7 +275,7 @@ class Answer(Shown):
         """The same with some columns as shares of the total, each times its factor (100, for per cent)."""
         from deniable.queries import rollups
 
-        rollups.check(self._plan, moved=self._was_moved)
+        rollups.check(self._plan, moved=self._was_moved, asked="take shares of")
         rollups.check_shares(self._plan, list(factors))
         found = rollups.parts_of_total(self._plan, self._released, self._budget, self.confidence)
         order = _order(self._plan, self._released, self._budget, self.confidence)

@@ -108,7 +108,10 @@ def _binned(given: Any, column: Column) -> list[int]:
             continue
         if any(end is not None and kind_of(end) is not column.domain.kind for end in each):
             rule = f"must be of the kind of {column.name}, {column.domain.kind.value}"
-            raise InvalidParameter("forbid", column.name, rule, "write one value, or (low, high)")
+            remedy = "write one value, or (low, high)"
+            if column.domain.kind is Kind.TIMESTAMP:
+                remedy += ', each with its time: "2024-02-01 00:00"'
+            raise InvalidParameter("forbid", column.name, rule, remedy)
         low, high = each
         found += [
             i for i, start in enumerate(starts) if (low is None or start >= low) and (high is None or start <= high)
@@ -145,6 +148,6 @@ def _behind(value: Any) -> Any:
         return value + 1
     if isinstance(value, float):
         return math.nextafter(value, math.inf)
-    if isinstance(value, dt.datetime):
-        return value + dt.timedelta(microseconds=1)
-    return value + dt.timedelta(days=1) if isinstance(value, dt.date) else None
+    if not isinstance(value, dt.date) or value in {dt.date.max, dt.datetime.max}:  # of its kind there is none above
+        return None
+    return value + (dt.timedelta(microseconds=1) if isinstance(value, dt.datetime) else dt.timedelta(days=1))

@@ -344,14 +344,18 @@ def _prepared(
     answers: Sequence[Answer], invariants: Invariants | None, parameter: str
 ) -> tuple[tuple[Answer, ...], Side, tuple[Margin, ...], tuple[str, ...]]:
     from deniable.queries.answers import Answer
+    from deniable.queries.shown import Shown
 
     found: list[Answer] = []
     for each in answers:
         if not isinstance(each, Answer):
-            raise InvalidParameter(
-                parameter, type_of(each), "must be answers of a local session, which tell the law of their noise",
-                "of a server, ask for tables that belong together in one batch: they add up",
-            )  # fmt: skip
+            remedy = (
+                "of a server, ask for tables that belong together in one batch: they add up"
+                if isinstance(each, Shown)
+                else "declare totals that are public by invariants="
+            )
+            rule = "must be answers of a local session, which tell the law of their noise"
+            raise InvalidParameter(parameter, type_of(each), rule, remedy)
         joint = each._joint
         if each._touched or (joint is not None and joint[0].done):
             rule = "was rounded, raised to 0 or suppressed already, which no fit can take into account"

@@ -225,7 +225,7 @@ def refuse_useless(price: SynthesisPrice, rows: int | None) -> None:
         _check_rows(rows)
     most = MOST_ROWS if rows is None else rows
     if price.least_rows > most:
-        there = "a table of 10⁹ rows" if rows is None else f"{rows:,} rows"
+        there = "a table of 10⁹ rows" if rows is None else f"{rows:,} row{'s' * (rows > 1)}"
         raise InvalidParameter(
             "cost", NOTHING, f"pays for so little that noise drowns {there}: {price.least_rows:,} rows would be needed",
             "spend more, take fewer columns or bins, or count single columns alone: method=\"independent\"",

@@ -165,6 +165,10 @@ class Publication:
 
     def _files(self, folder: str | Path, suffix: str) -> Iterator[tuple[Path, written.Sheet]]:
         place = Path(folder)
+        if place.is_file():
+            raise InvalidParameter(
+                "folder", str(place), "is a file", "name a folder: each table gets a file of its own"
+            )
         place.mkdir(parents=True, exist_ok=True)
         for name, each in self._sheets():
             yield place / f"{name}.{suffix}", each

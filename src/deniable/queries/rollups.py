@@ -71,12 +71,12 @@ def coarser(plan: Plan, keep: Sequence[int], budget: Budget) -> Plan:
     return plan_under(asked(question.relation, kept, question.measures, Post(columns), options), budget)
 
 
-def check(plan: Plan, *, moved: bool) -> None:
-    """Refuse what does not add up, and numbers that are not those that were released."""
+def check(plan: Plan, *, moved: bool, asked: str) -> None:
+    """Refuse what does not add up, and numbers that are not those that were released; `asked` says what for."""
     _check_additive(plan)
     if moved:
         rule = "was moved to add up to something else, raised, rounded, or turned into shares"
-        raise InvalidParameter("answer", NOTHING, rule, "roll up the answer as it came, and fit afterwards")
+        raise InvalidParameter("answer", NOTHING, rule, f"{asked} the answer as it came")
 
 
 def _check_additive(plan: Plan) -> None:

@@ -82,7 +82,8 @@ RULES: Final = {
         "WITH a AS (SELECT * FROM stays WHERE days > 1) SELECT COUNT(*) FROM a",
     ),
     "syntax": Rule(
-        "syntax", "the text must be SQL as DuckDB and PostgreSQL write it",
+        "syntax",
+        'the text must be SQL as DuckDB and PostgreSQL write it, with names that are words of SQL in quotes ("order")',
         "SELECT COUNT(* FROM visits", "SELECT COUNT(*) FROM visits",
     ),
     "statement": Rule(
@@ -97,8 +98,10 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits USING SAMPLE 10", "SELECT COUNT(*) FROM visits WHERE age % 10 = 0",
     ),
     "grouping": Rule(
-        "clause", "GROUP BY takes columns, expressions, positions and aliases; no ROLLUP, CUBE, sets or ALL",
-        "SELECT ward, COUNT(*) FROM visits GROUP BY ROLLUP (ward)", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
+        "clause",
+        "GROUP BY takes columns, expressions, positions and aliases; of a whole question also ROLLUP, CUBE and "
+        "GROUPING SETS; not ALL",
+        "SELECT ward, COUNT(*) FROM visits GROUP BY ALL", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
     ),
     "limit": Rule(
         "clause", "LIMIT and OFFSET take a whole number, and stand at the outermost SELECT, over what is noisy",
@@ -234,7 +237,7 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits WHERE cost < 1e999", "SELECT COUNT(*) FROM visits WHERE cost < 1e9",
     ),
     "window": Rule(
-        "window", "a window looks across people",
+        "window", "a window looks across people, but for the total of COUNT(*) * 1.0 / SUM(COUNT(*)) OVER ()",
         "SELECT SUM(cost) OVER (PARTITION BY ward) FROM visits", "SELECT ward, SUM(cost) FROM visits GROUP BY ward",
     ),
     "subquery": Rule(

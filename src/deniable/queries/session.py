@@ -295,11 +295,11 @@ class Session:
         from deniable.queries import measuring, synthesis
 
         self._open()
-        asked = synthesis.asked(
+        spend, asked = Asked.of(amounts, cost), synthesis.asked(
             table, columns, target, bins, tables=self._tables, method=method, workload=workload, forbid=forbid,
             unlisted=unlisted,
         )  # fmt: skip
-        return measuring.synthesized(self, asked, Asked.of(amounts, cost), rows, key, payer)
+        return measuring.synthesized(self, asked, spend, rows, key, payer)
 
     def price_synthesis(
         self, table: str | None = None, *amounts: Never, payer: str | None = None, **said: Any
@@ -310,8 +310,8 @@ class Session:
         from deniable.queries import measuring, synthesis
 
         wanted, cost = synthesis.apart(said)
-        asked = synthesis.asked(table, tables=self._tables, **wanted)
-        return measuring.price(self, asked, Asked.of(amounts, cost), payer)
+        spend, asked = Asked.of(amounts, cost), synthesis.asked(table, tables=self._tables, **wanted)
+        return measuring.price(self, asked, spend, payer)
 
     def measured_errors(self, synthetic: Synthetic) -> MeasuredErrors:
         """How far the counts of a synthetic table are off. NOT PRIVATE: it reads the data and charges nothing, so it is

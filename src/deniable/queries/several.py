@@ -162,8 +162,10 @@ def _each(weights: Weights, given: Sequence[Plan], names: Sequence[str]) -> list
     rule = 'must be positive numbers, one for each question, or "fair"'
     if weights is None or weights == "fair":
         return [Fraction(1)] * len(names)
-    if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) != len(given):
+    if isinstance(weights, str) or not isinstance(weights, Sequence):
         raise InvalidParameter("weights", NOTHING, rule)
+    if len(weights) != len(given):
+        raise InvalidParameter("weights", NOTHING, _counted(rule, weights, given))
     found = dict.fromkeys(names, Fraction(0))
     for made, weight in zip(given, weights, strict=True):
         number = exact_amount("weights", plain(weight), rule)
@@ -173,13 +175,17 @@ def _each(weights: Weights, given: Sequence[Plan], names: Sequence[str]) -> list
     return [found[name] for name in names]
 
 
+def _counted(rule: str, numbers: Sequence[object], given: Sequence[Plan]) -> str:
+    return f"{rule}; there are {len(given)} questions and {len(numbers)} numbers"
+
+
 def _targets(within: Within, given: Sequence[Plan], names: Sequence[str]) -> list[float | None]:
     """How near each question shall be told; of one that stands there twice, the nearer one."""
     if not isinstance(within, Sequence) or isinstance(within, str):
         return [within] * len(names)
     if len(within) != len(given):
         rule = "must be one number for all questions, or one for each (None: as exact as it comes)"
-        raise InvalidParameter("within", NOTHING, rule)
+        raise InvalidParameter("within", NOTHING, _counted(rule, within, given))
     found: dict[str, list[float]] = {name: [] for name in names}
     for made, each in zip(given, within, strict=True):
         if each is not None:
@@ -210,7 +216,8 @@ def _within(
     for group in groups:
         wanted = [None if (t := targets[i]) is None else float(exact_amount("within", plain(t))) for i in group]
         if all(each is None for each in wanted):
-            raise InvalidParameter("within", NOTHING, "names no error for tables that are measured together")
+            rule = "names no error for tables that are measured together"
+            raise InvalidParameter("within", NOTHING, rule, "give a number for one of them at least")
         tables = Jointly.of([plans[i] for i in group], session._plans.room([each.question for each in plans]))
         steps = [None if t is None else t / measured_as(plans[i]) for t, i in zip(wanted, group, strict=True)]
         made = tables.least(session.budget, steps, asked.confidence)

@@ -184,7 +184,7 @@ class Shown(ABC):
             for row in other._intervals
         )
         other._suppressed = other._touched = True
-        words = f"counts below {below:g} are not shown ({UNTOLD}), and intervals that reach below {below:g} begin at 0"
+        words = f"counts below {below:,} are not shown ({UNTOLD}), and intervals that reach below {below:,} begin at 0"
         other.adjustments = (*self.adjustments, words)
         return other
 
@@ -263,9 +263,10 @@ class Shown(ABC):
         from deniable.queries import written
 
         one = written.sheet(self, None)
+        text = written.saved(written.as_csv(one), path)
         if path is not None:
             written.saved(written.about_csv(one, Path(path).name), f"{path}-metadata.json")
-        return written.saved(written.as_csv(one), path)
+        return text
 
     def to_excel_csv(self, path: str | Path | None = None, *, title: str | None = None, separator: str = ",") -> str:
         """As CSV for a spreadsheet: UTF-8 with its mark, no cell that is a formula, and the notes below the table."""
@@ -325,7 +326,8 @@ class Shown(ABC):
         return [each for each in said if each]
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self._cells)} rows of {', '.join(self._names)}; entry {self._entry()}>"
+        rows = "1 row" if len(self._cells) == 1 else f"{len(self._cells)} rows"
+        return f"<{type(self).__name__}: {rows} of {', '.join(self._names)}; entry {self._entry()}>"
 
     def __str__(self) -> str:
         return "\n".join([*self._lines(), *wrapped(self._caption())])

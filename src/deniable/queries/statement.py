@@ -278,7 +278,8 @@ def _public(tables: Mapping[str, Table]) -> Iterable[str]:
         if table.unit is None:
             yield f"The whole table {name} is public."
             continue
-        rows = f" (at most {table.unit.rows} rows of each person are read)" if table.unit.column else ""
+        most = f"{table.unit.rows} rows of each person are" if table.unit.rows > 1 else "1 row of each person is"
+        rows = f" (at most {most} read)" if table.unit.column else ""
         columns = "; ".join(f"{column}: {_domain(each)}" for column, each in table.columns)
         yield f"Of {name}{rows}: {columns}."
 

@@ -62,6 +62,14 @@ class Column:
     found: bool = False
     """Whether its keys are those that a noisy count showed: all other values are told as missing."""
 
+    @property
+    def coarse(self) -> bool:
+        """Whether a bin may hold several values."""
+        if not self.binned or self.domain.bounds is None or self.domain.kind not in {Kind.INTEGER, Kind.DATE}:
+            return self.binned
+        low, high = self.domain.bounds
+        return sum(value is not None for value in self.values) <= int(high - low)
+
     def expression(self) -> Expression:
         """What the rows are counted by."""
         if self.found:
@@ -197,9 +205,16 @@ def asked(
     name = private[0] if table is None else table
     frame = Frame.of(name, tables)
     unit = tables[name].unit
-    told = [each for each in frame.columns if unit is None or each != unit.column] if columns is None else list(columns)
+    whose = None if unit is None else unit.column
+    if isinstance(columns, str):
+        raise InvalidParameter("columns", columns, "must be a list of names", f'write columns=["{columns}"]')
+    told = [each for each in frame.columns if each != whose] if columns is None else list(columns)
     if not all(isinstance(each, str) for each in told):
         raise InvalidParameter("columns", NOTHING, "must be given by name", 'write columns=["sex", "age"]')
+    if whose in told:
+        raise InvalidParameter(
+            "columns", whose, "says whose row it is, and a synthetic row is nobody's", "leave it out"
+        )
     if twice := next((each for each in told if told.count(each) > 1), None):
         raise InvalidParameter("columns", twice, "is named twice")
     if not 1 <= len(told) <= MOST_COLUMNS:
@@ -251,8 +266,8 @@ def asked(
     places_found = tuple(i for i, each in enumerate(found) if each.name in unlisted)
     forbidden = Forbidden.of(sizes, [facts.places(rule, found) for rule in rules])
     if forbidden.forbids_all(sizes):
-        rule = "forbid every row that there could be"
-        raise InvalidParameter("forbid", len(rules), rule, "are the rules the right way round?")
+        rule = "the rules forbid every row that there could be"
+        raise InvalidParameter("forbid", NOTHING, rule, "are they the right way round?")
     finding = tuple(frame.group_by(c=col(found[place].name)).agg(n=count()) for place in places_found)
     questions = _questions(frame, found, measured)
     return Synthesis(
@@ -301,7 +316,7 @@ def counted(
 
 def _column(name: str, domain: Domain, bins: int | None, unlisted: bool, cuts: Sequence[Any]) -> Column:
     if bins is not None and (isinstance(bins, bool) or not isinstance(bins, int) or not 2 <= bins <= MOST_BINS):
-        raise InvalidParameter("bins", bins, f"must be a whole number from 2 to {MOST_BINS}")
+        raise InvalidParameter("bins", bins, f"those of {name} must be a whole number from 2 to {MOST_BINS}")
     if unlisted:
         return _stand_in(name, domain, bins or USUAL_BINS)
     missing = (None,) if domain.nullable else ()

@@ -20,7 +20,7 @@ from deniable.queries.rules import choices
 from deniable.queries.shown import UNTOLD, key_said, laid_out, library, nullable
 from deniable.queries.synthesis import MOST_ROWS
 from deniable.synth import Doubt, Marginal, Mixture, draw, fit, raked
-from deniable.synth.marginals import total
+from deniable.synth.marginals import total, total_deviation
 from deniable.tables.kinds import Kind
 
 if TYPE_CHECKING:
@@ -126,13 +126,16 @@ class Synthetic:
         return Rows({name: drawn[name] for name in self.columns}, kinds)
 
     def table(self, *columns: str) -> Table:
-        """The fitted counts by some columns, each with the error that is expected of it."""
+        """The fitted counts by some columns, each with the error that is expected of it: that of its share of the rows
+        and, unless the number of rows was said, that of their noisy number.
+        """
         places = self._places(columns)
-        off = self._doubt.cells(*places)
-        counts = self._marginal(*places) * self.count
+        off, shares = self._doubt.cells(*places), self._marginal(*places)
+        counts, rows_off = shares * self.count, 0.0 if self._told_rows else total_deviation(self.marginals)
         cells = list(itertools.product(*(self._asked.columns[place].values for place in places)))
-        errors = [None] * len(cells) if off is None else [float(each) for each in (off * self.count).ravel()]
-        binned = [each.name for each in (self._asked.columns[place] for place in places) if each.binned]
+        known = None if off is None else np.hypot(off * self.count, shares * rows_off).ravel()
+        errors = [None] * len(cells) if known is None else [float(each) for each in known]
+        binned = [each.name for each in (self._asked.columns[place] for place in places) if each.coarse]
         return Table(columns, cells, [float(each) for each in counts.ravel()], errors, binned)
 
     def sql(self, question: str, *, count: int | None = None) -> Worked:
@@ -292,6 +295,15 @@ class Quality(dict[tuple[str, ...], float]):
         super().__init__(fitted)
         self.in_rows: Final = dict(in_rows)
         """The same of as many synthetic rows as the table has. Fewer rows are further off."""
+
+    def __missing__(self, columns: object) -> float:
+        """A table by the name of its one column, or by its columns in another order."""
+        names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, tuple) else []
+        for each in self:
+            if len(each) == len(names) and set(each) == set(names):
+                return self[each]
+        rule = "was not counted, and nothing is known of its error"
+        raise InvalidParameter("columns", columns, rule, "look at list(quality)")
 
     @property
     def mean(self) -> float:

@@ -73,7 +73,8 @@ class Sheet:
     @property
     def notes(self) -> tuple[str, ...]:
         """What stands below it, a sentence each."""
-        return tuple(_sentence(each) for each in self.answer._remarks() if not each.startswith("± is"))
+        said = (each for each in self.answer._remarks() if not each.startswith("± is"))
+        return tuple(_sentence(each, self.answer.columns) for each in said)
 
     @property
     def interval_words(self) -> str:
@@ -97,8 +98,11 @@ def sheet(answer: Shown, title: str | None) -> Sheet:
     return Sheet(title, answer)
 
 
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "?", "!")) else ".")
+def _sentence(words: str, columns: Sequence[str]) -> str:
+    """With a capital and a full stop; the name of a column stays as it is."""
+    named = words.startswith(tuple(f"{name}{after}" for name in columns for after in ":,"))
+    begun = words if named else words[:1].upper() + words[1:]
+    return begun + ("" if words.endswith((".", "?", "!")) else ".")
 
 
 def saved(text: str, path: str | Path | None, *, encoding: str = "utf-8") -> str:
@@ -233,7 +237,7 @@ def _between(cell: Cell, around: tuple[float, float] | None) -> str:
 
 def as_html(sheets: Sequence[Sheet], *, title: str, statement: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
     """A page of its own, without anything from elsewhere: each table with a caption and its notes; then the statement,
-    section by section.
+    section by section. Without a title the window is called after the tables.
     """
     said = [(name, escape(" ".join(each)).replace("e^ε", "e<sup>ε</sup>")) for name, each in statement]
     about = "".join(f"<p><strong>{escape(name)}.</strong> {each}</p>" for name, each in said)
@@ -242,11 +246,11 @@ def as_html(sheets: Sequence[Sheet], *, title: str, statement: Sequence[tuple[st
     if common:
         body += f"<section><h2>Notes on all tables</h2>{_list(common)}</section>"
     method = f"<section><h2>Method</h2>{about}</section>" if about else ""
-    heading = f"<h1>{escape(title)}</h1>" if title else ""
+    heading, called = f"<h1>{escape(title)}</h1>" if title else "", title or "; ".join(each.title for each in sheets)
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>{heading}{body}{method}</body></html>\n"
+        f"<title>{escape(called)}</title><style>{STYLE}</style></head><body>{heading}{body}{method}</body></html>\n"
     )
 
 

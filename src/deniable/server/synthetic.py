@@ -249,7 +249,7 @@ def is_published(release: ReleaseRecord) -> bool:
 def checked_rows(count: int | None) -> int | None:
     """InvalidParameter where a download would be too large."""
     if count is not None and not 1 <= count <= MOST_ROWS:
-        raise InvalidParameter("rows", NOTHING, f"must be from 1 to {MOST_ROWS:,}", "download several times")
+        raise InvalidParameter("rows", NOTHING, f"must be from 1 to {MOST_ROWS:,}", "for more, download several times")
     return count
 
 

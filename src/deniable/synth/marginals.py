@@ -94,8 +94,18 @@ def checked(sizes: Sequence[int], measured: Sequence[Marginal]) -> None:
             raise InvalidParameter("variance", each.variance, "must be finite and above 0")
 
 
+def total_deviation(measured: Sequence[Marginal]) -> float:
+    """The standard deviation of the noise in `total`."""
+    return 1 / math.sqrt(math.fsum(_precision(measured)))
+
+
+def _precision(measured: Sequence[Marginal]) -> list[float]:
+    """One over the variance of the sum of each marginal."""
+    return [1 / (each.variance * each.counts.size) for each in measured]
+
+
 def total(measured: Sequence[Marginal]) -> float:
     """The number of rows: every marginal counts all of them, so the sums are merged by inverse variance."""
-    precision: list[float] = [1 / (each.variance * each.counts.size) for each in measured]
+    precision = _precision(measured)
     sums: list[Any] = [each.counts.sum() for each in measured]
     return max(1.0, math.fsum(p * float(s) for p, s in zip(precision, sums, strict=True)) / math.fsum(precision))

@@ -265,7 +265,10 @@ def _unit(name: str, record: Mapping[str, Any], unit: Unit | None) -> Unit | Non
     if "neighbours" in record:
         return Unit(relation, rows=1)
     if unit is None:
-        raise UnreadableRecord(f"{name}: needs person and rows, or neighbours for rows alone, or public: true")
+        raise UnreadableRecord(
+            f"{name}: does not say who is protected; write person and rows, or neighbours where each row is a person, "
+            "or public: true, or say it beside the schema: unit=, in a shell --unit or --each-row"
+        )
     return unit
 
 

@@ -42,4 +42,5 @@ def answered(name: str, rows: Any, question: str) -> tuple[list[str], list[tuple
             return [each[0] for each in found.description or ()], found.fetchall()
         except duckdb.Error as wrong:  # about public rows: what it says holds no data
             said = str(wrong).splitlines()[0][:300]
-        raise InvalidParameter("question", question[:200], f"cannot be answered from synthetic rows: {said}")
+        rule = f"cannot be answered from synthetic rows: {said}"
+        raise InvalidParameter("question", question[:200], rule, f"the table is called {quoted}")

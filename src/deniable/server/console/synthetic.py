@@ -102,7 +102,7 @@ def _asked(visit: Visit) -> SynthesisBody:
     chosen = visit.form.getlist("column")
     offered = {value: (table, column) for value, column, table in _offered(visit)}
     if not chosen or len(chosen) > _MOST or any(each not in offered for each in chosen):
-        raise InvalidParameter("columns", NOTHING, f"must be 1 to {_MOST} of those offered")
+        raise InvalidParameter("columns", NOTHING, f"must be 1 to {_MOST} of those offered", "tick some")
     found = [offered[str(each)] for each in chosen]
     if len({table for table, _ in found}) > 1:
         raise InvalidParameter("columns", NOTHING, "must be of one table")
