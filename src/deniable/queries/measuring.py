@@ -79,7 +79,7 @@ class SynthesisPrice:
     def _off(self, index: int) -> float:
         """Half the sum of all cells' expected distances."""
         cells = np.prod([self.asked.sizes[place] for place in self.asked.measured[index]])
-        return float(_HALF_NORMAL * self.deviations[index] * cells / 2)
+        return float(_distance(self.budget, self.deviations[index]) * cells / 2)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -211,6 +211,14 @@ def _bill(session: Session, asked: Synthesis, amounts: Asked, left: Cost) -> _Bi
     return _Bill(
         asked, tuple(tasks[: len(finding)]), tuple(tasks[len(finding) :]), bool(finding) and each_delta.delta is None
     )
+
+
+def _distance(budget: Budget, deviation: float) -> float:
+    """How far noise of this standard deviation moves a count in the mean: E|x|."""
+    if budget.currency != "epsilon":
+        return _HALF_NORMAL * deviation
+    variance = deviation**2  # of discrete Laplace noise, 1/(cosh a - 1), where E|x| = 1/sinh a
+    return variance / math.sqrt(2 * variance + 1)
 
 
 def _told(bill: _Bill, budget: Budget, left: Cost) -> SynthesisPrice:

@@ -360,8 +360,8 @@ def _within(start: Any, end: Any, is_last: bool, at: float) -> Any:
     """A value of a bin that begins at `start` and ends before `end`; the last one holds its end."""
     if isinstance(start, int):
         return start + int(at * (end - start + is_last))
-    if isinstance(start, dt.datetime):
-        return start + (end - start) * at
-    if isinstance(start, dt.date):
-        return start + dt.timedelta(days=int(at * ((end - start).days + is_last)))
-    return min(max(start + (end - start) * at, start), end)
+    if isinstance(start, dt.date):  # days, or moments: whole steps, so that none is rounded up to the next bin
+        step = dt.timedelta(microseconds=1) if isinstance(start, dt.datetime) else dt.timedelta(days=1)
+        return start + int(at * ((end - start) // step + is_last)) * step
+    last = end if is_last else math.nextafter(end, -math.inf)
+    return min(max(start + (end - start) * at, start), last)
