@@ -357,6 +357,20 @@ def test_rules_cost_nothing_and_change_no_entry() -> None:
         assert (first.marginals[2].counts == ruled.marginals[2].counts).all()
 
 
+def test_rules_were_not_told_where_the_guarantee_is() -> None:
+    with opened() as s:
+        plain = s.synthesize(columns=FEW, epsilon=1)
+        ruled = s.synthesize(columns=FEW, forbid=[{"sex": "m", "pregnant": True}], epsilon=1)
+        told = "the rules of what cannot be (sex × pregnant) were not made from the data"
+        assert ruled.guarantee.assumptions == (*plain.guarantee.assumptions, told)
+        assert "by declared rules about sex × pregnant, are in no row" in " ".join(ruled.statement().sentences)
+        assert "rules" not in " ".join(plain.statement().sentences)
+        said = {"table": "people", "columns": FEW, "forbid": [{"sex": "m", "pregnant": True}]}
+        again = synthetic_records.read_record(synthetic_records.record_of(ruled, said, s.tables))
+        assert again.guarantee.assumptions[-1] == told
+        assert again.statement().sentences == ruled.statement().sentences
+
+
 @pytest.mark.parametrize("epsilon", [0.02, 2])
 def test_laplace_noise_was_told_as_normal_noise(epsilon: float) -> None:
     """E|x| of discrete Laplace noise is 13 % less than that of normal noise as wide."""

@@ -297,7 +297,8 @@ def papers(
     receipt = Receipt(
         entry.charge, entry.question, entry.cost, left, session.budget, replayed, entry.time, entry.version
     )
-    promise = Guarantee(session.budget.curve(entry.cost), session._ledger.unit, assumptions=ASSUMPTIONS)
+    assumptions = (*ASSUMPTIONS, *asked.assumptions)
+    promise = Guarantee(session.budget.curve(entry.cost), session._ledger.unit, assumptions=assumptions)
     return asked, Measured(tuple(plans), tuple(released), session.budget, promise, receipt)
 
 

@@ -139,6 +139,17 @@ class Synthesis:
         """A marginal in words."""
         return " × ".join(self.columns[place].name for place in places)
 
+    @property
+    def ruled(self) -> tuple[str, ...]:
+        """What each rule about combinations that cannot be is about, in words, each once."""
+        return tuple(dict.fromkeys(self.told(sorted(box)) for box in self.forbidden.boxes))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true for the guarantee to hold of what is read off it, beside what holds of every answer."""
+        about = ", ".join(self.ruled)
+        return (f"the rules of what cannot be ({about}) were not made from the data",) if about else ()
+
     def with_keys(self, found: Sequence[Sequence[tuple[Scalar, float]]]) -> Synthesis:
         """The same with the keys that were found, each with its noisy count: the commonest, as many as there may be."""
         columns = list(self.columns)
