@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _OF_USE: Final = 0.5
 """A table is of use if the counts by single columns, as they are measured, are off by less than this in total variation
 on average. A fit is nearer than the counts, but where half of all rows are in a wrong cell it has nothing to go by."""
-_HALF_NORMAL: Final = (2 / np.pi) ** 0.5
+_HALF_NORMAL: Final = math.sqrt(2 / math.pi)
 
 
 @final
