@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _OF_USE: Final = 0.5
 """A table is of use if the counts by single columns, as they are measured, are off by less than this in total variation
 on average. A fit is nearer than the counts, but where half of all rows are in a wrong cell it has nothing to go by."""
-_HALF_NORMAL: Final = (2 / np.pi) ** 0.5
+_HALF_NORMAL: Final = math.sqrt(2 / math.pi)
 
 
 @final
@@ -79,7 +79,7 @@ class SynthesisPrice:
     def _off(self, index: int) -> float:
         """Half the sum of all cells' expected distances."""
         cells = np.prod([self.asked.sizes[place] for place in self.asked.measured[index]])
-        return float(_HALF_NORMAL * self.deviations[index] * cells / 2)
+        return float(_distance(self.budget, self.deviations[index]) * cells / 2)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -213,6 +213,14 @@ def _bill(session: Session, asked: Synthesis, amounts: Asked, left: Cost) -> _Bi
     )
 
 
+def _distance(budget: Budget, deviation: float) -> float:
+    """How far noise of this standard deviation moves a count in the mean: E|x|."""
+    if budget.currency != "epsilon":
+        return _HALF_NORMAL * deviation
+    variance = deviation**2  # of discrete Laplace noise, 1/(cosh a - 1), where E|x| = 1/sinh a
+    return variance / math.sqrt(2 * variance + 1)
+
+
 def _told(bill: _Bill, budget: Budget, left: Cost) -> SynthesisPrice:
     deviations = tuple(float(drawn.deviation(0)) for _, drawn, _ in bill.counting)
     thresholds = tuple(drawn.threshold or 0 for _, drawn, _ in bill.finding)
@@ -289,7 +297,8 @@ def papers(
     receipt = Receipt(
         entry.charge, entry.question, entry.cost, left, session.budget, replayed, entry.time, entry.version
     )
-    promise = Guarantee(session.budget.curve(entry.cost), session._ledger.unit, assumptions=ASSUMPTIONS)
+    assumptions = (*ASSUMPTIONS, *asked.assumptions)
+    promise = Guarantee(session.budget.curve(entry.cost), session._ledger.unit, assumptions=assumptions)
     return asked, Measured(tuple(plans), tuple(released), session.budget, promise, receipt)
 
 

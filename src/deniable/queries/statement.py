@@ -142,6 +142,8 @@ def of_synthetic(made_of: Synthetic, delta: float | None) -> Statement:
         "A distribution (a mixture of products) was fitted to these counts, and synthetic rows are drawn from it; "
         "none is copied from the data.",
     ]
+    if asked.ruled:
+        told.append(f"Combinations that cannot be, by declared rules about {', '.join(asked.ruled)}, are in no row.")
     public = [
         (each.name, f"{len(each.values) - 1:,} keys that a noisy count found" if each.found else _domain(each.domain))
         for each in columns

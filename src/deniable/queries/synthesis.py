@@ -147,6 +147,17 @@ class Synthesis:
         """A marginal in words."""
         return " × ".join(self.columns[place].name for place in places)
 
+    @property
+    def ruled(self) -> tuple[str, ...]:
+        """What each rule about combinations that cannot be is about, in words, each once."""
+        return tuple(dict.fromkeys(self.told(sorted(box)) for box in self.forbidden.boxes))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true for the guarantee to hold of what is read off it, beside what holds of every answer."""
+        about = ", ".join(self.ruled)
+        return (f"the rules of what cannot be ({about}) were not made from the data",) if about else ()
+
     def with_keys(self, found: Sequence[Sequence[tuple[Scalar, float]]]) -> Synthesis:
         """The same with the keys that were found, each with its noisy count: the commonest, as many as there may be."""
         columns = list(self.columns)
@@ -375,8 +386,8 @@ def _within(start: Any, end: Any, is_last: bool, at: float) -> Any:
     """A value of a bin that begins at `start` and ends before `end`; the last one holds its end."""
     if isinstance(start, int):
         return start + int(at * (end - start + is_last))
-    if isinstance(start, dt.datetime):
-        return start + (end - start) * at
-    if isinstance(start, dt.date):
-        return start + dt.timedelta(days=int(at * ((end - start).days + is_last)))
-    return min(max(start + (end - start) * at, start), end)
+    if isinstance(start, dt.date):  # days, or moments: whole steps, so that none is rounded up to the next bin
+        step = dt.timedelta(microseconds=1) if isinstance(start, dt.datetime) else dt.timedelta(days=1)
+        return start + int(at * ((end - start) // step + is_last)) * step
+    last = end if is_last else math.nextafter(end, -math.inf)
+    return min(max(start + (end - start) * at, start), last)

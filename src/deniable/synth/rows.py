@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _LEAST_SHARE: Final = 1e-6
 """Of rows that are allowed: below, a row that is would take too long to find."""
 
+_AT_ONCE: Final = 1_000_000
+"""Rows that are tried at once, where few are allowed; more only if more are wanted."""
+
 
 def draw(
     mixture: Mixture, rows: int, generator: np.random.Generator | None = None, forbidden: Forbidden | None = None
@@ -62,7 +65,7 @@ def _allowed(
     found: list[NDArray[np.int64]] = []
     missing = rows
     while missing > 0:
-        tried = drawing(mixture, int(missing / share) + 16, generator)
+        tried = drawing(mixture, min(int(missing / share) + 16, max(missing, _AT_ONCE)), generator)
         found.append(tried[forbidden.allowed(tried)][:missing])
         missing -= len(found[-1])
     return np.concatenate(found) if found else np.empty((0, len(mixture.columns)), dtype=np.int64)
@@ -91,6 +94,7 @@ def _one_by_one(mixture: Mixture, rows: int, generator: np.random.Generator) -> 
             values = np.searchsorted(ends, generator.random(count) * ends[-1], "right")
             found[start : start + count, column] = np.minimum(values, len(ends) - 1)
         start += int(count)
+    generator.shuffle(found)  # whoever takes the first ones takes no component before another
     return found
 
 
