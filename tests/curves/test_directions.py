@@ -505,3 +505,14 @@ def test_a_rare_answer_counts_in_the_moments_of_a_mixture():
     parts = [curves.from_pmf(p, q, tied=True) for p, q in (rare, other)]
     mixed = curves.mixture([0.921875, 0.078125], parts)
     assert mixed.clt().mu == pytest.approx(0.0041612535051731647857, rel=1e-6)
+
+
+def test_the_equal_error_rate_is_found_beside_kinks_within_rounding_of_each_other():
+    """The search went on between two kinks 1e-15 apart, and was 6e-5 below the truth."""
+    first = ([2.0**-48, 0.5 - 2.0**-48, 0.5], [0.5, 2.0**-48, 0.5 - 2.0**-48])
+    second = (
+        [0.14043345254095385, 0.7213161621312665, 0.13825038532777967],
+        [0.2777108939923316, 0.7222891060076684, 0],
+    )
+    mixed = curves.mixture([0.5, 0.5], [curves.from_pmf(p, q, tied=True) for p, q in (first, second)])
+    assert 0 <= 0.34049835559171440812 - mixed.equal_error_rate() < 1e-5

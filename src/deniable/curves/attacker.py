@@ -86,20 +86,26 @@ def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Float
             high[i] = 1 - ahead.infinity("lower") + UNIT_ROUNDOFF if a == 0 else 0.0
             continue
         value = 1 - rough_high - np.exp(coarse) * a
-        best = int(np.argmax(value))
         points = coarse
         for width in (4, 3, 2):
-            fine = np.linspace(points[max(best - width, 0)], points[min(best + width, len(points) - 1)], 80)
+            fine = np.linspace(*_around_highest(points, value, width), 80)
             points = np.unique(np.concatenate((points, fine)))
             d = profile.delta(points, "upper")
             value = 1 - d - np.exp(points) * a
-            best = int(np.argmax(value))
         # Three roundings of numbers that are at most 1 where the value is positive.
-        low[i] = max(float(value[best]) - 4 * UNIT_ROUNDOFF, 0.0)
+        low[i] = max(float(np.max(value)) - 4 * UNIT_ROUNDOFF, 0.0)
         over = 1 - profile.delta(points, "lower") - np.exp(points) * a
         ends = (ahead.infinity("lower"), back.infinity("lower"))
         high[i] = _concave_bound(points, over, value, a, ends)
     return ordered(low, np.clip(high, 0.0, np.minimum(1 - alpha + UNIT_ROUNDOFF, 1.0)))
+
+
+def _around_highest(points: Floats, value: Floats, width: int) -> tuple[float, float]:
+    """The points so many places beside the highest value. Kinks may lie within rounding of each other: of values that
+    rounding cannot tell apart, the outermost count.
+    """
+    high = np.flatnonzero(value >= np.max(value) - 1e-13)
+    return float(points[max(high[0] - width, 0)]), float(points[min(high[-1] + width, len(points) - 1)])
 
 
 @quietly
@@ -190,9 +196,8 @@ def equal_error_rate(curve: Curve) -> float:
     best_value = 0.0
     for _ in range(4):
         value = (1 - profile.delta(points, "upper")) / (1 + np.exp(points))
-        best = int(np.argmax(value))
-        best_value = max(best_value, float(value[best]))
-        points = np.linspace(points[max(best - 1, 0)], points[min(best + 1, len(points) - 1)], 40)
+        best_value = max(best_value, float(np.max(value)))
+        points = np.linspace(*_around_highest(points, value, 1), 40)
     return best_value * (1 - 8 * UNIT_ROUNDOFF)
 
 
