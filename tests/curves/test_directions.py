@@ -16,6 +16,7 @@ from mpmath import mp
 
 from deniable import curves
 from deniable.curves.laws import tabulated
+from deniable.curves.laws.shaped import mixed_loss
 from deniable.errors import InvalidParameter
 from tests.curves import directions
 
@@ -516,3 +517,23 @@ def test_the_equal_error_rate_is_found_beside_kinks_within_rounding_of_each_othe
     )
     mixed = curves.mixture([0.5, 0.5], [curves.from_pmf(p, q, tied=True) for p, q in (first, second)])
     assert 0 <= 0.34049835559171440812 - mixed.equal_error_rate() < 1e-5
+
+
+def test_the_largest_loss_of_a_sample_is_not_understated_at_rates_near_1():
+    """log(1 - q + q e^-M) was read as log1p(q expm1(-M)), which cancels: ε at δ = 0 was 2e-16 below the truth."""
+    p = (0.025913755069304045, 0.8714030758402735, 0.09608690120331786, 0.0065962678871045455)
+    q = (0.09592164636252676, 8.9772503425678e-05, 0.8978060918041812, 0.006182489329866314)
+    sampled = curves.from_pmf(p, q, tied=True).sampled(rate=0.984375)
+    with mp.workdps(40):
+        taken = 1 - mp.mpf("0.984375") + mp.mpf("0.984375") * mp.mpf(q[1]) / mp.mpf(p[1])
+        truth = -mp.log(taken)
+        assert mp.mpf(sampled.epsilon(delta=0)) >= truth
+        assert mp.mpf(sampled.renyi(order=math.inf)) >= truth
+
+
+@pytest.mark.parametrize("rate", [1e-9, 0.3, 0.984375, 1 - 1e-6, 1 - 2.0**-40])
+@pytest.mark.parametrize("loss", [-30.0, -9.18, -1.0, -1e-9, 1e-9, 2.0, 600.0])
+def test_the_loss_of_a_sample_has_all_its_digits(rate: float, loss: float) -> None:
+    with mp.workdps(60):
+        truth = mp.log(1 - mp.mpf(rate) + mp.mpf(rate) * mp.exp(mp.mpf(loss)))
+        assert abs(mp.mpf(mixed_loss(loss, rate)) / truth - 1) < 1e-15

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from deniable.curves.laws.shaped import mixed_loss
 from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
 
 Divergence = Callable[[float], float]
@@ -78,7 +79,7 @@ def against_sampled(divergence: Divergence, rate: float, order: float) -> float:
     exponent = (order - 1) * divergence(order)
     if exponent > 700:
         return most * (1 + 4 * UNIT_ROUNDOFF)
-    convex = math.log1p(rate * math.expm1(exponent)) / (order - 1)
+    convex = mixed_loss(exponent, rate) / (order - 1)
     return min(most, convex) * (1 + 16 * UNIT_ROUNDOFF)
 
 

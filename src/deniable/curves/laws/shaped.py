@@ -121,7 +121,7 @@ class SampledAgainstWithout(Law):
     @property
     def highest(self) -> float:
         # Rounded up: half the mass of a Laplace mechanism may sit exactly there.
-        return _mixed_loss(self.base.highest, self.rate) * (1 + 8 * UNIT_ROUNDOFF)
+        return mixed_loss(self.base.highest, self.rate) * (1 + 8 * UNIT_ROUNDOFF)
 
     @property
     def infinity(self) -> float:
@@ -133,13 +133,13 @@ class SampledAgainstWithout(Law):
 
     @property
     def atoms(self) -> tuple[float, ...]:
-        return tuple(_mixed_loss(a, self.rate) for a in self.base.atoms)
+        return tuple(mixed_loss(a, self.rate) for a in self.base.atoms)
 
     @property
     def jumps(self) -> tuple[float, ...]:
         # Also where the person surely did not take part.
         nobody = (math.log1p(-self.rate),) if self.rate < 1 else ()
-        return (*nobody, *(_mixed_loss(a, self.rate) for a in self.base.jumps))
+        return (*nobody, *(mixed_loss(a, self.rate) for a in self.base.jumps))
 
     @property
     def scale(self) -> float:
@@ -213,13 +213,13 @@ class WithoutAgainstSampled(Law):
 
     @property
     def lowest(self) -> float:
-        return -_mixed_loss(-self.base.lowest, self.rate)
+        return -mixed_loss(-self.base.lowest, self.rate)
 
     @property
     def highest(self) -> float:
         if self.base.infinity > 0:
             return -math.log1p(-self.rate) * (1 + 8 * UNIT_ROUNDOFF) if self.rate < 1 else math.inf
-        return -_mixed_loss(-self.base.highest, self.rate) * (1 + 8 * UNIT_ROUNDOFF)
+        return -mixed_loss(-self.base.highest, self.rate) * (1 + 8 * UNIT_ROUNDOFF)
 
     @property
     def infinity(self) -> float:
@@ -232,12 +232,12 @@ class WithoutAgainstSampled(Law):
     @property
     def atoms(self) -> tuple[float, ...]:
         extra = (-math.log1p(-self.rate),) if self.base.infinity > 0 and self.rate < 1 else ()
-        return extra + tuple(-_mixed_loss(-a, self.rate) for a in self.base.atoms)
+        return extra + tuple(-mixed_loss(-a, self.rate) for a in self.base.atoms)
 
     @property
     def jumps(self) -> tuple[float, ...]:
         surely = (-math.log1p(-self.rate),) if self.base.infinity > 0 and self.rate < 1 else ()
-        return (*surely, *(-_mixed_loss(-a, self.rate) for a in self.base.jumps))
+        return (*surely, *(-mixed_loss(-a, self.rate) for a in self.base.jumps))
 
     @property
     def scale(self) -> float:
@@ -273,7 +273,7 @@ def _base_loss(mixed: Floats, rate: float) -> tuple[NDArray[np.bool_], Floats]:
     return inside, np.where(mixed > FAR, high, np.where(mixed > -0.7, middle, low))
 
 
-def _mixed_loss(loss: float, rate: float) -> float:
+def mixed_loss(loss: float, rate: float) -> float:
     """log(1 - q + q e^loss)."""
     if loss == math.inf:
         return math.inf
@@ -283,7 +283,9 @@ def _mixed_loss(loss: float, rate: float) -> float:
         return math.log1p(-rate) if rate < 1 else -math.inf
     if rate == 1:
         return loss
-    return math.log1p(rate * math.expm1(loss))
+    more = rate * math.expm1(loss)
+    # Far below 0 the two nearly cancel in 1 + more: there the sum of what is left has all its digits.
+    return math.log1p(more) if more > -0.5 else math.log((1 - rate) + rate * math.exp(loss))
 
 
 @dataclass(frozen=True, slots=True)
