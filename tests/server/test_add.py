@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ tables:
 
 
 def shops(folder: Path, name: str, start: int) -> Path:
+    drawn = random.Random(start)
     path = folder / name
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["owner", "town", "worth"])
-        writer.writerows([f"s{start + n}", "xy"[n % 2], n % 10] for n in range(400))
+        writer.writerows([f"s{start + n}", drawn.choice("xy"), drawn.randrange(10)] for n in range(400))
     return path
 
 

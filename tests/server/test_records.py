@@ -80,7 +80,7 @@ def test_starting_on_a_ledger_older_than_its_checkpoint_is_refused(world: World)
     kept = noted.read_text()
     noted.write_text(kept.replace('"number":', '"number":9'))
     try:
-        with pytest.raises(DeniableError):
+        with pytest.raises(Problem, match="ledger_damaged"):
             world.curator.datasets._ledger(record, record)
     finally:
         noted.write_text(kept)

@@ -67,7 +67,7 @@ _UNREAD: Final = (
     "server finds the reason in its log"
 )
 _NO_LEDGER: Final = (
-    "what is in the place of its ledger is none that can be read: whoever runs the server must put the newest copy back"
+    "its ledger, or the checkpoint beside it, cannot be read: whoever runs the server must put the newest copy back"
 )
 TOLD: Final = {
     "dataset_unavailable": "a file of it is missing, changed, or cannot be read, so that nothing is answered; tell its "

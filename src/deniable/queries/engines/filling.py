@@ -43,14 +43,18 @@ class Texts:
             return
         numbers = [_written(each) for each in filling.numbers]
         known = self._kept.get(filling.shape)
-        if known is None:
-            pieces = _cut(text, numbers)
-            if pieces is not None:
-                if len(self._kept) >= _MOST:
-                    self._kept.clear()
-                self._kept[filling.shape] = _Known(question, pieces, frozenset(numbers))
-        elif not known.numbers & set(numbers):
+        if known is not None:
+            if known.numbers & set(numbers):
+                return
             known.believed = None not in numbers and known.text(numbers) == text
+            if known.believed or None in numbers:
+                return
+        # New, or cut in a wrong place: a number can stand elsewhere in a text by chance.
+        pieces = _cut(text, numbers)
+        if pieces is not None:
+            if len(self._kept) >= _MOST:
+                self._kept.clear()
+            self._kept[filling.shape] = _Known(question, pieces, frozenset(numbers))
 
 
 @final
