@@ -462,10 +462,9 @@ class FromTradeoff(Atom):
 def _outer_polygon(level: Floats, power: Floats) -> tuple[Floats, Floats]:
     """A concave polygon above a concave function known at points: where extended neighbouring chords meet."""
     gap = np.diff(level)
-    slope, doubt = np.diff(power) / gap, 4 * UNIT_ROUNDOFF / gap  # near points magnify the roundings of their values
+    slope = np.diff(power) / gap
     # The first cell has no chord before it: the power may jump at level 0, so its vertex is there.
-    before = np.concatenate(([0.0], (slope + doubt)[:-1]))
-    after = np.append(np.maximum(slope - doubt, 0.0)[1:], 0.0)
+    before, after = np.concatenate(([0.0], slope[:-1])), np.append(slope[1:], 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         meet = (power[1:] - after * gap - power[:-1]) / (before - after)
     # Any place in the cell is valid with the larger of the two lines; where they meet is best.
