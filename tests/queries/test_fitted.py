@@ -302,7 +302,7 @@ def test_what_was_rounded_is_not_fitted_again(world: World) -> None:
     with pytest.raises(InvalidParameter, match="rounded"):
         fine.adding_up_to(a.rounded())
     with pytest.raises(InvalidParameter, match="invariants="):
-        fine.adding_up_to(800)  # type: ignore[arg-type]
+        fine.adding_up_to(800)  # type: ignore[arg-type]  # a number on purpose: it is refused
     with pytest.raises(InvalidOperation, match="suppress them last"):
         fine.suppressed(below=5).rounded()
     with pytest.raises(InvalidOperation, match="rounded or raised"):

@@ -11,7 +11,7 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{6,}={0,2}")
 
 
 def loaded(text: str) -> tuple[Any] | None:
-    """What a JSON text says; None if it is none. Several lines may be a JSON text each."""
+    """The values of a JSON text, or of several lines that are each a JSON text; None for any other text."""
     if not text.startswith(("{", "[", '"')):
         return None
     try:

@@ -114,7 +114,8 @@ def expectation(
 ) -> float:
     """E_P function(L), by parts: function(0) + ∫_0^∞ slope(l) P(L > l) dl - ∫_{-∞}^0 slope(l) P(L <= l) dl.
 
-    Below `least` there is no loss: roundings of P(L <= l) there would outweigh the moments of nearly equal laws.
+    The integral begins at `least`, because no loss is smaller. Further down it would add up the rounding errors of
+    P(L <= l), which are larger than the moments of nearly equal laws.
     """
     if isinstance(law, FiniteLaw):
         return math.fsum(law.masses * function(law.losses))

@@ -148,6 +148,6 @@ def _behind(value: Any) -> Any:
         return value + 1
     if isinstance(value, float):
         return math.nextafter(value, math.inf)
-    if not isinstance(value, dt.date) or value in {dt.date.max, dt.datetime.max}:  # of its kind there is none above
+    if not isinstance(value, dt.date) or value in {dt.date.max, dt.datetime.max}:  # the largest value of its type
         return None
     return value + (dt.timedelta(microseconds=1) if isinstance(value, dt.datetime) else dt.timedelta(days=1))

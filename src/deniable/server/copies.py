@@ -38,7 +38,7 @@ class Whole:
 
     digest: str
     evidence: float
-    """The logarithm of an e-value: that another table with this digest is no independent draw."""
+    """The logarithm of an e-value against the claim that another table with this digest was drawn independently."""
 
 
 @final

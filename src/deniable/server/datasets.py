@@ -70,10 +70,10 @@ _NO_LEDGER: Final = (
     "its ledger, or the checkpoint beside it, cannot be read: whoever runs the server must put the newest copy back"
 )
 TOLD: Final = {
-    "dataset_unavailable": "a file of it is missing, changed, or cannot be read, so that nothing is answered; tell its "
-    "owner, who is told what to do",
-    "ledger_damaged": "what was spent on it is not known for sure, so that nothing is answered; tell its owner, who "
-    "has whoever runs the server put the newest copy of the ledger, or of its checkpoint, back",
+    "dataset_unavailable": "a file of the dataset is missing, changed or cannot be read, so no question is answered; "
+    "tell the owner, to whom the server says what to do",
+    "ledger_damaged": "the server cannot be sure what was spent, so no question is answered; tell the owner; the "
+    "server's operator must put back the newest copy of the ledger, or of its checkpoint",
 }
 """What everybody but the owner hears of a dataset that cannot be opened, by the code of the problem."""
 

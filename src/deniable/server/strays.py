@@ -66,7 +66,7 @@ def _is_newest(settings: Settings, witness: Witness, record: DatasetRecord) -> b
 
 
 def any_ledger(settings: Settings, catalogue: Catalogue, witness: Witness) -> bool:
-    """Whether the ledger of some family is there, and no older one; also where there is no family yet."""
+    """True if at least one family has its newest ledger, or if no family is registered yet."""
     families = _families(catalogue).values()
     return not families or any(_is_newest(settings, witness, record) for record in families)
 
