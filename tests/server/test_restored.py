@@ -230,7 +230,7 @@ def test_a_checkpoint_that_was_taken_away_is_missed(tmp_path: Path) -> None:
     assert "or its checkpoint" in json.loads(found.value.body())["title"], "the history was not changed"
     with pytest.raises(Problem) as found:
         curator.open(Person("ada", Role.AUDITOR), "visits")
-    assert "tell its owner" in found.value.detail
+    assert "tell the owner" in found.value.detail
     assert not {"rotate", family} & set(re.findall("[a-z0-9]+", found.value.detail))
     assert curator.open(OLGA, "other")
     curator.close()
